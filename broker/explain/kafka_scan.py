@@ -109,7 +109,7 @@ class KafkaExplainer:
         place, end = None, topic.log.durable_end_offset
         at = offset
         while True:
-            read = await topic.log.reads.read(at, upto=end, bytes_max=_PAGE_BYTES, place=place)
+            read = await topic.log.reads.read(at, end=end, bytes_max=_PAGE_BYTES, place=place)
             if not read.batches:
                 return scan
             batches = [each.entry.data[each.entry.header.header_bytes :] for each in read.batches]

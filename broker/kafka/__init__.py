@@ -1,4 +1,4 @@
-"""A Kafka partition's log on the broker's ledgers, and Kafka's rules for it.
+"""A Kafka partition's log on the broker's ledgers, and its rules.
 
-The rules are pure: no files, no event loop, no clock; time is an argument wherever it matters.
+The rules are pure: no files, event loop or clock; the time is an argument.
 """

@@ -1,16 +1,15 @@
-"""A Kafka partition: its log, its settings, its producers, and what may be read of it.
+"""A Kafka partition: its log, settings and producers, and the range that may be read.
 
-An append goes through these steps, all of them on the event loop and without a pause:
+An append takes these steps, all on the event loop without a pause:
 
-1. What the batch may be (broker/kafka/log/validation.py); it gets its offsets and its time.
-2. Whether the active segment ends before it (ledgerfold/kafka/rolling.py).
-3. Whether its producer may append it now, or has done so before
-   (broker/kafka/producers/producers.py).
-4. It is queued, and its producer's state and the transaction index know of it.
+1. The batch is validated and gets its offsets and time (broker/kafka/log/validation.py).
+2. The active segment rolls before it, if due (ledgerfold/kafka/rolling.py).
+3. Its producer's state is checked (broker/kafka/producers/producers.py).
+4. It is queued, and its producer's state and the transaction index are updated.
 
-What is durable is what a single broker has: so the high watermark is behind the last durable batch,
-unless it is held back to see what followers that lag would do. Reads see what lies below it, reads
-of committed records what lies below the last stable offset.
+A single broker has what is durable: the high watermark follows the last durable batch, unless it is
+held back to emulate lagging followers. Reads see data below it; reads of committed records see data
+below the last stable offset.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from ledgerfold.broker.kafka.log.reads import StoredBatch
 from ledgerfold.broker.kafka.log.segments import LiveSegment
 from ledgerfold.broker.kafka.log.validation import AppendRules, Taken
 from ledgerfold.broker.kafka.producers.producer import Marker, Origin, read_marker
-from ledgerfold.broker.kafka.producers.producer_snapshots import beginning, remembered
+from ledgerfold.broker.kafka.producers.producer_snapshots import replay_start, take_snapshot
 from ledgerfold.broker.kafka.producers.producers import AbortedTransaction, Producers
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.kafka.rolling import Growth
@@ -44,9 +43,10 @@ from ledgerfold.v1.records_pb2 import TopicRecord
 
 
 class Appended(NamedTuple):
-    """What became of a batch. `durable_at`: when its receipt may go out; None: at once.
+    """The result of an append. `durable_at`: the position that releases the receipt; None is at
+    once.
 
-    `append_time_ms`: the time that all its records got, under LogAppendTime.
+    `append_time_ms`: the time of all its records, under LogAppendTime.
     """
 
     first_offset: int
@@ -57,18 +57,18 @@ class Appended(NamedTuple):
 
 
 class TakenOver(NamedTuple):
-    """Of batches that a log has in which a copy of another is built, segment by segment.
+    """Batches of another log, appended to its copy, whose segments end only where its own do.
 
-    No segment ends before them, however full or old it is. `append_time_ms`: in that other log.
+    `append_time_ms`: their time in that log.
     """
 
     append_time_ms: int | None = None
 
 
 class Partition:
-    """One per loaded Kafka topic, used on the event loop.
+    """The partition of a loaded Kafka topic, used on the event loop.
 
-    `broker_config`: the broker's settings, as they are now; `by_record_time`: as for Producers.
+    `broker_config`: returns the broker's present settings; `by_record_time`: as for Producers.
     """
 
     def __init__(
@@ -86,19 +86,18 @@ class Partition:
         self._rules = AppendRules(self.label, self.config)
         expiration_ms = broker_config().number("producer.id.expiration.ms")
         self.producers = Producers(self.label, expiration_ms, by_record_time)
-        remember = functools.partial(remembered, self.producers)
+        remember = functools.partial(take_snapshot, self.producers)
         self.log = KafkaLog(stored, store, executor, clock_ms, self._grow, remember)
         # At a load: batches before it are known.
         self._replayed_from = 0
-        # And the record tells of all transactions that were aborted: a cleaning may have forgotten
-        # some whose markers are there.
+        # The log was truncated: aborted transactions come from its record, not from the replay.
         self._was_truncated = False
-        # As far as it is held back.
+        # The limit of a high watermark that is held back.
         self.held_high_watermark: int | None = None
-        # A start of the log, and of the batch that it lies in, or of the first one behind it; None:
-        # none is, or it was not looked for, because no transaction is open that began before it.
+        # A log start, and the first offset of the batch at or after it: None if there is none or it
+        # is not needed, as no open transaction began before it.
         self._start_batch: tuple[int, int | None] = (self.log_start_offset, None)
-        # There is more to read.
+        # Called when more can be read.
         self.on_visible: set[Callable[[], None]] = set()
         self.log.on_durable.add(self._tell_visible)
 
@@ -114,27 +113,27 @@ class Partition:
             jitter_ms=self.config.roll_jitter_ms(getrandbits(31)),
         )
 
-    # -- its life --------------------------------------------------------------------------
+    # -- loading and closing ---------------------------------------------------------------
 
     async def load(self) -> None:
-        """Raises DiskFailure, Corruption, MissingFile."""
+        """Loads the log and its producers. Raises DiskFailure, Corruption, MissingFile."""
         before = self._stored.record.kafka
         self._was_truncated = before.HasField("truncated_to")
 
         def begin(log_end: int, is_whole: bool) -> int:
-            known, self._replayed_from = beginning(before, log_end, is_whole=is_whole)
+            known, self._replayed_from = replay_start(before, log_end, is_whole=is_whole)
             self.producers.load(known, self._replayed_from, self._clock_ms())
             return self._replayed_from
 
         await self.log.open(begin, self._found)
         if self.log.ends_with_loss:
-            aborted = self.producers.pass_loss(self.log.end_offset)
+            aborted = self.producers.abort_open_transactions(self.log.end_offset)
             self.log.segments.last_ended.aborted.extend(map(record_of, aborted))
         if self.log.end_offset <= self.log_start_offset:
-            # Nothing is left that could tell of them.
+            # No batch is left that could restore them.
             self.producers.load((), self.log.end_offset, self._clock_ms())
         self.producers.end_offset = self.log.end_offset
-        self.log.known_at_load = remembered(self.producers, self.log.end_offset)
+        self.log.known_at_load = take_snapshot(self.producers, self.log.end_offset)
         if not self._was_truncated:
             self.producers.keep_last_batches()
             self.producers.expire(self._clock_ms())
@@ -142,20 +141,24 @@ class Partition:
         self.producers.pass_high_watermark(self.high_watermark)
 
     async def close(self) -> None:
-        """Ends all reads; what was appended is durable. Raises DiskFailure."""
+        """Ends all reads and makes appends durable. Raises DiskFailure."""
         await self.log.close()
 
     def _found(self, found: FoundBatch) -> None:
         if found.header.last_offset < self._replayed_from:
             return
         marker = _marker_of(found.header, found.batch) if found.header.is_control else None
-        aborted = self.producers.pass_loss(found.header.base_offset) if found.is_behind_loss else ()
+        aborted = (
+            self.producers.abort_open_transactions(found.header.base_offset)
+            if found.is_behind_loss
+            else ()
+        )
         aborted += self.producers.replay(found.header, marker, found.append_time_ms)
         if found.segment.growth is not None and not self._was_truncated:
             found.segment.aborted.extend(map(record_of, aborted))
 
     def _see_start(self, header: BatchHeader) -> None:
-        """In the order of the batches."""
+        """Updates the batch at the log start, in append order."""
         start, offset = self._start_batch
         if offset is None and header.last_offset >= start:
             self._start_batch = start, header.base_offset
@@ -163,7 +166,7 @@ class Partition:
     # -- settings --------------------------------------------------------------------------
 
     async def change_config(self, changes: Mapping[str, str | None]) -> None:
-        """The topic's own settings; None takes one back. All or none. Raises KafkaError."""
+        """Changes the topic's own settings; None unsets one. All or none. Raises KafkaError."""
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             values = LogConfig.changed(record.kafka.config, changes, self._broker_config())
@@ -173,7 +176,7 @@ class Partition:
         await self._stored.change(edit, self.renew_config)
 
     def renew_config(self) -> None:
-        """The settings may be others now: the topic's, or the broker's below them."""
+        """Applies changed settings of the topic or the broker."""
         self.config = self._config()
         self._rules = AppendRules(self.label, self.config)
         self.producers.expiration_ms = self._broker_config().number("producer.id.expiration.ms")
@@ -187,9 +190,9 @@ class Partition:
         origin: Origin = Origin.CLIENT,
         taken_over: TakenOver | None = None,
     ) -> Appended:
-        """One batch. Raises KafkaError: nothing was appended then; and what made the log fail.
+        """Appends one batch. Raises KafkaError, and the error with which the log failed.
 
-        `taken_over`: of a leader's alone.
+        `taken_over`: for a leader's batches only.
         """
         self.log.tail.check_open()
         now_ms = self._clock_ms()
@@ -200,15 +203,16 @@ class Partition:
         marker = None
         if header.is_control:
             marker = _marker_of(header, lambda: taken.header_bytes + taken.section)
-        # NOTE: as in Kafka, a batch that is refused now, or known, may have ended the segment.
+        # NOTE: as in Kafka, a batch that is refused now, or a duplicate, may have rolled the
+        # segment.
         if taken_over is None:
             self._roll_before(header, now_ms)
         else:
             self._check_span(header)
         prepared = self.producers.prepare(header, marker, origin)
         if prepared.duplicate is not None:
-            sent, upto = prepared.duplicate, self.log.tail.last_appended
-            return Appended(sent.first_offset, sent.last_offset, upto, is_duplicate=True)
+            sent, durable_at = prepared.duplicate, self.log.tail.last_appended
+            return Appended(sent.first_offset, sent.last_offset, durable_at, is_duplicate=True)
         position = self.log.append(entry, taken, now_ms)
         self._see_start(header)
         aborted = self.producers.commit(prepared, now_ms)
@@ -230,8 +234,8 @@ class Partition:
             raise KafkaError(
                 KafkaErrorKind.INVALID_REQUEST,
                 f"A batch up to offset {header.last_offset} does not fit into the segment of "
-                f"{self.label} that begins at {base}: that ends {INT_MAX} behind it. Begin another "
-                "segment first.",
+                f"{self.label} that begins at {base}: its offsets end at "
+                f"{base + INT_MAX}. Begin another segment first.",
             )
 
     def _roll_before(self, header: BatchHeader, now_ms: int) -> None:
@@ -262,12 +266,14 @@ class Partition:
     @property
     def last_stable_offset(self) -> int:
         start, (known_for, offset) = self.log_start_offset, self._start_batch
-        # NOTE: where its batch is still looked for, nothing behind the log's start is stable.
+        # NOTE: until the batch has been found, nothing after the log start is stable.
         start_batch = offset if known_for == start else start
         return self.producers.last_stable_offset(self.high_watermark, start, start_batch)
 
     def hold_high_watermark(self, offset: int | None) -> int:
-        """At that offset, until it is let go of with None. Where it is now."""
+        """Holds the high watermark at an offset, or releases it with None. Returns its present
+        value.
+        """
         self.held_high_watermark = offset
         self._tell_visible()
         return self.high_watermark
@@ -278,23 +284,22 @@ class Partition:
             callback()
 
     def visible_end(self, read_committed: bool) -> int:
-        """Behind what such a reader may see."""
+        """Returns the end of what a reader may see."""
         return self.last_stable_offset if read_committed else self.high_watermark
 
     def visible(
         self, batches: Sequence[StoredBatch], aborted_in: Sequence[LiveSegment] | None
     ) -> Sequence[StoredBatch]:
-        """Those of them that a consumer hands on: markers and empty batches are not.
+        """Returns the batches that a consumer delivers: without markers and empty batches.
 
-        `aborted_in`: for a reader of committed records, the segments that there were from the first
-        offset on when the batches were asked for. A cleaning that replaced them since has
-        forgotten what it took out.
+        `aborted_in`: for read-committed, the segments before the read: a later cleaning drops
+        lines.
         """
         data = [each for each in batches if each.header.record_count and not each.header.is_control]
         return data if aborted_in is None else committed(data, aborted_in)
 
     def check_in_range(self, offset: int) -> None:
-        """Raises KafkaError (OFFSET_OUT_OF_RANGE), as a fetch from there would."""
+        """Raises KafkaError (OFFSET_OUT_OF_RANGE), as a fetch at that offset would."""
         start, end = self.log_start_offset, self.log.end_offset
         if not start <= offset <= end:
             raise KafkaError(
@@ -307,12 +312,12 @@ class Partition:
 
     @property
     def checkpoint(self) -> int | None:
-        """Where the next cleaning starts; None: none is stored."""
+        """The offset where the next cleaning starts; None if none is stored."""
         log = self._stored.record.kafka
         return log.first_dirty_offset if log.HasField("first_dirty_offset") else None
 
     async def set_checkpoint(self, offset: int | None) -> None:
-        """Raises Moved, DiskFailure."""
+        """Stores or removes the checkpoint. Raises Moved, DiskFailure."""
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             if offset is None:
@@ -325,7 +330,7 @@ class Partition:
     # -- the log's start -------------------------------------------------------------------
 
     async def set_log_start(self, offset: int) -> int:
-        """Nothing below it is read any more; -1: the high watermark. Never back. Where it is.
+        """Advances the log start to an offset, or to the high watermark for -1. Returns its value.
 
         Raises KafkaError (OFFSET_OUT_OF_RANGE), DiskFailure, Moved.
         """
@@ -348,20 +353,20 @@ class Partition:
         return self.log_start_offset
 
     async def begins_later(self) -> None:
-        """The log's start has moved. Raises Moved, Corruption, MissingFile."""
+        """Follows a move of the log start. Raises Moved, Corruption, MissingFile."""
         self.producers.start_at(self.log_start_offset)
         await self._find_start_batch()
 
     async def _find_start_batch(self) -> None:
-        start, looked_upto = self.log_start_offset, self.log.durable_end_offset
+        start, durable_end = self.log_start_offset, self.log.durable_end_offset
         found = await self._batch_from(start)
-        if found is None and self.log.end_offset > looked_upto:
+        if found is None and self.log.end_offset > durable_end:
             found = start
         self._start_batch = start, found
 
     async def _find_unstable(self) -> None:
-        """At a load. Of a transaction that a truncation has opened again a cleaning may have taken
-        what came first: nothing is unstable before what is left.
+        """Finds the first remaining batch of each transaction that a truncation reopened, at a
+        load.
         """
         for first in self.producers.open_offsets:
             if first < self.log_start_offset:
@@ -371,12 +376,14 @@ class Partition:
                 self.producers.begins_at(first, self.log.end_offset if found is None else found)
 
     async def _batch_from(self, offset: int) -> int | None:
-        """Where the first durable batch begins that ends at or behind it; None: there is none."""
-        found = await self.log.reads.read(offset, upto=self.log.durable_end_offset, bytes_max=1)
+        """Returns the first offset of the first durable batch that ends at or after `offset`, or
+        None.
+        """
+        found = await self.log.reads.read(offset, end=self.log.durable_end_offset, bytes_max=1)
         return found.batches[0].header.base_offset if found.batches else None
 
     def aborted(self) -> Iterator[AbortedTransaction]:
-        """The transaction index, in order."""
+        """Yields the transaction index, in order."""
         for segment in self.log.segments:
             for each in segment.aborted:
                 yield AbortedTransaction(
@@ -385,7 +392,9 @@ class Partition:
 
 
 def _marker_of(header: BatchHeader, batch: Callable[[], bytes]) -> Marker | None:
-    """None: a cleaning left the header alone, or it is no transaction's marker."""
+    """Returns the marker in a control batch; None if only its header is left, or it is of another
+    kind.
+    """
     if not header.record_count:
         return None
     return read_marker(batch())

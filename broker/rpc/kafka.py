@@ -1,4 +1,4 @@
-"""KafkaService: what there is to ask of Kafka topics beside publishing and reading."""
+"""KafkaService: operations on Kafka topics in addition to publishing and reading."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EPOCH_MAX = 2**15 - 1
 
 
 def kafka_calls(broker: Broker) -> dict[str, Handler]:
-    """By their names in the wire contract."""
+    """Returns the handlers by their names in the wire contract."""
     handlers = KafkaHandlers(broker)
     return {
         "InitProducerId": handlers.init_producer_id,
@@ -61,11 +61,15 @@ class KafkaHandlers:
         topic = await self._topic(request.topic, to_write=True)
         origin, taken_over = _ORIGINS.get(request.origin), _taken_over(request)
         if origin is None:
-            raise InvalidRequest(f"{request.origin} is no origin: those are {_ORIGIN_NAMES}.")
+            raise InvalidRequest(
+                f"{request.origin} is not a valid origin; valid origins are {_ORIGIN_NAMES}."
+            )
         if taken_over is not None and origin is not Origin.REPLICATION:
-            raise InvalidRequest("Only a leader's batches keep their segments and append times.")
+            raise InvalidRequest(
+                "`keep_segments` and `append_time_ms` require KAFKA_ORIGIN_REPLICATION."
+            )
         if request.aborted and taken_over is None:
-            raise InvalidRequest("A transaction index is of batches whose segments are kept.")
+            raise InvalidRequest("`aborted` requires `keep_segments`.")
         appended = await topic.append_batches(request.batches, origin, taken_over)
         if request.aborted:
             await take_over(topic.log, topic.stored, list(map(_aborted, request.aborted)))
@@ -92,16 +96,16 @@ class KafkaHandlers:
         self, request: kafka_pb2.DescribeLogRequest
     ) -> kafka_pb2.DescribeLogResponse:
         topic, cleaner = await self._topic(request.topic), self._broker.cleaner
-        told = await topic.describe(
+        info = await topic.describe(
             batches=request.batches,
             batches_from=request.batches_from,
             bytes_max=request.batches_bytes_max or PAGE_BYTES,
         )
-        told.cleaning_state = str(cleaner.states.of(topic.name) or "")
+        info.cleaning_state = str(cleaner.states.of(topic.name) or "")
         left_alone = cleaner.states.uncleanable.get(topic.name)
         if left_alone is not None:
-            told.uncleanable_kind, told.uncleanable_reason = left_alone
-        return told
+            info.uncleanable_kind, info.uncleanable_reason = left_alone
+        return info
 
     @runs_to_completion
     async def roll_segment(
@@ -152,13 +156,13 @@ def _taken_over(request: kafka_pb2.KafkaAppendRequest) -> TakenOver | None:
     if not (request.keep_segments or request.append_time_ms):
         return None
     if not request.keep_segments:
-        raise InvalidRequest("An append time is of batches whose segments are kept.")
+        raise InvalidRequest("`append_time_ms` requires `keep_segments`.")
     return TakenOver(request.append_time_ms or None)
 
 
-def _aborted(told: kafka_pb2.KafkaAbortedInfo) -> AbortedTransaction:
+def _aborted(info: kafka_pb2.KafkaAbortedInfo) -> AbortedTransaction:
     return AbortedTransaction(
-        told.producer_id, told.first_offset, told.last_offset, told.last_stable_offset
+        info.producer_id, info.first_offset, info.last_offset, info.last_stable_offset
     )
 
 

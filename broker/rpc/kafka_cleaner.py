@@ -1,4 +1,4 @@
-"""The calls of KafkaService about settings and the cleaner."""
+"""The calls of KafkaService for settings and the cleaner."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.kafka.cleaner.choice import Candidate, Verdict
 from ledgerfold.broker.kafka.cleaner.cleaner import plan_of
-from ledgerfold.broker.kafka.cleaner.pass_ import Turn, kind_of
+from ledgerfold.broker.kafka.cleaner.pass_result import PassResult, failure_kind
 from ledgerfold.broker.kafka.cleaner.states import Paused
 from ledgerfold.broker.kafka.config.broker_settings import BROKER_SETTINGS
 from ledgerfold.broker.kafka.config.settings import Setting, Value, text_of
@@ -29,7 +29,7 @@ _NO_CHECKPOINT = -1
 
 
 def cleaner_calls(broker: Broker) -> dict[str, Handler]:
-    """By their names in the wire contract."""
+    """Returns the handlers by their names in the wire contract."""
     handlers = CleanerHandlers(broker)
     return {
         "GetKafkaConfig": handlers.get_config,
@@ -61,7 +61,7 @@ class CleanerHandlers:
                 for name, each in BROKER_SETTINGS.items()
             ]
             return kafka_pb2.GetKafkaConfigResponse(entries=entries)
-        # Partitions are alike, unless somebody set one of them.
+        # Partitions have equal settings unless one was changed separately.
         first, *_ = self._broker.partitions.names(persistent_topic(request.topic))
         own = (await self._broker.kafka_topic(first)).config
         entries = [
@@ -91,44 +91,44 @@ class CleanerHandlers:
             loaded = self._broker.kafka_topics.values()
             topics = [each for each in loaded if each.config.is_compacted]
         now_ms = self._broker.clock_ms()
-        plans = [await self._told(each, now_ms, wants_map=request.map) for each in topics]
+        plans = [await self._described_plan(each, now_ms, wants_map=request.map) for each in topics]
         plans += [
             kafka_pb2.CleaningPlan(topic=name, why_not=f"it cannot be loaded: {error}")
             for name, error in failures.items()
         ]
         return kafka_pb2.PlanCleaningResponse(plans=plans)
 
-    async def _told(
+    async def _described_plan(
         self, topic: KafkaTopic, now_ms: int, *, wants_map: bool
     ) -> kafka_pb2.CleaningPlan:
         if wants_map:
             await self._broker.cleaner.idle(topic.name)
         plan = plan_of(topic.partition, now_ms)
-        told = self._plan(topic, plan)
+        answer = self._plan(topic, plan)
         if wants_map and plan.bound > plan.first_dirty_offset:
             manifest = await self._broker.cleaner.dry_run(topic.name, plan)
-            told.map_keys, told.end_offset = manifest.stats.map_keys, manifest.end_offset
-            told.entries.extend(
+            answer.map_keys, answer.end_offset = manifest.stats.map_keys, manifest.end_offset
+            answer.entries.extend(
                 kafka_pb2.OffsetMapEntry(key=each.key, offset=each.offset) for each in manifest.map
             )
-        return told
+        return answer
 
     def _plan(self, topic: KafkaTopic, plan: Plan) -> kafka_pb2.CleaningPlan:
-        told = _plan(topic.name, topic.partition, plan)
-        told.map_keys_max = self._broker.kafka_config.map_keys_max
+        answer = _plan(topic.name, topic.partition, plan)
+        answer.map_keys_max = self._broker.kafka_config.map_keys_max
         cleaner, name = self._broker.cleaner, topic.name
         if not topic.config.is_compacted:
-            told.why_not = "its cleanup.policy is without compact"
+            answer.why_not = "its cleanup.policy is without compact"
         elif cleaner.is_uncleanable(name):
-            told.why_not = f"left alone: {cleaner.states.uncleanable[name].why}"
+            answer.why_not = f"left alone: {cleaner.states.uncleanable[name].why}"
         elif (state := cleaner.states.of(name)) is not None:
-            told.why_not = f"in the state {state}"
+            answer.why_not = f"in the state {state}"
         else:
             verdict = Candidate(plan, topic.config.min_cleanable_ratio).verdict
-            told.is_eligible = verdict.is_eligible
+            answer.is_eligible = verdict.is_eligible
             if verdict in (Verdict.CLEAN_ENOUGH, Verdict.EMPTY, Verdict.NOTHING_CLEANABLE):
-                told.why_not = verdict.value
-        return told
+                answer.why_not = verdict.value
+        return answer
 
     @runs_to_completion
     async def clean(self, request: kafka_pb2.CleanTurnRequest) -> kafka_pb2.CleanTurnResponse:
@@ -136,27 +136,27 @@ class CleanerHandlers:
         if request.topic:
             name = (await self._topic(request.topic)).name
         else:
-            # A thread, too, chooses among all of them.
+            # A cleaner thread also chooses among all logs.
             await load_all(self._broker)
-        turn = await self._broker.cleaner.turn(name)
-        return self._turn(turn)
+        result = await self._broker.cleaner.run_pass(name)
+        return self._pass_answer(result)
 
-    def _turn(self, turn: Turn) -> kafka_pb2.CleanTurnResponse:
-        told = kafka_pb2.CleanTurnResponse(
-            topic=turn.topic or "",
-            was_aborted=turn.was_aborted,
-            failure="" if turn.failure is None else str(turn.failure),
-            failure_kind="" if turn.failure is None else kind_of(turn.failure),
-            deleted_segments=turn.deleted_segments,
+    def _pass_answer(self, result: PassResult) -> kafka_pb2.CleanTurnResponse:
+        answer = kafka_pb2.CleanTurnResponse(
+            topic=result.topic or "",
+            was_aborted=result.was_aborted,
+            failure="" if result.failure is None else str(result.failure),
+            failure_kind="" if result.failure is None else failure_kind(result.failure),
+            deleted_segments=result.deleted_segments,
         )
-        topic = self._broker.kafka_topics.get(turn.topic or "")
-        if topic is not None and turn.plan is not None:
-            told.plan.CopyFrom(_plan(topic.name, topic.partition, turn.plan))
-        if turn.outcome is not None:
-            stats = turn.outcome.manifest.stats
-            told.end_offset = turn.outcome.manifest.end_offset
-            told.checkpoint = turn.outcome.checkpoint
-            told.stats.CopyFrom(
+        topic = self._broker.kafka_topics.get(result.topic or "")
+        if topic is not None and result.plan is not None:
+            answer.plan.CopyFrom(_plan(topic.name, topic.partition, result.plan))
+        if result.outcome is not None:
+            stats = result.outcome.manifest.stats
+            answer.end_offset = result.outcome.manifest.end_offset
+            answer.checkpoint = result.outcome.checkpoint
+            answer.stats.CopyFrom(
                 kafka_pb2.CleaningStats(
                     map_messages_read=stats.map_messages_read,
                     messages_read=stats.messages_read,
@@ -167,10 +167,10 @@ class CleanerHandlers:
                     map_keys=stats.map_keys,
                     map_slots=self._broker.kafka_config.map_slots,
                     index_ms=stats.map_ms,
-                    elapsed_ms=turn.elapsed_ms,
+                    elapsed_ms=result.elapsed_ms,
                 )
             )
-        return told
+        return answer
 
     @runs_to_completion
     async def retain(
@@ -196,7 +196,7 @@ class CleanerHandlers:
             uncleanable={name: each.why for name, each in left_alone.items()},
             uncleanable_kinds={name: each.kind for name, each in left_alone.items()},
             states=states,
-            last_turns=map(str, cleaner.last_turns),
+            last_turns=map(str, cleaner.last_passes),
             is_starting=not cleaner.has_started,
         )
 
@@ -209,8 +209,8 @@ class CleanerHandlers:
             case "checkpoint":
                 if request.checkpoint < _NO_CHECKPOINT:
                     raise InvalidRequest(
-                        f"{request.checkpoint} is no checkpoint: an offset is 0 or more, and "
-                        f"{_NO_CHECKPOINT} takes the stored one away."
+                        f"{request.checkpoint} is not a valid checkpoint: an offset is 0 or more, "
+                        f"and {_NO_CHECKPOINT} removes the stored one."
                     )
                 offset = None if request.checkpoint == _NO_CHECKPOINT else request.checkpoint
                 await topic.partition.set_checkpoint(offset)
@@ -218,10 +218,10 @@ class CleanerHandlers:
                 reason = request.uncleanable_reason
                 if not 0 < len(reason) <= NAME_CHARACTERS_MAX or not reason.isprintable():
                     raise InvalidRequest(
-                        f"Say why {topic.name} is to be left alone, in a line of at most "
+                        f"Give the reason to mark {topic.name} uncleanable, in a line of at most "
                         f"{NAME_CHARACTERS_MAX} characters."
                     )
-                cleaner.leave_alone(topic.name, reason)
+                cleaner.mark_uncleanable(topic.name, reason)
             case "action" if request.action == "abort-and-pause":
                 await cleaner.abort_and_pause(topic.name)
             case "action" if request.action == "resume":

@@ -1,4 +1,4 @@
-"""Parts of a Kafka log's description, as it travels: its segments, and its producers."""
+"""The segments and producers in the wire description of a Kafka log."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""A connected producer of a Kafka topic: appends batches, and tells of each what became of it.
+"""A connected producer of a Kafka topic: appends batches and queues their receipts.
 
-Nothing is remembered of its name: a batch that is sent twice is known by the producer id and the
-sequence numbers in its header, if it has any, and answered with the offset that it got before
-(broker/kafka/producers/producers.py). What Kafka would refuse in a response is refused in the
-receipt, and the stream goes on.
+Its name has no state: a duplicate is detected by the producer id and the sequence numbers in its
+header, if any, and answered with the original offset (broker/kafka/producers/producers.py). An
+error that Kafka would return in a response is returned in the receipt, and the stream continues.
 
-On emulated time (`serve --test-clock`) the producer's own clock means nothing, as on other topics:
-records that it dated, with the publish time, get the broker's. Those with an event time keep it.
+On a manual clock (`serve --test-clock`) the producer's own clock is ignored, as on other topics:
+records that have the publish time as timestamp get the broker's time. Those with an event time keep
+it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Protocol
 
 from ledgerfold.broker.common.clock import Clock, ManualClock
 from ledgerfold.broker.kafka.config.config import LogConfig
-from ledgerfold.broker.kafka.log.key_check import OpenedRecords
 from ledgerfold.broker.kafka.log.log import KafkaLog
+from ledgerfold.broker.kafka.log.record_access import OpenedRecords
 from ledgerfold.broker.kafka.partition import Appended
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue
 from ledgerfold.storage.entry import Codec, EntryHeader, Position, checked_entry, crc32c
@@ -32,7 +32,7 @@ from ledgerfold.storage.kafka.section import RecordColumns
 
 
 class KafkaPublishTopic(Protocol):
-    """What a producer needs of its topic (broker/topics/kafka_topic.py)."""
+    """The part of a topic that a producer uses (broker/topics/kafka_topic.py)."""
 
     @property
     def name(self) -> str: ...
@@ -50,17 +50,17 @@ class KafkaPublishTopic(Protocol):
 
 
 class KafkaProducer(ReceiptQueue):
-    """Belongs to one stream."""
+    """A producer of one stream."""
 
     def __init__(self, topic: KafkaPublishTopic, name: str) -> None:
         super().__init__(topic.log.state)
         self.topic = topic
         self.name = name
         self._entry_bytes_max = topic.entry_bytes_max
-        self._emulated_time = topic.clock if isinstance(topic.clock, ManualClock) else None
+        self._manual_clock = topic.clock if isinstance(topic.clock, ManualClock) else None
 
     def append(self, entry: memoryview) -> None:
-        """One entry as it came. Raises InvalidRequest, and what made the log fail."""
+        """Appends an entry. Raises InvalidRequest, and the error with which the log failed."""
         self.check()
         topic = self.topic
         header, keys, values = checked_entry(entry, self._entry_bytes_max)
@@ -68,21 +68,21 @@ class KafkaProducer(ReceiptQueue):
             raise InvalidRequest(
                 f"{topic.name} is a Kafka topic: its entries are record batches (codec "
                 f"{Codec.KAFKA.value}), this one has codec {header.codec}. A client of this "
-                "version builds them by itself."
+                "version builds them automatically."
             )
         batch = batch_in(header, keys, values)
         try:
-            if self._emulated_time is not None:
+            if self._manual_clock is not None:
                 check_parts(batch)
                 opened = OpenedRecords(
                     batch.header, batch.section, topic.name, topic.config.max_message_bytes
                 )
-                now_ms = self._emulated_time.now_ms()
+                now_ms = self._manual_clock.now_ms()
                 header, batch = _dated(header, batch, opened.columns, now_ms)
             appended = topic.append(header, batch)
         except KafkaError as refusal:
-            upto = topic.log.tail.last_appended
-            receipt = Receipt(NOWHERE, header.sequence_id, header.size_bytes, upto, refusal)
+            durable_at = topic.log.tail.last_appended
+            receipt = Receipt(NOWHERE, header.sequence_id, header.size_bytes, durable_at, refusal)
             self.add(receipt, is_new=False)
             return
         place = Position(0, appended.first_offset)
@@ -97,7 +97,7 @@ class KafkaProducer(ReceiptQueue):
 def _dated(
     entry: EntryHeader, batch: BatchParts, columns: RecordColumns, now_ms: int
 ) -> tuple[EntryHeader, BatchParts]:
-    """The same, sent at that time."""
+    """Returns the entry and batch with the broker's time."""
     header, sent_ms = batch.header, entry.publish_time_ms
     times = [now_ms if time_ms == sent_ms else time_ms for time_ms in columns.timestamps_ms]
     if times != columns.timestamps_ms:

@@ -1,12 +1,12 @@
-"""A connected reader of a Kafka topic: an offset, and what it may see from there.
+"""A connected reader of a Kafka topic: an offset, and the range that it may see.
 
-What is sent is what Kafka's consumer hands on: no markers, no batches without records, and under
-`read_committed` nothing of aborted transactions, nor anything at or behind the last stable offset.
-An explicit offset that the log does not have is refused, as a fetch is (OFFSET_OUT_OF_RANGE), also
-when retention overtakes a reader; the log's end is one that it has.
+It sends what Kafka's consumer delivers: no markers, no batches without records, and under
+`read_committed` nothing of aborted transactions, nor anything at or after the last stable offset.
+An explicit offset out of the log's range is refused, as a fetch is (OFFSET_OUT_OF_RANGE), also when
+retention overtakes a reader; the log's end is in range.
 
-Bounds: READ_BYTES_MAX of batches are held between the log and the stream, and of all streams what
-broker/common/outgoing.py says. What was read ahead is dropped where others need the room.
+Bounds: READ_BYTES_MAX of batches are held between the log and the stream, and over all streams the
+limit of broker/common/outgoing.py. Read-ahead is dropped when others need the room.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ledgerfold.v1.data_pb2 import StartPosition
 
 
 class KafkaReadTopic(Protocol):
-    """What a reader needs of its topic (broker/topics/kafka_topic.py)."""
+    """The part of a topic that a reader uses (broker/topics/kafka_topic.py)."""
 
     @property
     def clock(self) -> Clock: ...
@@ -55,14 +55,16 @@ class KafkaReadTopic(Protocol):
 @dataclass(frozen=True)
 class KafkaReaderOptions:
     read_committed: bool = False
-    # Stats show it; "": a name is made up.
+    # Shown in stats; "" generates a name.
     name: str = ""
 
 
 async def open_kafka_reader(
     topic: KafkaReadTopic, start: StartPosition, options: KafkaReaderOptions
 ) -> KafkaReader:
-    """Connected until it is detached. Raises OffsetOutOfRange, and what the log raises."""
+    """Opens a reader, connected until it is detached. Raises OffsetOutOfRange, and what the log
+    raises.
+    """
     reader = KafkaReader(topic, options)
     await reader.move(start)
     topic.readers.add(reader)
@@ -72,23 +74,23 @@ async def open_kafka_reader(
 
 
 class KafkaReader:
-    """Belongs to one stream. Made by open_kafka_reader."""
+    """A reader of one stream. Created by open_kafka_reader."""
 
     def __init__(self, topic: KafkaReadTopic, options: KafkaReaderOptions) -> None:
         self.name = options.name or f"reader-{secrets.token_hex(5)}"
-        # Who opened the stream says it.
+        # Set by the stream's handler.
         self.peer = Peer()
         self.traffic = Traffic()
         self.permits = 0
         self.read_committed = options.read_committed
-        # Records before it, of the first batch that is given, are not the reader's.
+        # Earlier records of the first batch are not the reader's.
         self.first_offset = 0
         self._topic = topic
-        # Behind what was given, and behind what was read ahead.
+        # The offsets after the returned batches, and after the read-ahead.
         self.offset = self._ahead = 0
         self._place: Place | None = None
         self._buffered: deque[StoredBatch] = deque()
-        # What of `share` is for those, and for what is being sent.
+        # The parts of `share` for those, and for batches being sent.
         self._ahead_bytes = self._given_bytes = 0
         self.share = topic.outgoing.share(self._shed)
         self._checks: list[int] = []
@@ -97,37 +99,37 @@ class KafkaReader:
         self._is_finished = False
         self._error: LedgerfoldError | None = None
 
-    # What the client asks
+    # Requests of the client
 
     def add_permits(self, messages: int) -> None:
         self.permits += messages
         self._asked.set()
 
     def check(self, check_id: int) -> None:
-        """Whether there is more: take() answers."""
+        """Asks whether there is more; take() answers."""
         if len(self._checks) >= CHECKS_MAX:
-            self.end(Overloaded(f"{CHECKS_MAX} questions for more wait for their answer."))
+            self.end(Overloaded(f"{CHECKS_MAX} checks for more messages are pending already."))
             return
         self._checks.append(check_id)
         self._asked.set()
 
     def seek(self, start: StartPosition, seek_id: int) -> None:
-        """take() tells when it has moved. One that did not come to its turn is forgotten."""
+        """Requests a seek; take() reports its completion. A later seek replaces a pending one."""
         self._seek = start, seek_id
         self._asked.set()
 
     def finish(self) -> None:
-        """The client has nothing more to say: it is leaving."""
+        """Ends the reader: the client is leaving."""
         self._is_finished = True
         self._asked.set()
 
     def end(self, error: LedgerfoldError) -> None:
-        """The stream is to end with `error`."""
+        """Ends the stream with `error`."""
         self._error = self._error or error
         self._asked.set()
 
     def wake(self) -> None:
-        """To look again."""
+        """Wakes take() to check again."""
         self._asked.set()
 
     def detach(self) -> None:
@@ -136,13 +138,13 @@ class KafkaReader:
         self._topic.log.state.on_closed.discard(self.wake)
         self._topic.partition.on_visible.discard(self.wake)
 
-    # What it is given
+    # Answers to the client
 
     async def take(self) -> list[Step] | None:
-        """What to tell the client next, in order: waits for it. None: the stream is to end.
+        """Waits for the next steps of the stream, in order. None: the stream ends.
 
-        What it gave before has been sent then. Raises what it was ended with, what closed the log,
-        OffsetOutOfRange, what the log raises.
+        The steps returned before have been sent by then. Raises the error of end(), what closed the
+        log, OffsetOutOfRange, and what the log raises.
         """
         self.share.sent()
         self._given_bytes = 0
@@ -151,7 +153,7 @@ class KafkaReader:
             error = self._error or self._topic.log.state.closed
             if error is not None:
                 raise error
-            # What becomes visible from here on wakes it, also while it reads.
+            # Data that becomes visible from here on wakes it, even while it reads.
             self._asked.clear()
             if self._seek is not None:
                 return [await self._do_seek(*self._seek)]
@@ -167,12 +169,12 @@ class KafkaReader:
         return None
 
     async def _has_room(self) -> bool:
-        """For what is read next; False: there is something else to do before."""
+        """Reserves room for the next read; False: there is other work first."""
         self._ahead_bytes = 0
         return await self.share.reserve_or(READ_BYTES_MAX, self._asked)
 
     def _shed(self) -> None:
-        """Others need the room: what was read ahead is read again when it is asked for."""
+        """Drops read-ahead when others need the room; it is read again on demand."""
         if self._buffered:
             self._buffered.clear()
             self._ahead, self._place = self.offset, None
@@ -185,7 +187,7 @@ class KafkaReader:
         return Sought(seek_id, self.first_offset)
 
     async def move(self, start: StartPosition) -> None:
-        """To a start position. Raises OffsetOutOfRange."""
+        """Moves to a start position. Raises OffsetOutOfRange."""
         offset = await self._topic.resolve_start(start, self.read_committed)
         self._buffered.clear()
         self._ahead_bytes = 0
@@ -193,7 +195,7 @@ class KafkaReader:
         self._place = None
 
     async def _next_steps(self) -> list[Step]:
-        # Checks that were there before the read are answered by what it finds.
+        # Checks made before the read are answered by its result.
         checks, self._checks = self._checks, []
         if not self._buffered:
             await self._fill()
@@ -208,15 +210,15 @@ class KafkaReader:
         return steps
 
     async def _fill(self) -> None:
-        """Reads on until there is a batch to give, or no more."""
+        """Reads until there is a batch to return, or no more."""
         topic = self._topic
         while not self._buffered:
             topic.partition.check_in_range(self._ahead)
-            upto = topic.partition.visible_end(self.read_committed)
+            end = topic.partition.visible_end(self.read_committed)
             aborted_in = topic.log.segments.since(self._ahead) if self.read_committed else None
             bytes_max = max(self.share.held, READ_LEAST)
             read = await topic.log.reads.read(
-                self._ahead, upto=upto, bytes_max=bytes_max, place=self._place
+                self._ahead, end=end, bytes_max=bytes_max, place=self._place
             )
             self._place = read.place
             if not read.batches:
@@ -228,7 +230,9 @@ class KafkaReader:
                 self.offset = self._ahead
 
     def _next_chunk(self) -> list[StoredBatch]:
-        """Of what was read ahead: as the permits allow, but a batch. A check stands for one."""
+        """Returns read-ahead batches as the permits allow, at least one. A check counts as a
+        permit.
+        """
         chunk: list[StoredBatch] = []
         while self._buffered and (self.permits > 0 or not chunk):
             batch = self._buffered.popleft()
@@ -245,7 +249,7 @@ class KafkaReader:
         )
         self.traffic = self.traffic.plus(sent)
         self._topic.count_out(sent)
-        # Roughly: never less than there is.
+        # An upper bound.
         self._ahead_bytes = max(0, self._ahead_bytes - sent.bytes) if self._buffered else 0
         self._given_bytes = sent.bytes
         self.share.hold(self._ahead_bytes + sent.bytes)

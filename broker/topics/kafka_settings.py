@@ -1,4 +1,4 @@
-"""Settings of Kafka topics and of their broker, as they change, and what follows from it."""
+"""Settings of Kafka topics and of their broker, and the effects of their changes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class KafkaBroker(Protocol):
-    """What is needed of the broker (broker/topics/broker.py)."""
+    """The part of the broker that settings need (broker/topics/broker.py)."""
 
     kafka_config: BrokerConfig
 
@@ -47,9 +47,9 @@ class KafkaBroker(Protocol):
 
 
 def defects_of(broker: KafkaBroker, topic: str = "") -> Defects:
-    """Those that are wanted of a topic, by its namespace's profile and the broker's; "": of none.
+    """Returns the enabled defects of a topic, by its namespace's and the broker's profile.
 
-    A topic's own policies are Pulsar's.
+    "": the broker's. A topic's own policies are Pulsar's.
     """
     namespace = broker.metadata.namespace(TopicName.parse(topic).namespace) if topic else None
     own = Emulation() if namespace is None else namespace.policies.emulation
@@ -58,14 +58,16 @@ def defects_of(broker: KafkaBroker, topic: str = "") -> Defects:
 
 
 async def start_cleaning(broker: KafkaBroker) -> None:
-    """Logs age, and get overdue, also where nobody opens their topics: so all are loaded first."""
+    """Starts the cleaner after loading all logs, because unopened topics also age and become
+    overdue.
+    """
     for name, error in (await load_all(broker)).items():
         _log.error("%s cannot be loaded: %s", name, error)
     broker.cleaner.start()
 
 
 async def load_all(broker: KafkaBroker) -> dict[str, LedgerfoldError]:
-    """Returns when every Kafka topic is loaded; by name why one cannot be."""
+    """Loads every Kafka topic. Returns the failures by name."""
     failures = {}
     for record in broker.metadata.topics():
         if record.HasField("kafka"):
@@ -80,7 +82,7 @@ async def load_all(broker: KafkaBroker) -> dict[str, LedgerfoldError]:
 
 
 async def prepare_kafka_topic(broker: KafkaBroker, name: str, config: Mapping[str, str]) -> None:
-    """Before one with these settings is made.
+    """Prepares the creation of a topic with these settings.
 
     Raises KafkaError (INVALID_TOPIC_EXCEPTION, INVALID_CONFIG).
     """
@@ -92,10 +94,10 @@ async def prepare_kafka_topic(broker: KafkaBroker, name: str, config: Mapping[st
 
 
 async def change_config(broker: KafkaBroker, name: str, changes: Mapping[str, str | None]) -> None:
-    """As change_topic_config(), by name; of a partitioned topic: of all partitions, also new ones,
-    or of none, if one refuses.
+    """Changes a topic's settings, as change_topic_config(), by name.
 
-    Raises TopicNotFound, NotAllowed, too.
+    For a partitioned topic it changes all partitions, including future ones, or none if one
+    refuses. Raises TopicNotFound, NotAllowed, too.
     """
     topics = [await broker.kafka_topic(each) for each in broker.partitions.names(name)]
     for topic in topics:
@@ -109,9 +111,9 @@ async def change_config(broker: KafkaBroker, name: str, changes: Mapping[str, st
 async def change_topic_config(
     broker: KafkaBroker, topic: KafkaTopic, changes: Mapping[str, str | None]
 ) -> None:
-    """A Kafka topic's own settings; None takes one back. All or none. Raises KafkaError.
+    """Changes a Kafka topic's own settings; None unsets one. All or none. Raises KafkaError.
 
-    The round of a topic that is not compacted any more ends, and changes nothing.
+    If the topic is no longer compacted, its cleaning is aborted and changes nothing.
     """
     was_compacted = topic.config.is_compacted
     await topic.partition.change_config(changes)
@@ -121,9 +123,9 @@ async def change_topic_config(
 
 
 async def change_broker_config(broker: KafkaBroker, changes: Mapping[str, str | None]) -> None:
-    """The broker's, where Kafka lets a running one change them: until it stops. Raises KafkaError.
+    """Changes the broker's dynamic settings until it stops. Raises KafkaError.
 
-    The cleaner's threads begin anew with settings of theirs.
+    A change of cleaner settings restarts the cleaner's threads.
     """
     broker.kafka_config = broker.kafka_config.changed(changes)
     for topic in broker.kafka_topics.values():

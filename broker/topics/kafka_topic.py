@@ -1,7 +1,7 @@
 """A loaded Kafka topic: a partition, and the streams on it.
 
-It has no subscriptions, no compacted view and none of Pulsar's policies: what it does is what
-Kafka's broker does with a partition (docs/KAFKA.md). The id of the message at offset o is 0:o.
+It has no subscriptions, no compacted view and none of Pulsar's policies: it behaves as a partition
+of Kafka's broker (docs/KAFKA.md). The id of the message at offset o is 0:o.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ IS_KAFKA = (
     "set-config`, and it is cleaned by `cleaner run`."
 )
 IS_NOT_KAFKA = "{} is no Kafka topic: those are created with `topics create --cleanup-policy`."
-# How much a search by time reads at once.
+# The bytes that a search by time reads at once.
 _SEARCH_BYTES = 1024 * 1024
-# Of batches that are shown: what is held for an answer is about this, and one batch.
+# The size of a page of batches: an answer holds about this, and one batch.
 PAGE_BYTES = 4 * 1024 * 1024
-# How often producers that were silent for too long are looked for, as in Kafka.
+# The interval of checks for expired producers, as in Kafka.
 PRODUCERS_CHECKED_MS = 600_000
 
 
 class KafkaTopic:
-    """Made by Broker.any_topic(); unloaded by Broker.unload_topic()."""
+    """A loaded topic. Created by Broker.any_topic(); unloaded by Broker.unload_topic()."""
 
     def __init__(self, broker: KafkaTopicContext, record: TopicRecord) -> None:
         self.broker = broker
@@ -72,12 +72,12 @@ class KafkaTopic:
             lambda: broker.kafka_config,
             lambda: broker.cleaner.defects(self.name).resends_by_record_time,
         )
-        # Silent producers are forgotten then.
+        # The timer of the next expiry check.
         self._expiry: Timer | None = None
         self._expiry_due_ms = 0
         self.producers = set[KafkaProducer]()
         self.readers = set[KafkaReader]()
-        # Since it was loaded. Out: also to readers that left.
+        # Counts since the load. Out: also to readers that left.
         self.messages_in = self.bytes_in = self.entries_in = 0
         self.messages_out = self.bytes_out = 0
 
@@ -87,7 +87,7 @@ class KafkaTopic:
 
     @property
     def record(self) -> TopicRecord:
-        """As it is on the disk; not to be changed but through `stored`."""
+        """The stored record; changed only through `stored`."""
         return self.stored.record
 
     @property
@@ -108,23 +108,23 @@ class KafkaTopic:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether it is the broker's topic of its name: neither unloaded nor replaced."""
+        """True if it is the broker's topic of its name: neither unloaded nor replaced."""
         return self.broker.is_loaded(self)
 
     @property
     def failure(self) -> LedgerfoldError | None:
-        """Why nothing can be appended any more."""
+        """The error after which nothing can be appended."""
         return self.log.state.failure
 
     @property
     def entry_bytes_max(self) -> int:
-        """The largest entry that is taken."""
+        """The largest entry that is accepted."""
         return self.broker.settings.entry_bytes_max
 
     # -- loading and unloading -------------------------------------------------------------
 
     async def load(self) -> None:
-        """Raises KafkaError for settings that Kafka refuses, StorageError."""
+        """Loads the topic. Raises KafkaError for settings that Kafka refuses, StorageError."""
         await self.partition.load()
         self._expire_later(PRODUCERS_CHECKED_MS)
 
@@ -134,20 +134,20 @@ class KafkaTopic:
         def expire() -> None:
             now_ms = self.clock.now_ms()
             self.partition.producers.expire(now_ms)
-            # As often as time allows, where it leaps.
+            # At multiples of the interval, even if time leaps.
             self._expire_later(PRODUCERS_CHECKED_MS - (now_ms - due_ms) % PRODUCERS_CHECKED_MS)
 
         self._expiry = self.clock.call_later(delay_ms / 1000, expire)
 
-    def go_on_as(self, before: KafkaTopic) -> None:
-        """It was that one, until it was truncated: what else an unload forgets goes on."""
+    def take_over(self, before: KafkaTopic) -> None:
+        """Takes over the state that an unload forgets from the topic before its truncation."""
         self.partition.hold_high_watermark(before.partition.held_high_watermark)
         assert self._expiry is not None
         self._expiry.cancel()
         self._expire_later(max(0, before._expiry_due_ms - self.clock.now_ms()))
 
     async def unload(self) -> None:
-        """Ends all streams with Moved and closes the log. What was acknowledged is durable.
+        """Ends all streams with Moved and closes the log. Acknowledged appends are durable.
 
         Raises the first StorageError, once everything has ended.
         """
@@ -161,18 +161,18 @@ class KafkaTopic:
             await self.stored.close()
 
     def close_ledgers(self) -> None:
-        """As Topic.close_ledgers()."""
+        """Closes open ledgers, as Topic.close_ledgers()."""
         self.store.recover_ledgers(self.record.ledger_ids)
 
     def check_idle(self) -> None:
-        """Raises TopicBusy when someone publishes or reads."""
+        """Raises TopicBusy if there are producers or readers."""
         if self.producers or self.readers:
             raise TopicBusy(self.name, len(self.producers), len(self.readers))
 
     # -- appending -------------------------------------------------------------------------
 
     def attach_producer(self, name: str) -> KafkaProducer:
-        """Raises what made the log fail."""
+        """Connects a producer. Raises the error with which the log failed."""
         self.log.tail.check_open()
         producer = KafkaProducer(self, name)
         self.producers.add(producer)
@@ -185,7 +185,7 @@ class KafkaTopic:
         origin: Origin = Origin.CLIENT,
         taken_over: TakenOver | None = None,
     ) -> Appended:
-        """As Partition.append()."""
+        """Appends a batch, as Partition.append(), and counts it."""
         try:
             appended = self.partition.append(header, batch, origin, taken_over)
         except RecordsRefused as refusal:
@@ -200,16 +200,16 @@ class KafkaTopic:
     async def append_batches(
         self, batches: bytes, origin: Origin, taken_over: TakenOver | None = None
     ) -> list[Appended]:
-        """Batches one behind the other; returns when they are durable.
+        """Appends concatenated batches; returns when they are durable.
 
-        The first that is refused ends it: those before it are appended, and durable when it raises.
-        Raises KafkaError, and what made the log fail.
+        The first refused batch ends it: those before it are appended, and durable when it raises.
+        Raises KafkaError, and the error with which the log failed.
         """
         appended = list[Appended]()
         try:
             for batch in split_batches(batches):
                 if appended:
-                    # One batch is bounded in what it takes, and so many are not.
+                    # One batch is bounded work, many are not.
                     await asyncio.sleep(0)
                 entry = entry_of(batch, sequence_id=0, publish_time_ms=self.clock.now_ms())
                 header = read_header(entry)
@@ -223,7 +223,7 @@ class KafkaTopic:
     async def end_transaction(
         self, producer_id: int, producer_epoch: int, *, commit: bool, timestamp_ms: int
     ) -> Appended:
-        """Appends the marker that a coordinator writes. Raises as append_batches()."""
+        """Appends a coordinator's marker. Raises as append_batches()."""
         marker = end_marker(
             ControlType.COMMIT if commit else ControlType.ABORT,
             base_offset=0,
@@ -235,7 +235,7 @@ class KafkaTopic:
         return appended
 
     async def durable(self, appended: Sequence[Appended]) -> None:
-        """Returns when all of them are. Raises what made the log fail."""
+        """Waits until all are durable. Raises the error with which the log failed."""
         state = self.log.state
         for each in appended:
             while each.durable_at is not None and (
@@ -246,7 +246,7 @@ class KafkaTopic:
                 await state.changed()
 
     async def roll(self) -> int:
-        """Ends the active segment, unless it is empty; the active one's base offset."""
+        """Rolls the active segment, unless it is empty. Returns the active one's base offset."""
         segment = self.log.roll()
         await self.log.settle()
         return segment.base_offset
@@ -254,12 +254,14 @@ class KafkaTopic:
     async def begin_segment(
         self, base_offset: int, empty_modified_ms: int | None, modified_ms: int | None
     ) -> int:
-        """The active one's base offset, as of broker/kafka/log/begin_segment.py."""
+        """Begins a segment (broker/kafka/log/begin_segment.py). Returns the active one's base
+        offset.
+        """
         times = empty_modified_ms, modified_ms
         return (await begin_segment(self.log, self.stored, base_offset, *times)).base_offset
 
     async def set_log_start(self, offset: int) -> int:
-        """As Partition.set_log_start()."""
+        """Advances the log start, as Partition.set_log_start()."""
         return await self.partition.set_log_start(offset)
 
     # -- reading ---------------------------------------------------------------------------
@@ -269,7 +271,9 @@ class KafkaTopic:
         self.bytes_out += sent.bytes
 
     async def resolve_start(self, start: StartPosition, read_committed: bool) -> int:
-        """The offset to begin at. Raises KafkaError (OFFSET_OUT_OF_RANGE), InvalidRequest."""
+        """Returns the offset of a start position. Raises KafkaError (OFFSET_OUT_OF_RANGE),
+        InvalidRequest.
+        """
         end = self.partition.visible_end(read_committed)
         match start.WhichOneof("at"):
             case "message_id":
@@ -290,13 +294,15 @@ class KafkaTopic:
         return end
 
     async def offset_at_time(self, timestamp_ms: int, read_committed: bool) -> int | None:
-        """Of the first record with that timestamp or a later one (Kafka: offsetsForTimes)."""
-        upto = self.partition.visible_end(read_committed)
+        """Returns the first offset with that timestamp or a later one (Kafka: offsetsForTimes), or
+        None.
+        """
+        end = self.partition.visible_end(read_committed)
         for segment in list(self.log.segments):
             if segment.facts.max_timestamp_ms < timestamp_ms:
                 continue
             offset = max(segment.base_offset, self.partition.log_start_offset)
-            async for batch in self._batches(offset, upto):
+            async for batch in self._batches(offset, end):
                 if batch.header.is_control or batch.header.max_timestamp_ms < timestamp_ms:
                     continue
                 columns = columns_of(batch.entry.data[batch.entry.header.header_bytes :])
@@ -307,34 +313,32 @@ class KafkaTopic:
 
     @property
     def last_offset(self) -> int:
-        """The last one below the high watermark; -1: nothing can be read."""
+        """The last offset below the high watermark; -1: nothing can be read."""
         end = self.partition.high_watermark
         return end - 1 if end > self.partition.log_start_offset else -1
 
-    async def _batches(self, offset: int, upto: int) -> AsyncIterator[StoredBatch]:
+    async def _batches(self, offset: int, end: int) -> AsyncIterator[StoredBatch]:
         place = None
         while True:
-            read = await self.log.reads.read(
-                offset, upto=upto, bytes_max=_SEARCH_BYTES, place=place
-            )
+            read = await self.log.reads.read(offset, end=end, bytes_max=_SEARCH_BYTES, place=place)
             if not read.batches:
                 return
             offset, place = read.next_offset, read.place
             for batch in read.batches:
                 yield batch
 
-    # -- what there is ---------------------------------------------------------------------
+    # -- description -----------------------------------------------------------------------
 
     async def describe(
         self, *, batches: bool, batches_from: int = 0, bytes_max: int = PAGE_BYTES
     ) -> DescribeLogResponse:
-        """For people, and for comparisons. `batches`: as they are stored, too, a page of them.
+        """Describes the log. `batches`: includes a page of stored batches.
 
-        Those that end at or behind `batches_from`, about `bytes_max` of them and at least one;
-        `more_from` tells where the next page begins.
+        The page has batches that end at or after `batches_from`, about `bytes_max` of them and at
+        least one; `more_from` is where the next page begins.
         """
         partition, log = self.partition, self.log
-        told = DescribeLogResponse(
+        description = DescribeLogResponse(
             log_start_offset=partition.log_start_offset,
             log_end_offset=log.end_offset,
             high_watermark=partition.high_watermark,
@@ -344,21 +348,21 @@ class KafkaTopic:
             aborted=[KafkaAbortedInfo(**each._asdict()) for each in partition.aborted()],
         )
         if self.record.kafka.HasField("first_dirty_offset"):
-            told.checkpoint = self.record.kafka.first_dirty_offset
+            description.checkpoint = self.record.kafka.first_dirty_offset
         if batches:
             size_bytes = 0
             async for batch in self._batches(batches_from, log.durable_end_offset):
                 if size_bytes >= min(bytes_max, PAGE_BYTES):
-                    told.more_from = batch.header.base_offset
+                    description.more_from = batch.header.base_offset
                     break
                 body = batch.entry.data[batch.entry.header.header_bytes :]
-                told.batches.append(KafkaBatchInfo(batch=body))
+                description.batches.append(KafkaBatchInfo(batch=body))
                 size_bytes += len(body)
-        return told
+        return description
 
 
 def split_batches(data: bytes) -> Iterator[bytes]:
-    """Raises KafkaError where one does not end with the data, or counts its records below 0."""
+    """Splits concatenated batches. Raises KafkaError if one is cut short or has negative counts."""
     at = 0
     while at < len(data):
         header = read_batch_header(data, at)
@@ -367,7 +371,7 @@ def split_batches(data: bytes) -> Iterator[bytes]:
         if not 0 < size_bytes <= len(data) - at:
             raise KafkaError(
                 KafkaErrorKind.CORRUPT_MESSAGE,
-                f"A record batch that speaks of {size_bytes} bytes, where {len(data) - at} are.",
+                f"The record batch's header gives {size_bytes} bytes; it has {len(data) - at}.",
             )
         yield data[at : at + size_bytes]
         at += size_bytes

@@ -1,4 +1,4 @@
-"""What a Kafka topic needs of its broker, and no more (broker/topics/broker.py satisfies it)."""
+"""The part of the broker that a Kafka topic uses (broker/topics/broker.py)."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class KafkaTopicContext(Protocol):
     def cleaner(self) -> Cleaner: ...
     @property
     def kafka_config(self) -> BrokerConfig:
-        """The settings of the broker, as they are now."""
+        """The broker's present settings."""
         ...
 
     def is_loaded(self, topic: NamedTopic) -> bool:
-        """Whether it is the broker's topic of its name: neither unloaded nor replaced."""
+        """Returns whether it is the broker's topic of its name: neither unloaded nor replaced."""
         ...

@@ -1,9 +1,9 @@
-"""A Kafka topic's log is truncated: it is unloaded, cut while it is closed, and loaded again.
+"""Truncates a loaded Kafka topic's log: unloads it, truncates the closed log, and loads it again.
 
-Its readers and producers connect again, as at any unload. A reader that has read further than the
-log goes now is refused then (OFFSET_OUT_OF_RANGE), until as much is appended. A round that is on
-its way is aborted where the active segment goes or is cut to another one; else it is waited for,
-for then it changes nothing that a truncation touches (broker/kafka/log/truncation.py).
+Readers and producers reconnect, as after any unload. A reader past the new end is refused
+(OFFSET_OUT_OF_RANGE) until as much is appended. A cleaning in progress is aborted if the active
+segment is deleted or replaced. Otherwise the truncation waits for it, as the cleaning changes
+nothing that it touches (broker/kafka/log/truncation.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class TruncatingBroker(Protocol):
-    """What is needed of the broker (broker/topics/broker.py)."""
+    """The part of the broker that truncation uses (broker/topics/broker.py)."""
 
     @property
     def clock(self) -> Clock: ...
@@ -44,7 +44,7 @@ class TruncatingBroker(Protocol):
 
 
 class Truncated(NamedTuple):
-    """The log, from then on. `checkpoint`: None, if none is stored."""
+    """The log after a truncation. `checkpoint`: None if none is stored."""
 
     log_end_offset: int
     log_start_offset: int
@@ -52,7 +52,8 @@ class Truncated(NamedTuple):
 
 
 async def truncate_log(broker: TruncatingBroker, name: str, offset: int) -> Truncated:
-    """What lies at or behind that offset is gone. One at or behind the log's end changes nothing.
+    """Deletes everything at or after an offset. An offset at or after the log's end changes
+    nothing.
 
     Raises InvalidRequest, TopicNotFound, NotAllowed, Moved, StorageError.
     """
@@ -71,12 +72,12 @@ async def truncate_log(broker: TruncatingBroker, name: str, offset: int) -> Trun
         if offset < topic.log.end_offset:
             await _truncate(broker, topic, offset)
     loaded = await broker.kafka_topic(name, to_write=True)
-    loaded.go_on_as(topic)
+    loaded.take_over(topic)
     return _as_it_is(loaded)._replace(log_end_offset=offset)
 
 
 async def _truncate(broker: TruncatingBroker, topic: KafkaTopic, offset: int) -> None:
-    """Of one that was unloaded."""
+    """Truncates the log of an unloaded topic."""
     record = broker.metadata.topic(topic.name)
     if record is None:
         raise TopicNotFound(topic.name)

@@ -1,8 +1,8 @@
-"""Stretches of a file's batches: their headers as columns.
+"""Chunks of a file's batches, with their headers as columns.
 
-The headers of an entry and of its batch (storage/kafka/batch.py, the entry's key section) have one
-fixed layout each: those of many batches are gathered into one numpy array, and nothing is done
-entry by entry but to hop to the next one and to compute checksums.
+The headers of an entry and of its batch (storage/kafka/batch.py, the entry's key section) have
+fixed layouts: those of many batches are gathered in one numpy array. The only work for each entry
+is the step to the next one and its checksums.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from ledgerfold.storage.entry import (
 from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, MAGIC, BatchHeader
 
-# Of one stretch, as its batches are stored: bounds what a task holds to a few times that, and what
-# the records' columns take, about 100 bytes each.
-STRETCH_BYTES = 32 * 1024 * 1024
-STRETCH_RECORDS = 500_000
+# Limits of a chunk of batches as stored: they bound what a task holds to a few times that, and its
+# records' columns, about 100 bytes each.
+CHUNK_BYTES = 32 * 1024 * 1024
+CHUNK_RECORDS = 500_000
 
 ENTRY = np.dtype(
     [
@@ -85,19 +85,19 @@ assert ENTRY.itemsize == HEADER_BYTES
 assert BATCH.names == BatchHeader._fields
 assert BATCH.itemsize == BATCH_HEADER_BYTES
 _FRONT = np.dtype([("entry", ENTRY), ("batch", BATCH)])
-# Sizes of the key section and, behind its checksum, of the value section.
+# Sizes of the key section and, after its checksum, of the value section.
 _SIZES, _SIZES_AT = struct.Struct("<I4xI"), 56
 _CHECKED_BYTES = HEADER_BYTES - 4
 LOG_OVERHEAD_BYTES = 12
-# Of a batch's attributes.
+# Bits of a batch's attributes.
 COMPRESSION, HORIZON = 0b111, 1 << 6
 _LOG_APPEND_TIME, _TRANSACTIONAL, _CONTROL = 1 << 3, 1 << 4, 1 << 5
-# What stays when a batch is built anew, of which the compression only where records stay.
+# The bits that a rebuilt batch keeps; the compression only if records stay.
 KIND = _LOG_APPEND_TIME | _TRANSACTIONAL | _CONTROL
 
 
 class LogFile:
-    """A sealed file, mapped into memory. Use as a context manager.
+    """A sealed file, mapped into memory. A context manager.
 
     Raises MissingFile, DiskFailure; reading raises Corruption, IncompatibleFormat.
     """
@@ -117,16 +117,16 @@ class LogFile:
         at: TracebackType | None,
     ) -> None:
         del self.view
-        # What still looks at it, such as an error's traceback, keeps it until it is gone itself.
+        # Other references to it, as in an error's traceback, keep it open until they are gone.
         with suppress(BufferError):
             self.bytes.close()
 
-    def stretches(self, stretch_bytes: int = STRETCH_BYTES) -> Iterator[Batches]:
-        """All batches, some at a time: about so many bytes, but at least one."""
+    def chunks(self, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Batches]:
+        """Yields all batches in chunks of about `chunk_bytes`, each of at least one batch."""
         size_bytes, at, first = self.source.record.size_bytes, 0, 0
         last, data, sizes_of = (-1, -1), self.bytes, _SIZES.unpack_from
         while at < size_bytes:
-            end = min(at + stretch_bytes, size_bytes)
+            end = min(at + chunk_bytes, size_bytes)
             places: list[int] = []
             fronts: list[bytes] = []
             while at < end:
@@ -150,7 +150,7 @@ class LogFile:
 
 
 class Batches:
-    """Batches that lie one behind the other in one file."""
+    """Consecutive batches of one file."""
 
     def __init__(
         self,
@@ -160,7 +160,9 @@ class Batches:
         headers: NDArray[Any],
         first: int,
     ) -> None:
-        """`places`: where their entries begin; `first`: how many of the file lie before them."""
+        """Creates a chunk. `places`: where entries begin; `first`: the number of batches before
+        them.
+        """
         self.file, self.first = file, first
         self.entries, self.headers = entries, headers
         self._places = places
@@ -168,7 +170,10 @@ class Batches:
 
     @classmethod
     def checked(cls, file: LogFile, places: list[int], fronts: list[bytes], first: int) -> Batches:
-        """`fronts`: of each both headers. Raises Corruption, IncompatibleFormat."""
+        """Verifies headers and returns their batches. Raises Corruption, IncompatibleFormat.
+
+        `fronts`: both headers of each.
+        """
         # An entry of another kind may be shorter, at the end of the file.
         fronts[-1] = fronts[-1].ljust(_FRONT.itemsize, b"\0")
         both = np.frombuffer(b"".join(fronts), _FRONT)
@@ -203,7 +208,7 @@ class Batches:
             self.refuse(bad, f"an entry of codec {header.codec}")
 
     def check_order(self, last: tuple[int, int]) -> tuple[int, int]:
-        """Raises Corruption unless they rise from that position on; gives the last one's."""
+        """Raises Corruption unless positions rise, from `last` on. Returns the last position."""
         ledgers, entries = (
             np.append(before, self.entries[name])
             for before, name in zip(last, ("ledger_id", "entry_id"), strict=True)
@@ -214,12 +219,12 @@ class Batches:
         if not rises.all():
             bad = int(np.argmin(rises))
             before, after = ((int(ledgers[at]), int(entries[at])) for at in (bad, bad + 1))
-            self.refuse(bad, f"position {after} behind {before}")
+            self.refuse(bad, f"position {after} after {before}")
         return int(ledgers[-1]), int(entries[-1])
 
     def split(self) -> Iterator[Batches]:
-        """In parts of not too many records each."""
-        parts = np.cumsum(self.record_count) // STRETCH_RECORDS
+        """Splits into parts of at most about CHUNK_RECORDS records."""
+        parts = np.cumsum(self.record_count) // CHUNK_RECORDS
         if parts[-1] == 0:
             yield self
             return
@@ -233,7 +238,7 @@ class Batches:
         return len(self._places)
 
     def column(self, name: str) -> Integers:
-        """A field of all headers."""
+        """Returns a field of all headers."""
         if name not in self._columns:
             self._columns[name] = self.headers[name].astype(np.int64)
         return self._columns[name]
@@ -247,12 +252,12 @@ class Batches:
         return self.file.bytes[at : at + BATCH_HEADER_BYTES]
 
     def section_bounds(self, which: Integers) -> tuple[Integers, Integers]:
-        """Where in the file the records of these begin and end."""
+        """Returns where the records of these batches begin and end in the file."""
         starts = self._places[which] + (HEADER_BYTES + BATCH_HEADER_BYTES)
         return starts, starts + self.entries["value_bytes"][which]
 
     def sections(self, which: Integers) -> tuple[Integers, Integers]:
-        """The same, verified. Raises Corruption."""
+        """Returns section_bounds(), after verifying the records. Raises Corruption."""
         starts, ends = self.section_bounds(which)
         view, crc = self.file.view, google_crc32c.value
         found = np.fromiter(
@@ -272,7 +277,7 @@ class Batches:
         return starts, ends
 
     def raw(self, index: int) -> RawEntry:
-        """The entry as it is stored, verified."""
+        """Returns an entry as stored, verified."""
         at = int(self._places[index])
         header = self.file.bytes[at : at + HEADER_BYTES]
         (start,), (end,) = (each.tolist() for each in self.sections(np.array([index])))
@@ -298,7 +303,7 @@ class Batches:
 
     @property
     def stored_bytes(self) -> int:
-        """What they take in the file."""
+        """Their size in the file."""
         sizes = self.entries["key_bytes"].astype(np.int64) + self.entries["value_bytes"]
         return int(sizes.sum()) + HEADER_BYTES * len(self)
 

@@ -1,7 +1,7 @@
-"""A task copies what is left of its files' batches into the new ledger of their group.
+"""Copies the surviving batches of a task's files into the new ledger of their group.
 
 A batch that keeps all its records and gets no horizon is copied as bytes; one that keeps some is
-built anew (rewrite.py). Batches whose records all go are not read.
+rebuilt (rewrite.py). Batches that lose all their records are not read.
 """
 
 from __future__ import annotations
@@ -13,13 +13,18 @@ import numpy as np
 from ledgerfold.compactor.job.output import LedgerOutput
 from ledgerfold.compactor.job.plan import InputSegment, Output
 from ledgerfold.compactor.job.rows import Written
-from ledgerfold.compactor.kafka.batches import BATCH, STRETCH_BYTES, Batches, LogFile
-from ledgerfold.compactor.kafka.record_filter import Rules, Verdicts, kept_records, verdicts
+from ledgerfold.compactor.kafka.batches import BATCH, CHUNK_BYTES, Batches, LogFile
+from ledgerfold.compactor.kafka.record_filter import (
+    BatchDecisions,
+    Rules,
+    decide_batches,
+    kept_records,
+)
 from ledgerfold.compactor.kafka.records import Records, read_records
 from ledgerfold.compactor.kafka.rewrite import rebuilt
 from ledgerfold.compactor.kafka.rows import Copied, Row
-from ledgerfold.compactor.kafka.survivors import Left, LeftEntries
-from ledgerfold.compactor.kafka.throttle import Pace
+from ledgerfold.compactor.kafka.survivors import SurvivorEntries, Survivors
+from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.kafka.transactions import AbortedIndex
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.entry import HEADER_BYTES
@@ -28,75 +33,82 @@ from ledgerfold.storage.kafka.filtering import kept
 
 
 class Copy:
-    """One task's work. `output` None: only to count."""
+    """A copy task. Without `output` it only counts."""
 
     def __init__(
-        self, task: int, rules: Rules, chosen: Integers, output: Output | None, pace: Pace
+        self,
+        task: int,
+        rules: Rules,
+        chosen: Integers,
+        output: Output | None,
+        throttle: TaskThrottle,
     ) -> None:
-        self._task, self._rules, self._chosen, self._pace = task, rules, chosen, pace
+        self._task, self._rules, self._chosen, self._throttle = task, rules, chosen, throttle
         self._aborted = AbortedIndex(rules.lines)
         self._output = LedgerOutput(output) if output is not None else None
         self._messages_read = self._messages_written = 0
-        self._left: list[bytes] = []
+        self._survivors: list[bytes] = []
 
     def run(self, files: Sequence[InputSegment]) -> Iterator[Row]:
-        """Raises as copy_survivors does."""
+        """Copies the files. Raises as copy_survivors does."""
         if self._output is None:
             self._copy(files)
         else:
             with self._output:
                 self._copy(files)
                 self._output.finish()
-            self._pace.settle()
+            self._throttle.settle()
             for record in self._output.sealed:
                 yield self._task, Written(record.SerializeToString())
             yield self._task, self._output.write_times
-        batches = b"".join(self._left)
+        batches = b"".join(self._survivors)
         yield self._task, Copied(self._task, self._messages_read, self._messages_written, batches)
 
     def _copy(self, files: Sequence[InputSegment]) -> None:
         for file in files:
             with LogFile(file) as opened:
-                for batches in opened.stretches(self._pace.at_once(STRETCH_BYTES)):
-                    self._copy_stretch(batches)
-                    self._pace.spend(batches.stored_bytes)
+                for batches in opened.chunks(self._throttle.at_once(CHUNK_BYTES)):
+                    self._copy_chunk(batches)
+                    self._throttle.spend(batches.stored_bytes)
 
-    def _copy_stretch(self, batches: Batches) -> None:
+    def _copy_chunk(self, batches: Batches) -> None:
         rules = self._rules
-        found = verdicts(batches, rules, self._aborted)
+        found = decide_batches(batches, rules, self._aborted)
         is_read = ~found.is_dropped | found.keeps_header
         self._messages_read += int(batches.record_count[is_read].sum())
         stays = is_read & (batches.record_count > 0) & ~found.is_dropped
-        left = Left(batches)
+        survivors = Survivors(batches)
         for index in np.flatnonzero(stays & batches.is_control).tolist():
-            self._keep_marker(batches, index, found, left)
+            self._keep_marker(batches, index, found, survivors)
         has_data = np.flatnonzero(stays & ~batches.is_control & self._has_chosen(batches))
         for records in read_records(batches, has_data):
-            self._keep_records(batches, records, left)
-        left.keep_headers(np.flatnonzero(found.keeps_header & ~left.stays))
-        self._write(left.entries())
+            self._keep_records(batches, records, survivors)
+        survivors.keep_headers(np.flatnonzero(found.keeps_header & ~survivors.stays))
+        self._write(survivors.entries())
 
     def _has_chosen(self, batches: Batches) -> Booleans:
-        """Which batches may keep a record."""
+        """Returns which batches may keep a record."""
         first, behind = np.searchsorted(
             self._chosen, (batches.base_offset, batches.last_offset + 1)
         )
         found: Booleans = (first < behind) | (batches.last_offset > self._rules.latest)
         return found
 
-    def _keep_marker(self, batches: Batches, index: int, found: Verdicts, left: Left) -> None:
+    def _keep_marker(
+        self, batches: Batches, index: int, found: BatchDecisions, survivors: Survivors
+    ) -> None:
         raw = batches.raw(index)
         self._messages_written += int(batches.record_count[index])
-        if not found.may_go[index] or batches.has_horizon[index]:
-            left.keep(np.array([index]))
+        if not found.is_discardable[index] or batches.has_horizon[index]:
+            survivors.keep(np.array([index]))
             return
         keep = [True] * int(batches.record_count[index])
         batch = kept(raw.key_section + raw.value_section, keep, self._rules.horizon_ms)
         header = np.frombuffer(batch, BATCH, 1)
         section = np.frombuffer(batch, np.uint8, offset=BATCH_HEADER_BYTES)
-        left.replace(np.array([index]), header, [section])
+        survivors.replace(np.array([index]), header, [section])
 
-    def _keep_records(self, batches: Batches, records: Records, left: Left) -> None:
+    def _keep_records(self, batches: Batches, records: Records, survivors: Survivors) -> None:
         which = records.batches
         found = kept_records(batches, records, self._rules, self._chosen)
         of = records.batch[found.rows]
@@ -105,16 +117,16 @@ class Copy:
         has_tombstones = np.zeros(len(which), np.bool_)
         has_tombstones[of[found.is_null]] = True
         is_whole = (counts == records.counts) & ~(has_tombstones & ~batches.has_horizon[which])
-        left.keep(which[is_whole])
+        survivors.keep(which[is_whole])
         changed = np.flatnonzero((counts > 0) & ~is_whole)
         if len(changed):
             built = rebuilt(batches, records, found, changed, self._rules.horizon_ms)
-            left.replace(which[changed], *built)
+            survivors.replace(which[changed], *built)
 
-    def _write(self, entries: LeftEntries) -> None:
+    def _write(self, entries: SurvivorEntries) -> None:
         facts = (entries.last_offset, entries.size_bytes, entries.max_timestamp_ms)
-        self._left.append(np.stack(facts, axis=1).astype("<i8").tobytes())
+        self._survivors.append(np.stack(facts, axis=1).astype("<i8").tobytes())
         if self._output is not None:
             self._output.append_block(entries)
             written = entries.size_bytes
-            self._pace.spend(int(written.sum()) + HEADER_BYTES * len(written))
+            self._throttle.spend(int(written.sum()) + HEADER_BYTES * len(written))

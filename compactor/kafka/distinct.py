@@ -1,8 +1,8 @@
-"""Which of many keys are the same, without making a string of any.
+"""Groups equal keys without converting them to Python objects.
 
-One number holds the upper bits of the hash of a row's key (hashes.py) and, below, the row: sorted,
-those of a key lie side by side, in order. That they are the same is then looked at; where they are
-not, or keys are long, Arrow's dictionary tells them apart.
+The upper bits of a key's hash (hashes.py) and, below, its row form one number: sorted, equal keys
+are adjacent, in row order. Adjacent keys are then compared; if some differ, or keys are long,
+Arrow's dictionary encoding is used instead.
 
 >>> keys = Keys.of(pa.array([b"a", b"b", b"a"]))
 >>> groups = keys.grouped()
@@ -26,31 +26,31 @@ from ledgerfold.compactor.positions import Booleans, Integers
 
 
 class Groups(NamedTuple):
-    """Rows by key: those of one side by side, ascending."""
+    """Rows grouped by key; those of one key are adjacent and ascend."""
 
     rows: Integers
     is_first: Booleans
 
     @property
     def first(self) -> Integers:
-        """Of each key."""
+        """The first row of each key."""
         return self.rows[self.is_first]
 
     @property
     def last(self) -> Integers:
-        """Of each key, in the same order."""
+        """The last row of each key, in the same order."""
         last: Integers = self.rows[np.append(self.is_first[1:], True)]
         return last
 
     @property
     def numbers(self) -> Integers:
-        """Of the key of each of `rows`, from 0."""
+        """The number of the key, from 0, of each of `rows`."""
         numbers: Integers = np.cumsum(self.is_first) - 1
         return numbers
 
 
 class Keys:
-    """Parts of a buffer, which ascend and do not overlap."""
+    """Keys as parts of a buffer, which ascend and do not overlap."""
 
     def __init__(self, blob: Bytes, starts: Integers, sizes: Integers, hashed: Hashed) -> None:
         self._blob, self._starts, self._sizes, self._hashed = blob, starts, sizes, hashed
@@ -70,7 +70,7 @@ class Keys:
         return len(self._starts)
 
     def column(self, rows: Integers | None = None) -> pa.BinaryArray:
-        """All, or those of these rows, ascending."""
+        """Returns all keys, or those of these rows, ascending."""
         starts, sizes = self._starts, self._sizes
         if rows is not None:
             starts, sizes = starts[rows], sizes[rows]
@@ -78,11 +78,11 @@ class Keys:
 
     @property
     def hashes(self) -> NDArray[np.uint64]:
-        """Of each a number that is the same whatever other keys there are."""
+        """The hashes of the keys, which do not depend on other keys."""
         return self._hashed.hashes
 
     def grouped(self) -> Groups:
-        """There is at least one."""
+        """Groups the rows, of which there is at least one."""
         count = len(self)
         shortest, longest = (int(each) for each in (self._sizes.min(), self._sizes.max()))
         if longest > HASHED_BYTES:
@@ -96,7 +96,7 @@ class Keys:
         is_first = np.ones(count, np.bool_)
         np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
         is_other = np.zeros(count - 1, np.bool_)
-        # Parts tell keys of one size apart.
+        # Parts distinguish only keys of one size.
         sizes = () if shortest == longest else (self._sizes,)
         for part in (*self._hashed.parts, *sizes):
             of_rows = part.take(rows)
@@ -114,13 +114,13 @@ class Keys:
 
 
 def slices(blob: Bytes, starts: Integers, ends: Integers) -> pa.BinaryArray:
-    """The parts of `blob` between these places, which ascend and do not overlap."""
+    """Returns the parts of `blob` between these bounds, which ascend and do not overlap."""
     count = len(starts)
     if not count:
         return pa.array([], pa.binary())
     places = np.empty(2 * count, "<i4")
     places[0::2], places[1::2] = starts, ends
-    # Every other element is what lies between two of ours.
+    # Every other element is the gap between two parts.
     all_parts = pa.Array.from_buffers(
         pa.binary(), 2 * count - 1, [None, pa.py_buffer(places), pa.py_buffer(blob)]
     )

@@ -1,8 +1,8 @@
-"""What Kafka's rules ask of a segment that a round wrote, told from its batches.
+"""Computes the figures of a cleaned segment from its batches.
 
-Rules: a batch gets an entry of the offset index when more than index.interval.bytes lie behind the
-entry before it; the time index gets one at the same places, and at the end, if the largest
-timestamp so far is larger than that of its last entry. Entries take 8 and 12 bytes.
+Rules: a batch gets an entry of the offset index when more than index.interval.bytes follow the
+entry before it. The time index gets one at the same places, and at the end, if the largest
+timestamp so far is larger than its last entry's. Entries take 8 and 12 bytes.
 
     >>> facts = facts_of([(5, 100, 7), (9, 100, 3)], 0, 50)
     >>> facts.next_offset, facts.max_timestamp_offset, facts.offset_index_bytes
@@ -22,7 +22,7 @@ _OFFSET_ENTRY_BYTES, _TIME_ENTRY_BYTES = 8, 12
 
 
 class IndexFull(Exception):
-    """A defect of Kafka 4.1.0, for the profile that wants it: it finds that out half-way."""
+    """A full index, found during the copy: a defect of Kafka 4.1.0 that a profile enables."""
 
 
 def facts_of(
@@ -31,9 +31,9 @@ def facts_of(
     index_interval_bytes: int,
     index_bytes_max: int | None = None,
 ) -> CleanedGroup:
-    """`batches`: last offset, size and largest timestamp of each, in order.
+    """Returns the figures of a group. `batches`: last offset, size and largest timestamp, in order.
 
-    Raises IndexFull where an index has no room for its next entry; None: it has.
+    Raises IndexFull if an index exceeds `index_bytes_max`; None is unlimited.
     """
     group = CleanedGroup(
         base_offset=base_offset,

@@ -1,9 +1,9 @@
-"""What stands at the start of many records: where its parts are, and two of its numbers.
+"""Reads the first fields of many records: where parts begin, and two numbers.
 
-A record's length, its attributes, its two deltas and the size of its key take eight bytes together
-at most, nearly always. Which of these bytes end a number tells where all of them are, by a table;
-the rest is arithmetic, some thousand records at a time, so that the columns in between stay in the
-processor's cache. Of other records each number is read by itself.
+A record's length, attributes, two deltas and key size nearly always take eight bytes together at
+most. The continuation bits of those bytes locate all fields, by a table lookup; the rest is
+arithmetic, some thousand records at a time, so that intermediate columns stay in the processor's
+cache. Records with longer fields are read number by number.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ledgerfold.compactor.positions import Integers
 
 _Words = NDArray[np.uint64]
 _ONE = np.uint64(1)
-# The bit of each byte that says that its number goes on; a factor that gathers those in one byte.
+# The continuation bits, and a factor that gathers them in one byte.
 _GOES_ON, _TO_BIT_0 = np.uint64(0x8080_8080_8080_8080), np.uint64(7)
 _GATHER, _GATHERED = np.uint64(0x0102_0408_1020_4080), np.uint64(56)
-# Numbers of two bytes at most are put together here.
+# Longer numbers than two bytes are read separately.
 _SHORT_BYTES = 2
 _LOW, _HIGH = np.uint64(0x7F), np.uint64(0x3F80)
 
 
 class Fields(NamedTuple):
-    """Places in the buffer, and two numbers of each record; -1 byte of key: null."""
+    """Positions in the buffer, and two numbers of each record; -1 key bytes: null."""
 
     time_at: Integers
     offset_at: Integers
@@ -39,7 +39,7 @@ class Fields(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """Where things are in a record's first eight bytes; `is_long`: they are not all in there."""
+    """The positions of fields in a record's first eight bytes; `is_long`: they do not all fit."""
 
     time_at: int = 0
     offset_at: int = 0
@@ -49,12 +49,12 @@ class _Layout(NamedTuple):
 
 
 def _layout(goes_on: int) -> _Layout:
-    """`goes_on`: a bit for each byte."""
+    """Computes a layout. `goes_on`: the continuation bit of each byte."""
     ends, at = list[int](), 0
     for _ in _Layout._fields[:4]:
         while goes_on >> at & 1:
             at += 1
-        # Attributes are one byte whatever it is.
+        # Attributes are one byte, whatever its value.
         at += 1 if ends else 2
         ends.append(at)
     is_long = at > WORD_BYTES or max(ends[2] - ends[1], ends[3] - ends[2]) > _SHORT_BYTES
@@ -72,7 +72,7 @@ _OFFSET_MASK, _SIZE_MASK = (
 
 
 def read_fields(blob: Bytes, starts: Integers, hashed: Hashed | None = None) -> Fields:
-    """Of the records that begin there. Nothing is checked; zeros are read behind the end.
+    """Reads the records that begin there, without checks; bytes after the end read as zero.
 
     `hashed` is filled with their keys.
     """
@@ -111,7 +111,7 @@ def _read(words: _Words, starts: Integers, into: Fields, blob: Bytes) -> None:
 
 
 def _decode(codes: _Words, into: Integers) -> None:
-    """Numbers of _SHORT_BYTES at most."""
+    """Decodes numbers of at most _SHORT_BYTES."""
     bits = (codes >> _ONE) & _HIGH
     codes &= _LOW
     bits |= codes
@@ -126,5 +126,5 @@ def _read_long(blob: Bytes, starts: Integers) -> Fields:
     offset_at = varint_ends(blob, time_at)
     delta, size_at = read_varints(blob, offset_at)
     key_bytes, key_at = read_varints(blob, size_at)
-    # What is too large stays so, whatever it is added to.
+    # Values that are too large stay so after additions.
     return Fields(time_at, offset_at, key_at, delta, np.minimum(key_bytes, NOWHERE))

@@ -1,10 +1,9 @@
-"""Which segments a round makes one of.
+"""Groups the segments that a cleaning combines into one.
 
-Rules: a group grows while its sizes stay within the limits, those of batches and of both indexes,
-and while its last offset, as the next segment's base offset (or the round's upper
-bound) tells it, is within 2^31 - 1 of its
-base offset. A segment that is too large by itself is a group of its own. Sizes are those before
-anything is left out.
+Rules: a group grows while its sizes, of batches and of both indexes, stay within the limits, and
+its last offset is within 2^31 - 1 of its base offset. The last offset is taken from the next
+segment's base offset, or the upper bound of the cleaning. A segment that is too large forms a group
+alone. Sizes are those before the cleaning.
 
     >>> from ledgerfold.v1.compactor_pb2 import CleanSegment
     >>> log = [CleanSegment(base_offset=n, size_bytes=5) for n in range(3)]
@@ -25,7 +24,7 @@ _OFFSETS_MAX = 2**31 - 1
 
 
 class Limits(NamedTuple):
-    """Of a group: segment.bytes, and segment.index.bytes for each of the indexes."""
+    """The limits of a group: segment.bytes, and segment.index.bytes for each of the indexes."""
 
     size_bytes: int
     index_bytes: int
@@ -34,7 +33,7 @@ class Limits(NamedTuple):
 def groups_of(
     segments: Sequence[CleanSegment], limits: Limits, upper_bound: int
 ) -> list[list[CleanSegment]]:
-    """In order. `upper_bound`: of the round."""
+    """Returns the groups, in order. `upper_bound`: of the cleaning."""
     groups: list[list[CleanSegment]] = []
     sizes = (0, 0, 0)
     ends = [*(segment.base_offset for segment in segments[1:]), upper_bound]

@@ -1,6 +1,6 @@
-"""Hashes of many keys, and their bytes as numbers, by which two of one hash are told apart.
+"""Hashes many keys, and keeps their bytes as numbers, to compare keys with equal hashes.
 
-A key is hashed by its first bytes and its last, eight at a time, all rows at once.
+The hash covers a key's first and last bytes, eight at a time, for all rows at once.
 
 >>> import numpy as np
 >>> words, hashed = Words(np.frombuffer(b"abcab", np.uint8)), Hashed(3)
@@ -17,31 +17,30 @@ from numpy.typing import NDArray
 from ledgerfold.compactor.kafka.words import WORD_BYTES, Words
 from ledgerfold.compactor.positions import Integers
 
-# Of a key so many bytes are hashed, beside its last eight.
+# The number of bytes hashed, in addition to the last eight.
 HASHED_BYTES = 64
 _Words = NDArray[np.uint64]
 _ZERO, _HALF = np.uint64(0), np.uint64(32)
-# Odd, one for each part of a key, one for its last bytes and one for its size.
+# Odd factors: for each part of a key, for its last bytes and for its size.
 _FACTORS = tuple(
     np.uint64(pow(0x9E37_79B9_7F4A_7C15, power, 1 << 64))
     for power in range(1, 2 * (HASHED_BYTES // WORD_BYTES + 2), 2)
 )
-# Of a word, by how many bytes of the key there are from its start: less than none is nothing, more
-# than eight is all.
+# Masks by the number of a key's bytes left in a word, clipped to 0..8.
 _MASKS = np.array([(1 << (8 * size)) - 1 for size in range(WORD_BYTES + 1)], np.uint64)
 
 
 class Hashed:
-    """Of so many keys; filled block by block, so that a block stays in the processor's cache."""
+    """The hashes of keys; filled block by block, so that a block stays in the processor's cache."""
 
     def __init__(self, count: int) -> None:
-        # Of each a number that is the same whatever other keys there are.
+        # One hash for each key, which does not depend on other keys.
         self.hashes: _Words = np.empty(count, np.uint64)
-        # The first HASHED_BYTES, eight bytes by eight, and zeros.
+        # The first HASHED_BYTES of each key as words, padded with zeros.
         self.parts: list[_Words] = []
 
     def fill(self, words: Words, block: slice, starts: Integers, sizes: Integers) -> None:
-        """A key of less than no bytes has the hash of none that is here."""
+        """Hashes a block of keys. A key of negative size gets a hash that no present key has."""
         hashes = self.hashes[block]
         np.multiply(sizes.view(np.uint64), _FACTORS[-1], out=hashes)
         longest = int(sizes.max(initial=0))
@@ -55,7 +54,7 @@ class Hashed:
             part[block] = words.at(starts + at)
             if shortest < at + WORD_BYTES:
                 part[block] &= _MASKS.take(sizes - at, mode="clip")
-            # One that a key does not have is zero and adds nothing.
+            # A part that a key does not have is zero and adds nothing.
             _add(part[block], factor, hashes)
         if longest > HASHED_BYTES:
             ends = words.at(starts + np.maximum(sizes - WORD_BYTES, 0))

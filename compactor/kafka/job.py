@@ -1,17 +1,17 @@
-"""The Spark jobs of a round: the map, then the copy.
+"""The Spark jobs of a cleaning: the map, then the copy.
 
-    files -> scan -> (bucket, fragments) -> merge -> offsets that stay     driver: clean point,
-    offsets that stay -> route -> (copy task, offsets) -> copy -> files    groups, markers
+    files -> scan -> (bucket, fragments) -> merge -> surviving offsets     driver: clean point,
+    surviving offsets -> route -> (copy task, offsets) -> copy -> files    groups, markers
 
-The driver decides between them, from what is small: how many keys there are, what transactions were
-met. The offsets that stay wait where the first job left them. When there are more keys than the map
-takes, the driver finds where it stops, and the map is made again up to there.
+Between the jobs the driver decides from small results: the number of keys and the transactions. The
+surviving offsets stay where the first job left them. If there are more keys than the map takes, the
+driver finds where it stops, and the map is rebuilt up to there.
 
-Tasks share what the round may read and write in a second. What the driver reads itself is not held
-to that: headers, and the records at which a full map stops.
+Tasks share the I/O limit of the cleaning. The driver's own reads are not limited: headers, and the
+records at which a full map stops.
 
-Memory of the driver: 24 bytes for each transactional batch and each batch that is left, and 16 for
-each key of the limit when it is reached.
+Memory of the driver: 24 bytes for each transactional batch and each surviving batch, and 16 for
+each key of the limit if it is reached.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.job.rows import Failure, Positions, Written
 from ledgerfold.compactor.kafka.facts import IndexFull, facts_of
 from ledgerfold.compactor.kafka.grouping import Limits, groups_of
-from ledgerfold.compactor.kafka.map_limit import Stop, full_at, stop_behind
-from ledgerfold.compactor.kafka.plan import Range, RoundPlan, copy_runs
+from ledgerfold.compactor.kafka.map_limit import Stop, full_at, stop_after
+from ledgerfold.compactor.kafka.plan import CleaningTasks, Range, copy_runs
 from ledgerfold.compactor.kafka.record_filter import Rules
 from ledgerfold.compactor.kafka.rows import (
     Copied,
@@ -48,7 +48,7 @@ from ledgerfold.compactor.kafka.rows import (
     Shown,
     Span,
 )
-from ledgerfold.compactor.kafka.skipped_in_map import passed_over
+from ledgerfold.compactor.kafka.skipped_in_map import skipped_lines
 from ledgerfold.compactor.kafka.tasks import CopyRun, CopyTask, MergeTask, RouteTask, ScanTask
 from ledgerfold.compactor.kafka.transactions import Line, decide
 from ledgerfold.v1.compactor_pb2 import (
@@ -61,42 +61,42 @@ from ledgerfold.v1.compactor_pb2 import (
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
 Kind = TypeVar("Kind")
-# Of the keys that a dry run tells.
+# The number of keys that a dry run shows.
 MAP_SHOWN_MAX = 1_000
 # An RDD of rows: pyspark's own type of it takes no part in checking.
 Rows = Any
 
 
-class RoundJob:
-    """One round on Spark. `progress` is told as tasks end."""
+class CleaningJob:
+    """One cleaning on Spark. `progress` is updated as tasks end."""
 
     def __init__(
         self,
         context: SparkContext,
         plan: CleanPlan,
-        tasks: RoundPlan,
+        tasks: CleaningTasks,
         progress: Accumulator[Parts],
         clock: Clock,
     ) -> None:
         self._context, self._plan, self._tasks = context, plan, tasks
         self._progress, self._clock = progress, clock
         self._cores = max(context.defaultParallelism, 1)
-        # Of the copy, once they are known.
+        # The number of copy tasks, once known.
         self.copies = 0
-        self._passed_over: tuple[Line, ...] = ()
+        self._skipped: tuple[Line, ...] = ()
         numbered = iter(tasks.files)
         self._segments: list[tuple[CleanSegment, tuple[InputSegment, ...]]] = [
             (segment, tuple(next(numbered) for _ in segment.files)) for segment in plan.segments
         ]
 
     def run(self, make: Callable[[Path], None]) -> CleanManifest:
-        """`make`: makes a new ledger's folder, before anything is written into it.
+        """Runs the cleaning. `make`: creates a new ledger's folder, before any file in it.
 
-        Raises what the tasks met: Corruption, MissingFile, DiskFailure; or Spark's own errors.
+        Raises the errors of tasks: Corruption, MissingFile, DiskFailure; or Spark's own errors.
         """
         began = self._clock()
         if self._plan.map_reopens_aborted:
-            self._passed_over = passed_over(self._plan, self._segments, self._tasks.lines)
+            self._skipped = skipped_lines(self._plan, self._segments, self._tasks.lines)
         with self._map() as offset_map:
             mapped = self._clock()
             manifest = self._copy(offset_map, make)
@@ -106,7 +106,7 @@ class RoundJob:
 
     @contextmanager
     def _map(self) -> Iterator[_Map]:
-        """The map of the round, its offsets within reach until the end."""
+        """Builds the map; its offsets are available until the block ends."""
         first, bound = self._plan.first_dirty_offset, self._plan.upper_bound
         with self._mapped(Range(first, bound - 1, bound)) as found:
             stop = self._stop(found)
@@ -123,7 +123,7 @@ class RoundJob:
         scans = max(len(tasks.scans), 1)
         rate = self._bytes_per_second(scans)
         rows: Rows = self._context.parallelize(tasks.scans, scans).mapPartitions(
-            ScanTask(tasks.lines, mapped, tasks.buckets, progress, self._passed_over, rate)
+            ScanTask(tasks.lines, mapped, tasks.buckets, progress, self._skipped, rate)
         )
         if not tasks.is_solo:
             rows = rows.partitionBy(tasks.buckets, index)
@@ -131,14 +131,14 @@ class RoundJob:
         rows = rows.mapPartitions(MergeTask(firsts_max, progress, shown_max))
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            told = [content for _, content in rows.filter(_is_told).collect()]
-            _raise_failure(told)
-            yield _Map(mapped.last, rows, told)
+            results = [content for _, content in rows.filter(_is_result).collect()]
+            _raise_failure(results)
+            yield _Map(mapped.last, rows, results)
         finally:
             rows.unpersist()
 
     def _stop(self, found: _Map) -> Stop | None:
-        """Where the map is full; None: nowhere."""
+        """Returns where the map is full, or None."""
         if sum(each.keys for each in found.of(Distinct)) < self._plan.keys_max:
             return None
         firsts = (content for _, content in found.rows.filter(_is_first).toLocalIterator())
@@ -149,7 +149,7 @@ class RoundJob:
             for segment, files in self._segments
             if segment.next_base_offset > at
         ]
-        return stop_behind(segments, (*self._tasks.lines, *self._passed_over), at)
+        return stop_after(segments, (*self._tasks.lines, *self._skipped), at)
 
     def _copy(self, found: _Map, make: Callable[[Path], None]) -> CleanManifest:
         plan = self._plan
@@ -186,7 +186,7 @@ class RoundJob:
             try:
                 manifest.groups.append(self._group(group, own, decided.lines, ledger_id))
             except IndexFull as full:
-                # As there, those before it stand, and the round begins anew.
+                # As in Kafka, earlier groups are kept, and the cleaning starts over.
                 manifest.failure, manifest.end_offset = str(full), plan.first_dirty_offset
                 break
         self._count(manifest, groups, found, [content for _, content in copied])
@@ -196,7 +196,7 @@ class RoundJob:
     def _copy_runs(
         self, groups: list[list[CleanSegment]], found: _Map
     ) -> tuple[tuple[CopyRun, ...], list[int]]:
-        """What each copy task reads and writes, and the group that each is for."""
+        """Returns the inputs and output of each copy task, and the group of each."""
         first_offsets = {span.ordinal: span.first_offset for span in found.of(Span)}
         plan, runs, owners = self._plan, list[CopyRun](), list[int]()
         segments = iter(self._segments)
@@ -227,7 +227,7 @@ class RoundJob:
         return list(copied)
 
     def _bytes_per_second(self, tasks: int) -> float:
-        """The share of each of so many tasks: as many as there are cores run side by side."""
+        """Returns each task's share of the rate; as many tasks as cores run at a time."""
         if not self._plan.HasField("io_bytes_per_second"):
             return inf
         return self._plan.io_bytes_per_second / min(tasks, self._cores)
@@ -274,22 +274,22 @@ class RoundJob:
 
 @dataclass(frozen=True)
 class _Map:
-    """The last offset that it covers, where its offsets are, and what tasks told beside them."""
+    """The last offset of the map, its offsets, and the other results of tasks."""
 
     latest: int
     rows: Rows
-    told: list[Any]
+    results: list[Any]
 
     def of(self, kind: type[Kind]) -> list[Kind]:
-        return [each for each in self.told if isinstance(each, kind)]
+        return [each for each in self.results if isinstance(each, kind)]
 
     def facts(self) -> list[Facts]:
-        """In order of offset."""
+        """Returns the transaction facts in offset order."""
         return sorted(self.of(Facts), key=lambda each: int(each.rows[0, 0]))
 
 
 def _shown(buckets: list[Shown]) -> list[MappedKey]:
-    """The lowest offsets of all."""
+    """Returns the lowest offsets of all buckets."""
     entries = sorted(
         (offset, key)
         for each in buckets
@@ -298,7 +298,7 @@ def _shown(buckets: list[Shown]) -> list[MappedKey]:
     return [MappedKey(key=key, offset=offset) for offset, key in entries[:MAP_SHOWN_MAX]]
 
 
-def _is_told(row: Row) -> bool:
+def _is_result(row: Row) -> bool:
     return not isinstance(row[1], Positions | Firsts)
 
 
@@ -306,7 +306,7 @@ def _is_first(row: Row) -> bool:
     return isinstance(row[1], Firsts)
 
 
-def _raise_failure(told: list[Any]) -> None:
-    for content in told:
+def _raise_failure(results: list[Any]) -> None:
+    for content in results:
         if isinstance(content, Failure):
             raise content.error()

@@ -1,12 +1,12 @@
-"""Where a full map stops: exactly, as Kafka's scan does.
+"""Finds where a full offset map stops, exactly as Kafka's scan does.
 
-Rules: record by record, a key goes into the map while it holds fewer than its limit; the first
-record with a key that comes then stops the scan, even if the key is in the map. The map then covers
-the log up to the last record put, or the last batch that was read wholly, or the end of the last
-segment that was.
+Rules: record by record, a key is added to the map while it holds fewer keys than its limit. The
+next record with a key then stops the scan, even if the map has the key. The map then covers the log
+up to the last added record, the last batch that was read completely, or the end of the last segment
+that was.
 
-So with `full_at`, the record that was the last new key within the limit, only what lies behind it
-has to be looked at.
+Therefore, given `full_at`, the record of the last new key within the limit, only records after it
+have to be read.
 
 Source: Cleaner.buildOffsetMap of Kafka 4.1.
 """
@@ -28,9 +28,9 @@ from ledgerfold.compactor.positions import Integers
 
 
 def full_at(firsts: Iterable[Firsts], keys_max: int) -> int | None:
-    """The first offset of the last key within the limit; None: there are fewer keys.
+    """Returns the first offset of the last key within the limit; None if there are fewer keys.
 
-    `firsts` of each bucket. Memory: 16 bytes for each key of the limit.
+    `firsts`: of each bucket. Memory: 16 bytes for each key of the limit.
     """
     smallest: Integers = np.empty(0, np.int64)
     for each in firsts:
@@ -40,18 +40,18 @@ def full_at(firsts: Iterable[Firsts], keys_max: int) -> int | None:
 
 
 class Stop(NamedTuple):
-    """The record that did not go into the map, and the last offset that the map covers."""
+    """The first record that was not added to the map, and the last offset that the map covers."""
 
     offset: int
     last_mapped: int
 
 
-def stop_behind(
+def stop_after(
     segments: Sequence[tuple[int, Sequence[InputSegment]]], lines: Sequence[Line], full_at: int
 ) -> Stop | None:
-    """Where a map stops that is full at that record; None: nowhere.
+    """Returns where a map stops that is full at that record; None if nowhere.
 
-    `segments`: the next base offset and the files of each, from that on which holds the record.
+    `segments`: the next base offset and the files of each, from the one that holds the record.
     Raises as scan does.
     """
     aborted, latest = AbortedIndex(lines), full_at
@@ -71,11 +71,11 @@ def stop_behind(
 def batches_of(files: Iterable[InputSegment]) -> Iterator[Batches]:
     for file in files:
         with LogFile(file) as opened:
-            yield from opened.stretches()
+            yield from opened.chunks()
 
 
 def _first_keyed(batches: Batches, aborted: AbortedIndex, after: int) -> tuple[int, int] | None:
-    """The first record behind that offset that has a key: its batch's number, and its offset."""
+    """Returns the first record after `after` with a key: its batch's index, and its offset."""
     which = keyed_batches(batches, aborted, int(batches.last_offset[-1]))
     which = which[batches.last_offset[which] > after]
     for records in read_records(batches, which):

@@ -1,8 +1,8 @@
-"""The map, second half: a task joins the fragments of its bucket, and tells which records stay.
+"""The second task of the map: joins the fragments of a bucket and selects the surviving records.
 
-Of the range that is mapped the last record of each key stays; of what is not mapped, the clean
-part, those whose key is not in the map with a later offset. What is behind the range is not asked:
-it stays whatever its key.
+In the mapped range the last record of each key survives. In the clean part, which is not mapped,
+records survive unless the map has a later offset for their key. Records after the range survive in
+any case and are not considered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from ledgerfold.compactor.positions import Booleans, Integers
 
 
 def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[Row]:
-    """Positions, Distinct, Firsts and Shown (as many of the smallest), and what others say."""
+    """Yields Positions, Distinct, Firsts and Shown (the smallest of each), and other rows as they
+    are.
+    """
     keys: list[pa.BinaryArray] = []
     columns: list[tuple[Integers, Integers]] = []
     for row in rows:
@@ -39,7 +41,7 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
     last, first = (np.concatenate(each)[groups.rows] for each in zip(*columns, strict=True))
     codes = groups.numbers
     is_mapped = first != NOT_MAPPED
-    # Of each key's fragments, in whatever order they came, the highest offset.
+    # The highest offset of each key's fragments, which come in any order.
     starts = np.flatnonzero(groups.is_first)
     mapped_last = np.maximum.reduceat(np.where(is_mapped, last, -1), starts)
     stays_unmapped = ~is_mapped & (mapped_last[codes] < last)

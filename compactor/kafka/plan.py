@@ -1,6 +1,6 @@
-"""A round's plan as the tasks see it: checked, and its files in order.
+"""A cleaning's plan as tasks see it: validated, with its files in order.
 
-Each file has an ordinal, its place among all files of the log. Tasks take contiguous runs of files.
+Each file has an ordinal, its index among all files of the log. Tasks take contiguous runs of files.
 """
 
 from __future__ import annotations
@@ -18,19 +18,20 @@ from ledgerfold.storage.names import parse_ledger_dir
 from ledgerfold.v1.compactor_pb2 import CleanPlan, CleanSegment
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
-# One task reads about this much of the log: large, so that many keys fold before they are shuffled,
-# and since each task takes Spark's JVM some 30 ms of a core.
+# The input of one task: large, so that many keys fold before the shuffle, and because each task
+# costs Spark's JVM some 30 ms of a core.
 TASK_BYTES = 640 * 1024 * 1024
-# What one merge task holds of keys is at most about this, were they as large as the log.
+# A merge task holds at most about this, if keys were as large as the log.
 BUCKET_BYTES = 512 * 1024 * 1024
-# Below it one task does it all, without a shuffle.
+# Smaller logs take one task, without a shuffle.
 SOLO_BYTES = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class Range:
-    """What is mapped: records from `first` to `last`. What is read for that: those before `stop`,
-    which is behind the last one where nothing stops the scan.
+    """The mapped range: records from `first` to `last`. Records before `stop` are read for it.
+
+    `stop` is after `last` unless the scan stops early.
     """
 
     first: int
@@ -39,13 +40,13 @@ class Range:
 
 
 @dataclass(frozen=True)
-class RoundPlan:
-    """The scans of a round, and what all of its tasks go by."""
+class CleaningTasks:
+    """The scans of a cleaning, and the parameters of all its tasks."""
 
     scans: tuple[tuple[InputSegment, ...], ...]
     buckets: int
     lines: tuple[Line, ...]
-    # Whether there may be as many keys as the map takes.
+    # Whether there may be more keys than the map takes.
     may_fill: bool
     keys_max: int
 
@@ -58,17 +59,17 @@ class RoundPlan:
         return tuple(file for run in self.scans for file in run)
 
 
-def cut(plan: CleanPlan, cores: int) -> RoundPlan:
-    """Raises InvalidRequest."""
+def plan_tasks(plan: CleanPlan, cores: int) -> CleaningTasks:
+    """Validates a plan and divides it into tasks. Raises InvalidRequest."""
     check_plan(plan)
     files = files_of(plan)
     size_bytes = sum(file.record.size_bytes for file in files)
     tasks = buckets = 1
     if size_bytes > SOLO_BYTES:
-        tasks = _rounds(size_bytes, TASK_BYTES, cores)
-        buckets = _rounds(size_bytes, BUCKET_BYTES, cores)
+        tasks = _task_count(size_bytes, TASK_BYTES, cores)
+        buckets = _task_count(size_bytes, BUCKET_BYTES, cores)
     start = max(plan.log_start_offset, plan.segments[0].base_offset) if plan.segments else 0
-    return RoundPlan(
+    return CleaningTasks(
         scans=contiguous(files, tasks, _size_bytes),
         buckets=buckets,
         lines=tuple(
@@ -82,7 +83,7 @@ def cut(plan: CleanPlan, cores: int) -> RoundPlan:
 
 
 def files_of(plan: CleanPlan) -> tuple[InputSegment, ...]:
-    """All files of the plan's segments, in order."""
+    """Returns all files of the plan's segments, in order."""
     files: list[InputSegment] = []
     entries = 0
     for segment in plan.segments:
@@ -106,29 +107,31 @@ def _size_bytes(file: InputSegment) -> int:
     return file.record.size_bytes
 
 
-def _rounds(total: int, each: int, cores: int) -> int:
-    """Enough tasks of that size, in full rounds of the cores."""
+def _task_count(total: int, each: int, cores: int) -> int:
+    """Returns the number of tasks of that size, a multiple of the cores."""
     return cores * max(-(-total // (each * cores)), 1)
 
 
 def copy_runs(files: tuple[InputSegment, ...], cores: int) -> tuple[tuple[InputSegment, ...], ...]:
-    """Those of one group, for copy tasks."""
+    """Divides the files of one group among copy tasks."""
     size_bytes = sum(map(_size_bytes, files))
     if size_bytes <= SOLO_BYTES:
         return (files,) if files else ()
-    return contiguous(files, _rounds(size_bytes, TASK_BYTES, cores), _size_bytes)
+    return contiguous(files, _task_count(size_bytes, TASK_BYTES, cores), _size_bytes)
 
 
 def check_plan(plan: CleanPlan) -> None:
-    """Raises InvalidRequest."""
+    """Raises InvalidRequest if a plan is invalid."""
     check_folder(plan.ledgers_dir)
     if plan.HasField("io_bytes_per_second") and not plan.io_bytes_per_second >= 0:
-        raise InvalidRequest(f"{plan.io_bytes_per_second} bytes per second: 0 is the least.")
+        raise InvalidRequest(
+            f"The rate is {plan.io_bytes_per_second} bytes per second: it must be 0 or more."
+        )
     if plan.keys_max < 1:
         raise InvalidRequest(
-            f"A map of {plan.keys_max} keys: one is the least. Raise "
+            f"The offset map takes {plan.keys_max} keys: it must take at least one. Raise "
             "log.cleaner.dedupe.buffer.size or "
-            "log.cleaner.io.buffer.load.factor, and start the broker anew."
+            "log.cleaner.io.buffer.load.factor, and restart the broker."
         )
     if not plan.segments or plan.segments[-1].next_base_offset != plan.upper_bound:
         raise InvalidRequest(f"The plan's segments do not end at its bound {plan.upper_bound}.")
@@ -153,21 +156,23 @@ def _check_output(plan: CleanPlan) -> None:
     ids = plan.ledger_ids
     if len(ids) < len(plan.segments) or len(set(ids)) < len(ids) or min(ids) <= 0:
         raise InvalidRequest(
-            f"The plan has {len(plan.segments)} segments: it needs as many ledger ids of its own."
+            f"The plan has {len(plan.segments)} segments: it needs as many distinct ledger ids."
         )
     if plan.segment_bytes_max < 1:
-        raise InvalidRequest(f"Files of {plan.segment_bytes_max} bytes at most.")
+        raise InvalidRequest(
+            f"The file size limit is {plan.segment_bytes_max} bytes: it must be 1 or more."
+        )
     read = {_ledger_of(file) for segment in plan.segments for file in segment.files}
     if read & set(ids):
         raise InvalidRequest(
-            f"The plan reads ledger {min(set(ids) & read)}, into which it writes, too."
+            f"The plan reads ledger {min(set(ids) & read)}, to which it also writes."
         )
 
 
 def _check_files(segment: CleanSegment) -> None:
     for record in segment.files:
         check_name(record)
-        # Those of a cleaned one stand at ledger 0.
+        # Files of a cleaned segment have positions in ledger 0.
         ledger_id = record.first.ledger_id
         if not segment.is_cleaned and _ledger_of(record) != ledger_id:
             raise InvalidRequest(f"{record.path} is no file of ledger {ledger_id}.")

@@ -1,13 +1,12 @@
-"""What a round keeps: of each batch, and of its records.
+"""Selects the batches and records that a cleaning keeps.
 
-Rules, batch by batch:
-* What is aborted, and a marker that may go and whose delete horizon has come, loses its records.
-* A batch without records goes, but for a header alone where the broker needs it: the last one of a
-  producer that it remembers, and the one that ends at the round's upper bound.
-* A marker that may go and has no horizon yet gets one; so does a batch that keeps a tombstone.
+Rules for batches: * Aborted batches, and discardable markers whose delete horizon has passed, lose
+their records. * A batch without records is deleted, except that its header stays if the broker
+needs it: the last batch of a known producer, and the one that ends at the upper bound of the
+cleaning. * A discardable marker without a horizon gets one; so does a batch that keeps a tombstone.
 
-Record by record: what is behind the map's last offset stays; of the others those that the map chose
-(merge.py), but for a tombstone whose horizon has come.
+Rules for records: records after the map's last offset stay; before it those that the map chose
+(merge.py), except tombstones whose horizon has passed.
 
 Source: Cleaner.cleanInto, Cleaner.shouldRetainRecord and MemoryRecords.filterTo of Kafka 4.1.
 """
@@ -27,7 +26,7 @@ from ledgerfold.compactor.positions import Booleans, Integers
 
 @dataclass(frozen=True)
 class Rules:
-    """What the round's plan and its map say."""
+    """The parameters of a filter, from the plan and the map."""
 
     latest: int
     upper_bound: int
@@ -35,43 +34,43 @@ class Rules:
     delete_retention_ms: int
     lines: tuple[Line, ...]
     discardable: Integers
-    # Of each producer: its epoch, and its last data offset or -1.
+    # The epoch and last data offset, or -1, of each producer.
     producers: dict[int, tuple[int, int]]
 
     @property
     def horizon_ms(self) -> int:
-        """What is stamped in this round."""
+        """The delete horizon that this cleaning sets."""
         return self.time_ms + self.delete_retention_ms
 
 
 @dataclass(frozen=True)
-class Verdicts:
-    """Of each batch of a stretch."""
+class BatchDecisions:
+    """The decisions about each batch of a chunk."""
 
-    # All of its records go, unread.
+    # All records are removed, unread.
     is_dropped: Booleans
-    # What is left of it stays, even if that is its header.
+    # The batch stays, even if only as a header.
     keeps_header: Booleans
-    # A marker whose transaction is empty.
-    may_go: Booleans
+    # A marker whose transaction has no data left.
+    is_discardable: Booleans
 
 
 class Kept(NamedTuple):
-    """Rows of records that stay, ascending, and which of them are tombstones."""
+    """The rows of records that stay, ascending, and which of them are tombstones."""
 
     rows: Integers
     is_null: Booleans
 
 
-def verdicts(batches: Batches, rules: Rules, aborted: AbortedIndex) -> Verdicts:
-    """`aborted` is of the rules' lines."""
-    may_go = batches.is_control & np.isin(batches.last_offset, rules.discardable)
+def decide_batches(batches: Batches, rules: Rules, aborted: AbortedIndex) -> BatchDecisions:
+    """Decides about batches. `aborted`: the index of the rules' lines."""
+    is_discardable = batches.is_control & np.isin(batches.last_offset, rules.discardable)
     has_come = batches.has_horizon & (batches.column("base_timestamp_ms") <= rules.time_ms)
-    return Verdicts(
-        is_dropped=aborted.covers(batches) | (may_go & has_come),
+    return BatchDecisions(
+        is_dropped=aborted.covers(batches) | (is_discardable & has_come),
         keeps_header=_is_producers_last(batches, rules)
         | (batches.last_offset + 1 == rules.upper_bound),
-        may_go=may_go,
+        is_discardable=is_discardable,
     )
 
 
@@ -92,7 +91,7 @@ def _is_producers_last(batches: Batches, rules: Rules) -> Booleans:
 
 
 def kept_records(batches: Batches, records: Records, rules: Rules, chosen: Integers) -> Kept:
-    """Of data batches that are not dropped. `chosen`: offsets that the map keeps, ascending.
+    """Filters data batches that are not dropped. `chosen`: the map's surviving offsets, ascending.
 
     Raises Corruption.
     """
@@ -100,7 +99,7 @@ def kept_records(batches: Batches, records: Records, rules: Rules, chosen: Integ
     start, end = np.searchsorted(chosen, (offset[0], offset[-1] + 1)).tolist()
     part = chosen[start:end]
     rows = np.searchsorted(offset, part)
-    # What the map chose in batches that are not among these: other tombstones, other stretches.
+    # Chosen offsets in other batches are dropped: expired tombstones, other chunks.
     rows = rows[offset[rows] == part]
     is_null = records.columns(rows).is_null()
     if is_null.any():
@@ -109,7 +108,7 @@ def kept_records(batches: Batches, records: Records, rules: Rules, chosen: Integ
         rows, is_null = rows[stays], is_null[stays]
     if offset[-1] > rules.latest:
         behind = np.flatnonzero(offset > rules.latest)
-        # The map chose nothing there.
+        # The map covers none of these.
         rows = np.concatenate((rows, behind))
         is_null = np.concatenate((is_null, records.columns(behind).is_null()))
     return Kept(rows, is_null)

@@ -1,9 +1,9 @@
-"""The records of many batches at once: where each begins, and what is in it, as columns.
+"""The records of many batches as columns, and where each begins.
 
-Only the lengths are read one after the other: in step i that of record i, of all batches that have
-so many, so that a stretch takes as many steps as its longest batch has records. (A few long batches
-that are left alone are walked by themselves.) All else is read of all records at once, and where
-nothing is compressed, in the mapped file itself.
+Only lengths are read sequentially: step i reads that of record i, for all batches that have one, so
+a chunk takes as many steps as its longest batch has records. (A few remaining long batches are
+walked one by one.) All other fields are read for all records at once, directly in the mapped file
+if nothing is compressed.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.compression import KafkaCompression, decompress
 from ledgerfold.storage.kafka.varints import read_varint
 
-# Of decompressed batches that are read at once: with what one may have, a bound of a task's memory.
+# Decompressed batches read at once: with the bound of one batch, this bounds a task's memory.
 SECTIONS_BYTES = 64 * 1024 * 1024
-# As many batches are walked together, else each by itself.
+# The minimum of batches that are walked together.
 TOGETHER_MIN = 8
 
 
 @dataclass(frozen=True)
 class Records:
-    """Rows are records, in order; places are those in `blob`, where the batches' sections are."""
+    """The records of batches. Rows are records, in order; positions are in `blob`, with the
+    sections.
+    """
 
     source: Batches
     blob: Bytes
-    # Which batch of the stretch each batch read is, how many records each has, whose each row is.
+    # The index of each batch in its chunk, its record count, and the batch of each row.
     batches: Integers
     counts: Integers
     batch: Integers
@@ -49,10 +51,10 @@ class Records:
 
     @cached_property
     def offset(self) -> Integers:
-        """Of each. Raises Corruption.
+        """The offset of each record. Raises Corruption.
 
-        Where no offset is without a record, there is but one way that they can rise, so that those
-        of records which nobody takes are not read.
+        If batches have a record at every offset, there is but one way for offsets to rise, and the
+        stored deltas need not be read.
         """
         base = self.source.base_offset[self.batches]
         spans = self.source.last_offset[self.batches] - base + 1
@@ -63,7 +65,9 @@ class Records:
         return offset
 
     def columns(self, rows: Integers | None = None) -> Columns:
-        """What is in these, ascending, or in all, whose keys are hashed, too. Raises Corruption."""
+        """Returns the fields of these rows, ascending, or of all, with key hashes. Raises
+        Corruption.
+        """
         base = self.source.base_offset[self.batches]
         deltas_max = self.source.last_offset[self.batches] - base
         if rows is None:
@@ -71,7 +75,8 @@ class Records:
             base, deltas_max = (np.repeat(each, self.counts) for each in (base, deltas_max))
             hashed = Hashed(len(self))
             found = self._columns(rows, self.start, self.end, base, deltas_max, hashed)
-            # Across batches they rise if the log is in order, within one if its producer was.
+            # Offsets rise across batches if the log is in order, and within one if its producer was
+            # correct.
             rises = np.ones(len(rows), np.bool_)
             np.greater(found.offset[1:], found.offset[:-1], out=rises[1:])
             rises[firsts] = True
@@ -94,7 +99,7 @@ class Records:
         time_at, offset_at, key_at, delta, key_bytes = read_fields(self.blob, start, hashed)
         offset = base + delta
         found = Columns(self, rows, time_at, offset_at, key_at, key_bytes, end, offset, hashed)
-        # Less than none is more than any, for numbers without a sign.
+        # Negative deltas are large as unsigned numbers.
         fits = delta.view(np.uint64) <= deltas_max.view(np.uint64)
         fits &= key_at + np.maximum(key_bytes, 0) < end
         found.check(fits)
@@ -103,11 +108,11 @@ class Records:
 
 @dataclass(frozen=True)
 class Columns:
-    """What is in some of the records."""
+    """The fields of some of the records."""
 
     records: Records
     rows: Integers
-    # Where the timestamp, the offset delta, the key begin; -1 byte of key: null.
+    # Where timestamp, offset delta and key begin; -1 key bytes: null.
     time_at: Integers
     offset_at: Integers
     key_at: Integers
@@ -121,7 +126,7 @@ class Columns:
         return self.key_bytes >= 0
 
     def is_null(self) -> Booleans:
-        """Which have no value. Raises Corruption."""
+        """Returns which have no value. Raises Corruption."""
         size_at = self.key_at + np.maximum(self.key_bytes, 0)
         value_bytes, value_at = read_varints(self.records.blob, size_at)
         self.check((value_bytes < NOWHERE) & (value_at + np.maximum(value_bytes, 0) < self.end))
@@ -129,34 +134,34 @@ class Columns:
         return found
 
     def timestamp_deltas(self) -> Integers:
-        """To the base timestamps of their batches."""
+        """Returns the timestamps relative to the base timestamps of their batches."""
         return read_varints(self.records.blob, self.time_at)[0]
 
     def keys(self, which: Integers) -> Keys:
-        """Of those of them that have one, ascending. `self` is of all."""
+        """Returns the keys of these rows, ascending, which have one. `self` has all rows."""
         assert self.hashed is not None
         hashed = self.hashed if len(which) == len(self.rows) else self.hashed.where(which)
         return Keys(self.records.blob, self.key_at[which], self.key_bytes[which], hashed)
 
     def check(self, fits: Booleans) -> None:
-        """Raises Corruption, unless all do."""
+        """Raises Corruption unless `fits` is true for all."""
         if not fits.all():
             records = self.records
             batch = records.batch[self.rows[int(np.argmin(fits))]]
-            records.source.refuse(int(records.batches[batch]), "a record that is none")
+            records.source.refuse(int(records.batches[batch]), "an invalid record")
 
 
 def read_records(batches: Batches, which: Integers) -> Iterator[Records]:
-    """Those of these batches, which have some: at once, unless they are large when decompressed.
+    """Yields the records of these batches, all at once unless they are large when decompressed.
 
-    Raises Corruption; sections are verified.
+    Each batch has at least one. Raises Corruption; sections are verified.
     """
     if not len(which):
         return
     starts, ends = batches.sections(which)
     codecs = batches.attributes[which] & COMPRESSION
     if not codecs.any():
-        # Whole words from where the file has them (words.py).
+        # Aligned to whole words of the file (words.py).
         origin = starts[0] // WORD_BYTES * WORD_BYTES
         blob = batches.file.view[origin : ends[-1]]
         yield _read(batches, which, blob, starts - origin, ends - origin)
@@ -200,11 +205,12 @@ def _read(
 def _record_starts(
     buffer: Bytes, section_starts: Integers, section_ends: Integers, counts: Integers
 ) -> tuple[Integers, int]:
-    """Where each record begins, in order; and a batch whose records do not fill it, or -1.
+    """Returns where each record begins, in order, and a batch whose records do not fill it, or -1.
 
-    Places only grow: a batch whose last record ends where its section does has no other in between.
+    Positions only grow: a batch whose last record ends with its section has no other end in
+    between.
     """
-    # There is no room for more.
+    # There is no room for so many.
     has_too_many = counts > section_ends - section_starts
     if has_too_many.any():
         return np.empty(0, np.int64), int(np.argmax(has_too_many))
@@ -212,7 +218,7 @@ def _record_starts(
     at, ends, left = section_starts[order], section_ends[order], counts[order]
     rows = (np.cumsum(counts) - counts)[order]
     starts = np.empty(int(counts.sum()), np.int64)
-    # How many have so many records, and more.
+    # The number of batches with more than i records.
     active = np.searchsorted(-left, -np.arange(int(left[0])), side="left")
     steps = int(np.searchsorted(-active, -TOGETHER_MIN, side="right"))
     for many in active[:steps].tolist():
@@ -230,7 +236,7 @@ def _record_starts(
 
 
 def _walked(buffer: Bytes, at: int, count: int) -> tuple[list[int], int]:
-    """Where `count` records begin, one behind the other, and where the last one ends."""
+    """Returns where `count` consecutive records begin, and where the last one ends."""
     data = buffer[at:].tobytes()
     places, place = [at] * count, 0
     try:

@@ -1,8 +1,8 @@
-"""Batches that lost records, or get a delete horizon: built anew, many at once.
+"""Rebuilds batches that lost records or get a delete horizon, many at once.
 
-As storage/kafka/filtering.py builds one, byte for byte, but without decoding what stays: of a
-record only its length and its timestamp change, which are told from the batch's base timestamp;
-all behind that is copied.
+The output equals that of storage/kafka/filtering.py, byte for byte, without decoding remaining
+records: only a record's length and its timestamp, which is relative to the batch's base timestamp,
+change; the rest is copied.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from ledgerfold.storage.kafka.compression import compress
 def rebuilt(
     batches: Batches, records: Records, kept: Kept, which: Integers, horizon_ms: int
 ) -> tuple[NDArray[Any], list[Bytes]]:
-    """These of the batches read, with the records that stay, of which each has some.
+    """Rebuilds these of the batches with their remaining records, of which each has some.
 
-    One gets `horizon_ms` if it has no horizon and keeps a tombstone. Gives headers, whose lengths
-    and checksums are still to come, and records.
+    A batch gets `horizon_ms` if it has no horizon and keeps a tombstone. Returns headers, without
+    lengths and checksums, and records.
     """
     is_theirs = np.zeros(len(records.batches), np.bool_)
     is_theirs[which] = True
@@ -69,7 +69,7 @@ def rebuilt(
 
 
 def _sections(columns: Columns, timestamp_deltas: Integers) -> tuple[Bytes, Integers]:
-    """These records end to end, and where each ends."""
+    """Returns these records concatenated, and where each ends."""
     offset_at, end, count = columns.offset_at, columns.end, len(columns.rows)
     rests = slices(columns.records.blob, offset_at, end)
     time_sizes, time_columns = varint_bytes(timestamp_deltas)

@@ -1,4 +1,4 @@
-"""What a round's tasks hand to each other, beside what a compaction's do (compactor/job/rows.py).
+"""Rows that the tasks of a cleaning exchange, in addition to compactor/job/rows.py.
 
 Positions here are offsets. The first of a row's pair is a bucket, then a copy task.
 """
@@ -22,7 +22,7 @@ class Span(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Of transactional and control batches (transactions.facts_of), little-endian i64."""
+    """Facts about transactional and control batches (transactions.facts_of), little-endian i64."""
 
     blob: bytes
 
@@ -36,38 +36,38 @@ class Facts(NamedTuple):
 
 
 class Mapped(NamedTuple):
-    """What a scan counted up to the map's last offset."""
+    """The counts of a scan up to the map's last offset."""
 
     messages: int = 0
     keyless: int = 0
 
 
 class Distinct(NamedTuple):
-    """How many keys of a bucket are in the map."""
+    """The number of keys of a bucket in the map."""
 
     keys: int
 
 
 class Firsts(NamedTuple):
-    """The first offset of each of a bucket's keys, ascending, as Positions are."""
+    """The first offset of each of a bucket's keys, ascending, encoded as Positions."""
 
     blob: bytes
 
 
 class Shown(NamedTuple):
-    """Of a bucket's keys in the map those with the lowest offsets, ascending."""
+    """A bucket's keys with the lowest offsets in the map, ascending."""
 
     keys: tuple[bytes, ...]
     offsets: tuple[int, ...]
 
 
 class Copied(NamedTuple):
-    """What a copy task did: messages read and written, and each batch that it left, in order."""
+    """The results of a copy task: messages read and written, and each written batch, in order."""
 
     task: int
     messages_read: int
     messages_written: int
-    # Rows of (last offset, size, largest timestamp), i64: 24 bytes a batch is what a driver holds.
+    # Rows of (last offset, size, largest timestamp), i64: the driver holds 24 bytes a batch.
     batches: bytes
 
 

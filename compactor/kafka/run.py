@@ -1,4 +1,4 @@
-"""One round in the worker: folders for the new ledgers, the Spark jobs, the manifest."""
+"""One cleaning in the worker: folders for the new ledgers, the Spark jobs, the manifest."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from ledgerfold.compactor import memory
 from ledgerfold.compactor.job.pipeline import Clock
 from ledgerfold.compactor.job.session import Session
 from ledgerfold.compactor.job.spark_run import SparkRun
-from ledgerfold.compactor.kafka.job import RoundJob
-from ledgerfold.compactor.kafka.plan import cut
+from ledgerfold.compactor.kafka.job import CleaningJob
+from ledgerfold.compactor.kafka.plan import plan_tasks
 from ledgerfold.storage import crash_points
 from ledgerfold.storage.files import Files
 from ledgerfold.v1.admin_pb2 import (
@@ -21,20 +21,20 @@ from ledgerfold.v1.compactor_pb2 import CleanManifest, CleanPlan
 
 
 class CleanRun(SparkRun[CleanManifest]):
-    """A CleanPlan, carried out. A dry run makes no folder."""
+    """A run of a CleanPlan. A dry run creates no folder."""
 
     def __init__(self, plan: CleanPlan, session: Session, files: Files, clock: Clock) -> None:
-        """Raises InvalidRequest when the plan makes no sense."""
+        """Raises InvalidRequest if the plan is invalid."""
         self.plan = plan
-        self._tasks = cut(plan, session.cores)
+        self._tasks = plan_tasks(plan, session.cores)
         self._ledgers_dir = Path(plan.ledgers_dir)
         self._before = session.progress.value
-        self._job = RoundJob(session.context, plan, self._tasks, session.progress, clock)
+        self._job = CleaningJob(session.context, plan, self._tasks, session.progress, clock)
         super().__init__(plan.run_id, session, files)
 
     @property
     def progress(self) -> CompactionProgress:
-        """Phase one is the map; while it is made again up to where it is full, it seems done."""
+        """The progress. Phase one is the map; it seems done while a full map is rebuilt."""
         done = self._session.progress.value.minus(self._before)
         scans, merges = len(self._tasks.scans), self._tasks.buckets
         messages = sum(file.record.messages for file in self._tasks.files)

@@ -1,9 +1,8 @@
-"""The map, first half: a task reads keys and emits them in buckets by hash.
+"""The first task of the map: reads keys and emits them in buckets by hash.
 
-Records of the range that is mapped fold into one fragment for each key of a chunk: its last
-offset and its first. Records below it, the clean part, stay one by one, with NOT_MAPPED for a first
-offset: they are left out when the map has their key at all. Of what is aborted nothing is read, and
-nothing of a batch behind the range.
+Records in the mapped range fold into one fragment for each key of a buffer: its last and first
+offset. Records below it, in the clean part, stay separate, with NOT_MAPPED as first offset: they
+are dropped if the map has their key. Aborted data and batches after the range are not read.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ import pyarrow as pa
 
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.scan import in_buckets
-from ledgerfold.compactor.kafka.batches import STRETCH_BYTES, Batches, LogFile
+from ledgerfold.compactor.kafka.batches import CHUNK_BYTES, Batches, LogFile
 from ledgerfold.compactor.kafka.distinct import Keys
 from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.records import Columns, read_records
 from ledgerfold.compactor.kafka.rows import Facts, Mapped, Row, Span
-from ledgerfold.compactor.kafka.throttle import Pace
+from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.kafka.transactions import AbortedIndex, Line, facts_of
 from ledgerfold.compactor.positions import Integers
 
 NOT_MAPPED = -1
 
 
-# Of keys that wait to be folded: bounds a task's memory to about 40 bytes a record and three times
-# the keys. The more fold at once the less goes through the shuffle.
-CHUNK_ROWS = 2_000_000
-CHUNK_KEY_BYTES = 64 * 1024 * 1024
+# Limits of keys to be folded: they bound a task's memory to about 40 bytes a record and three times
+# the keys. More keys fold more, which saves shuffled data.
+FOLD_ROWS = 2_000_000
+FOLD_KEY_BYTES = 64 * 1024 * 1024
 
 
 def scan(
@@ -38,46 +37,46 @@ def scan(
     lines: Sequence[Line],
     mapped: Range,
     buckets: int,
-    passed_over: Sequence[Line],
-    pace: Pace,
+    skipped: Sequence[Line],
+    throttle: TaskThrottle,
 ) -> Iterator[Row]:
-    """`passed_over`: of data that is not mapped (skipped_in_map.py).
+    """Scans files. `skipped`: transactions whose data the map skips (skipped_in_map.py).
 
     Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
     """
-    aborted, passed = AbortedIndex(lines), AbortedIndex(passed_over)
-    chunk = _Chunk(mapped.first, buckets)
-    unmapped = _Chunk(mapped.stop, buckets)
+    aborted, passed = AbortedIndex(lines), AbortedIndex(skipped)
+    chunk = _FoldBuffer(mapped.first, buckets)
+    unmapped = _FoldBuffer(mapped.stop, buckets)
     for file in files:
         first = last = -1
         with LogFile(file) as opened:
-            for batches in opened.stretches(pace.at_once(STRETCH_BYTES)):
+            for batches in opened.chunks(throttle.at_once(CHUNK_BYTES)):
                 first = int(batches.base_offset[0]) if first < 0 else first
                 last = int(batches.last_offset[-1])
                 facts = facts_of(batches)
                 if len(facts):
                     yield 0, Facts.of(facts)
                 yield 0, _read(batches, aborted, passed, mapped, chunk, unmapped)
-                pace.spend(batches.stored_bytes)
+                throttle.spend(batches.stored_bytes)
                 if chunk.is_full:
                     yield from chunk.folded()
-                    chunk = _Chunk(mapped.first, buckets)
+                    chunk = _FoldBuffer(mapped.first, buckets)
                 if unmapped.is_full:
                     yield from unmapped.folded()
-                    unmapped = _Chunk(mapped.stop, buckets)
+                    unmapped = _FoldBuffer(mapped.stop, buckets)
         if last >= 0:
             yield 0, Span(file.ordinal, first, last)
     yield from chunk.folded()
     yield from unmapped.folded()
-    pace.settle()
+    throttle.settle()
 
 
-def keyed_batches(batches: Batches, aborted: AbortedIndex, upto: int) -> Integers:
-    """Those whose records may be in the map."""
+def keyed_batches(batches: Batches, aborted: AbortedIndex, last: int) -> Integers:
+    """Returns the batches whose records may be in the map."""
     return np.flatnonzero(
         ~batches.is_control
         & (batches.record_count > 0)
-        & (batches.base_offset <= upto)
+        & (batches.base_offset <= last)
         & ~aborted.covers(batches)
     )
 
@@ -87,13 +86,13 @@ def _read(
     aborted: AbortedIndex,
     passed: AbortedIndex,
     mapped: Range,
-    chunk: _Chunk,
-    unmapped: _Chunk,
+    chunk: _FoldBuffer,
+    unmapped: _FoldBuffer,
 ) -> Mapped:
-    """Adds the keys to one of the chunks, and counts.
+    """Adds keys to one of the buffers, and counts.
 
-    As Kafka does, from the batch on that holds the first dirty offset, what comes before it in that
-    batch included, and of a marker one message, even if its header alone is left.
+    As in Kafka, counting begins with the batch that holds the first dirty offset, including its
+    earlier records; a marker counts as one message, even if only its header is left.
     """
     is_passed = passed.covers(batches)
     which = keyed_batches(batches, aborted, mapped.stop - 1)
@@ -118,10 +117,10 @@ def _read(
     return Mapped(messages, keyless)
 
 
-class _Chunk:
-    """Keys and offsets of a task, in order, until there are enough of them to be handed on.
+class _FoldBuffer:
+    """Keys and offsets of a task, in order, until there are enough to be emitted.
 
-    What is mapped is folded as it comes, and once more at the end.
+    Mapped records are folded as they are added, and once more at the end.
     """
 
     def __init__(self, first_mapped: int, buckets: int) -> None:
@@ -143,12 +142,12 @@ class _Chunk:
     def is_full(self) -> bool:
         each = (self._clean, self._mapped)
         return (
-            sum(rows.count for rows in each) >= CHUNK_ROWS
-            or sum(rows.key_bytes for rows in each) >= CHUNK_KEY_BYTES
+            sum(rows.count for rows in each) >= FOLD_ROWS
+            or sum(rows.key_bytes for rows in each) >= FOLD_KEY_BYTES
         )
 
     def folded(self) -> Iterator[Row]:
-        """Fragments of what was added."""
+        """Yields the fragments of everything added."""
         if self._clean.count:
             keys, last, first = self._clean.columns()
             yield from in_buckets(keys, (last, first), self._buckets, Keys.of(keys).hashes)
@@ -159,7 +158,7 @@ class _Chunk:
 
 
 class _Rows:
-    """Keys, their last offsets, their first ones: as they were added."""
+    """Keys with last and first offsets, as added."""
 
     def __init__(self) -> None:
         self.count = self.key_bytes = 0
@@ -180,7 +179,7 @@ class _Rows:
 def _folded(
     keys: Keys, last: Integers, first: Integers
 ) -> tuple[pa.BinaryArray, Integers, Integers]:
-    """One row for each key, in order of its last one; rows are in order of offset."""
+    """Folds rows, in offset order, into one for each key, in order of its last one."""
     groups = keys.grouped()
     by_last = np.argsort(groups.last)
     rows = groups.last[by_last]

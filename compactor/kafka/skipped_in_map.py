@@ -1,12 +1,12 @@
-"""What the map of Kafka 4.1.0 passes over: a defect of it, for the profile that wants it.
+"""Data that the map of Kafka 4.1.0 skips by mistake: a defect that a profile enables.
 
-The map of a round may begin in the middle of a segment, behind the marker of an aborted
-transaction. Kafka opens that transaction again all the same, and the next ABORT marker of its
-producer closes it: what the producer commits in between is not mapped. So it stays, unless the map
-has its key further on, and what it supersedes stays, too.
+The map of a cleaning may begin inside a segment, after the marker of an aborted transaction. Kafka
+then reopens that transaction, and the producer's next ABORT marker closes it: data that the
+producer commits in between is not mapped. It therefore survives, unless the map has its key later,
+and so does the data that it supersedes.
 
-Where the map begins to read is where the offset index says: at the last batch with an entry that
-ends at or below the first dirty offset, or at the segment's first one.
+The offset index determines where the map begins to read: at the last batch with an entry that ends
+at or below the first dirty offset, or at the segment's first one.
 
 Source: Cleaner.buildOffsetMap, LogSegment.collectAbortedTxns of Kafka 4.1.
 """
@@ -23,14 +23,15 @@ from ledgerfold.v1.compactor_pb2 import CleanPlan, CleanSegment
 _NO_MARKER = 2**63 - 1
 
 
-def passed_over(
+def skipped_lines(
     plan: CleanPlan,
     segments: Sequence[tuple[CleanSegment, Sequence[InputSegment]]],
     lines: Iterable[Line],
 ) -> tuple[Line, ...]:
-    """As lines of the transaction index, from where the map begins to a marker.
+    """Returns the skipped ranges as transaction index lines, from the map's start to a marker.
 
-    Reads headers alone, and only where a marker lies so. Raises as scan does.
+    Reads only headers, and only if there is an aborted transaction of that kind. Raises as scan
+    does.
     """
     dirty = plan.first_dirty_offset
     reached = [each for each in segments if each[0].next_base_offset > dirty]
@@ -53,7 +54,7 @@ def passed_over(
 
 
 def _start(files: Iterable[InputSegment], dirty: int, index_interval_bytes: int) -> int:
-    """The base offset of the batch at which the map begins to read."""
+    """Returns the base offset of the batch at which the map begins to read."""
     start, since_entry_bytes = None, 0
     for batches in batches_of(files):
         columns = (batches.base_offset, batches.last_offset, batches.size_bytes)

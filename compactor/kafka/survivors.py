@@ -1,8 +1,8 @@
-"""What is left of a stretch's batches: the entries that a round writes, made all at once.
+"""Builds the entries of a chunk's surviving batches.
 
 Their headers are columns, as they were read (batches.py); only checksums are computed one by one.
-Entries get the position (0, last offset): so the ledger is ordered by offset, and the first entry
-at or behind (0, x) is the first batch whose last offset is at or above x.
+Entries get the position (0, last offset): the ledger is then ordered by offset, and the first entry
+at or after (0, x) is the first batch whose last offset is at or above x.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP
 from ledgerfold.storage.segment import Totals
 
 _HEADERS = np.dtype([("entry", ENTRY), ("batch", BATCH)])
-# What the checksums are about, from a batch's header's start and from an entry's.
+# The bytes that the checksums of a batch header and an entry cover.
 _BATCH_CHECKED_AT = 21
 _ENTRY_CHECKED, _HEADER_CHECKED = (4, 72), (0, HEADER_BYTES - 4)
 _NOTHING = np.empty(0, np.uint8)
 
 
-class Left:
-    """Which batches of a stretch stay, and as what."""
+class Survivors:
+    """The surviving batches of a chunk, unchanged or replaced."""
 
     def __init__(self, batches: Batches) -> None:
         self._batches = batches
@@ -44,31 +44,31 @@ class Left:
         self._new: dict[int, Bytes] = {}
 
     def keep(self, indexes: Integers) -> None:
-        """As they are; their sections were verified."""
+        """Keeps batches unchanged; their sections were verified."""
         self.stays[indexes] = True
 
     def replace(self, indexes: Integers, headers: NDArray[Any], sections: Iterable[Bytes]) -> None:
-        """By these headers, whose lengths and checksums are still to come, and these records."""
+        """Replaces batches by these headers, without lengths and checksums, and records."""
         self.stays[indexes] = True
         self._headers[indexes] = headers
         self._new.update(zip(indexes.tolist(), sections, strict=True))
 
     def keep_headers(self, indexes: Integers) -> None:
-        """Alone: they tell of a producer's last sequence, or of the log's end.
+        """Keeps only headers, for a producer's last sequence number or for the log's end.
 
-        One has no horizon and is not compressed; its largest timestamp stays.
+        The header has no horizon and no compression; its largest timestamp stays.
         """
         headers = self._headers[indexes]
         headers["attributes"] &= KIND
         headers["base_timestamp_ms"], headers["record_count"] = NO_TIMESTAMP, 0
         self.replace(indexes, headers, [_NOTHING] * len(indexes))
 
-    def entries(self) -> LeftEntries:
-        return LeftEntries(self._batches, np.flatnonzero(self.stays), self._headers, self._new)
+    def entries(self) -> SurvivorEntries:
+        return SurvivorEntries(self._batches, np.flatnonzero(self.stays), self._headers, self._new)
 
 
-class LeftEntries:
-    """A Block of compactor/job/output.py."""
+class SurvivorEntries:
+    """The entries of surviving batches: a Block of compactor/job/output.py."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class LeftEntries:
         self._stamp()
 
     def _seal(self, rows: Integers) -> None:
-        """Lengths and checksums of what was built anew."""
+        """Computes lengths and checksums of rebuilt batches."""
         entries, batches = self._rows["entry"][rows], self._rows["batch"][rows]
         sections = [self._sections[row] for row in rows.tolist()]
         size_bytes = np.fromiter(map(len, sections), np.int64, len(rows))
@@ -111,7 +111,7 @@ class LeftEntries:
         self._rows["entry"][rows], self._rows["batch"][rows] = entries, batches
 
     def _stamp(self) -> None:
-        """Headers of entries, for their new places."""
+        """Sets the headers of entries for their new positions."""
         entries = np.ascontiguousarray(self._rows["entry"])
         entries["version"] = FORMAT_VERSION
         entries["ledger_id"], entries["entry_id"] = 0, self.last_offset
@@ -122,7 +122,7 @@ class LeftEntries:
 
     @property
     def size_bytes(self) -> Integers:
-        """Of the batches."""
+        """The sizes of the batches."""
         size: Integers = self._rows["batch"]["length"].astype(np.int64) + LOG_OVERHEAD_BYTES
         return size
 
@@ -163,6 +163,6 @@ class LeftEntries:
 
 
 def _checksums(structures: NDArray[Any], start: int, end: int) -> list[int]:
-    """Of these bytes of each."""
+    """Returns the checksum of these bytes of each structure."""
     blob, size, crc = structures.tobytes(), structures.itemsize, google_crc32c.value
     return [crc(blob[at + start : at + end]) for at in range(0, len(blob), size)]

@@ -1,8 +1,8 @@
-"""What Spark runs of a round: three kinds of task, as in compactor/job/tasks.py.
+"""The Spark tasks of a cleaning: three kinds, as in compactor/job/tasks.py.
 
-Those that read files hold to a pace (throttle.py): `bytes_per_second` is the task's own.
+Tasks that read files are throttled (throttle.py): `bytes_per_second` is one task's share.
 
-An error of ours becomes a Failure row, which a task that sees it hands on.
+A LedgerfoldError becomes a Failure row, which later tasks pass on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.record_filter import Rules
 from ledgerfold.compactor.kafka.rows import Row
 from ledgerfold.compactor.kafka.scan import scan
-from ledgerfold.compactor.kafka.throttle import Pace
+from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.kafka.transactions import Line
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.storage.errors import LedgerfoldError
@@ -31,20 +31,20 @@ from ledgerfold.storage.errors import LedgerfoldError
 
 @dataclass(frozen=True)
 class ScanTask:
-    """Files -> fragments by bucket."""
+    """Scans files into fragments by bucket."""
 
     lines: tuple[Line, ...]
     mapped: Range
     buckets: int
     progress: Accumulator[Parts]
-    passed_over: tuple[Line, ...]
+    skipped: tuple[Line, ...]
     bytes_per_second: float
 
     def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:
         files = tuple(chain.from_iterable(runs))
-        pace, passed_over = Pace(self.bytes_per_second), self.passed_over
+        throttle, skipped = TaskThrottle(self.bytes_per_second), self.skipped
         try:
-            yield from scan(files, self.lines, self.mapped, self.buckets, passed_over, pace)
+            yield from scan(files, self.lines, self.mapped, self.buckets, skipped, throttle)
         except LedgerfoldError as error:
             yield 0, Failure.of(error)
         self.progress.add(
@@ -58,7 +58,7 @@ class ScanTask:
 
 @dataclass(frozen=True)
 class MergeTask:
-    """What is in a bucket -> the offsets that the map keeps."""
+    """Merges a bucket's fragments into the surviving offsets."""
 
     firsts_max: int
     progress: Accumulator[Parts]
@@ -71,7 +71,7 @@ class MergeTask:
 
 @dataclass(frozen=True)
 class CopyRun:
-    """The files of a copy task, all of one group. Offsets from `first_offset` on are its own."""
+    """The files of a copy task, all of one group. Its offsets begin at `first_offset`."""
 
     files: tuple[InputSegment, ...]
     output: Output | None
@@ -80,7 +80,7 @@ class CopyRun:
 
 @dataclass(frozen=True)
 class RouteTask:
-    """Offsets that the map keeps -> copy tasks."""
+    """Routes surviving offsets to copy tasks."""
 
     firsts: tuple[int, ...]
 
@@ -96,7 +96,7 @@ class RouteTask:
 
 @dataclass(frozen=True)
 class CopyTask:
-    """The offsets that stay of a task's files -> files of the new ledger."""
+    """Copies the surviving records of a task's files into files of the new ledger."""
 
     runs: tuple[CopyRun, ...]
     rules: Rules
@@ -104,9 +104,9 @@ class CopyTask:
     bytes_per_second: float
 
     def __call__(self, index: int, rows: Iterable[Row]) -> Iterator[Row]:
-        run, pace = self.runs[index], Pace(self.bytes_per_second)
+        run, throttle = self.runs[index], TaskThrottle(self.bytes_per_second)
         try:
-            yield from Copy(index, self.rules, _joined(rows), run.output, pace).run(run.files)
+            yield from Copy(index, self.rules, _joined(rows), run.output, throttle).run(run.files)
         except LedgerfoldError as error:
             yield index, Failure.of(error)
         self.progress.add(

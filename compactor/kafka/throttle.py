@@ -1,21 +1,20 @@
-"""How fast a task of a round may read and write: its share of what the round may.
+"""Throttles a task of a cleaning to its share of the cleaning's I/O limit.
 
-What a task reads or writes it spends. As soon as it has spent what an interval of its rate allows,
-or an interval is over, it waits for as long as it was too fast, and the next interval begins: a
-lull saves nothing for a burst. At its end it waits for what is missing, so that no round, however
-small, is faster than it may be.
+A task spends the bytes that it reads and writes. When it has spent an interval's allowance, or an
+interval is over, it waits for as long as it was too fast, and the next interval begins: idle time
+is not saved for a burst. At its end it waits for the remainder, so that no cleaning, however small,
+exceeds the limit.
 
     >>> waits: list[float] = []
-    >>> pace = Pace(1_000, clock=lambda: 0.0, sleep=waits.append)
-    >>> pace.spend(200), waits
+    >>> throttle = TaskThrottle(1_000, clock=lambda: 0.0, sleep=waits.append)
+    >>> throttle.spend(200), waits
     (None, [])
-    >>> pace.spend(300), waits
+    >>> throttle.spend(300), waits
     (None, [0.5])
 
-A task that waits is ended as any other: Spark kills the Python process of a task that it was told
-to stop.
+A waiting task is killed like any other: Spark kills the Python process of a task that it stops.
 
-Source: Throttler of Kafka 4.1, which all of its threads share and which outlives their rounds.
+Source: Throttler of Kafka 4.1, which all of its threads share and which outlives cleanings.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from collections.abc import Callable
 from math import inf
 
 INTERVAL_S = 0.3
-# A rate of 0 is a wait without an end, and the system's own has one.
+# A rate of 0 waits forever, but the system's sleep has a maximum.
 _WAIT_MAX_S = 365 * 24 * 3600.0
 
 
-class Pace:
-    """Of one task. Without a rate it never waits. Times are seconds."""
+class TaskThrottle:
+    """The throttle of one task. Without a rate it never waits. Times are in seconds."""
 
     def __init__(
         self,
@@ -42,7 +41,7 @@ class Pace:
         self._began, self._spent_bytes = clock(), 0
 
     def at_once(self, bytes_max: int) -> int:
-        """How much to read before it is spent: what an interval allows, and no more than that."""
+        """Returns how much to read before it is spent: at most an interval's allowance."""
         return int(min(bytes_max, max(self._rate * INTERVAL_S, 1)))
 
     def spend(self, size_bytes: int) -> None:
@@ -50,11 +49,11 @@ class Pace:
         self._wait(INTERVAL_S)
 
     def settle(self) -> None:
-        """The task is done."""
+        """Waits for the remainder when the task is done."""
         self._wait(0)
 
     def _wait(self, interval_s: float) -> None:
-        """Once the interval is full, of bytes or of time."""
+        """Waits once the interval's bytes or its time have been used."""
         elapsed_s = self._clock() - self._began
         due_s = self._spent_bytes / self._rate if self._rate else inf
         if max(elapsed_s, due_s) < interval_s:

@@ -1,15 +1,14 @@
-"""What transactions let a round leave out.
+"""Transactions in a cleaning: aborted data and discardable markers.
 
-Rules:
-* A data batch of an aborted transaction goes, and adds no keys to the map. It is aborted when the
-  transaction index has its producer from an offset at or below its last one to a marker behind it.
-* A marker may go when no batch of its transaction was met before it, headers alone included; so may
-  a control batch without a record. Until it has gone, the line of the index goes with its marker:
-  it is copied when a batch was met.
+Rules: * A data batch of an aborted transaction is removed, and adds no keys to the map. It is
+aborted if the transaction index has its producer from an offset at or below its last one to a later
+marker. * A marker is discardable when no batch of its transaction was met before it, header-only
+ones included; so is a control batch without a record. Until it is removed, its line of the index is
+kept with it: it is copied when a batch was met.
 
-The index is that of the whole log from its start: a transaction that was aborted in front of the
-log's start, or of the segments, is none of it. Since a batch is looked up by its own offset, a line
-whose marker lies before it never counts.
+The index is that of the whole log from its start: transactions aborted before the log start, or
+before the segments, are excluded. A batch is looked up by its own offset, so a line whose marker
+precedes it never matches.
 
 Source: CleanedTransactionMetadata of Kafka 4.1.
 """
@@ -32,7 +31,7 @@ from ledgerfold.v1.records_pb2 import AbortedTransaction
 
 
 class Kind(IntEnum):
-    """What a transactional or control batch is. An abort and a commit are as Kafka has it."""
+    """The kind of a transactional or control batch. ABORT and COMMIT have Kafka's numbers."""
 
     ABORT = 0
     COMMIT = 1
@@ -42,7 +41,7 @@ class Kind(IntEnum):
 
 
 class Line(NamedTuple):
-    """One of the transaction index."""
+    """A line of the transaction index."""
 
     producer_id: int
     first_offset: int
@@ -54,7 +53,7 @@ class Line(NamedTuple):
 
 
 class AbortedIndex:
-    """The lines that count, looked up by a batch's producer and offset."""
+    """The index, for lookups by a batch's producer and offset."""
 
     def __init__(self, lines: Iterable[Line]) -> None:
         self._lines: defaultdict[int, list[Line]] = defaultdict(list)
@@ -62,7 +61,7 @@ class AbortedIndex:
             self._lines[line.producer_id].append(line)
 
     def covers(self, batches: Batches) -> Booleans:
-        """Of which batches the data were aborted."""
+        """Returns which batches are aborted data."""
         found = np.zeros(len(batches), np.bool_)
         if not self._lines:
             return found
@@ -78,7 +77,7 @@ class AbortedIndex:
 
 
 def facts_of(batches: Batches) -> Integers:
-    """Rows of (last offset, producer id, kind), one for each batch that transactions are about.
+    """Returns rows of (last offset, producer id, kind), for transactional and control batches.
 
     Raises Corruption.
     """
@@ -111,8 +110,8 @@ def _kind(batches: Batches, index: int) -> Kind:
 
 
 class Decided(NamedTuple):
-    """Last offsets of the control batches that may go, ascending; the lines that stay, each with
-    the marker at its last offset.
+    """The last offsets of discardable control batches, ascending, and the index lines that stay,
+    each with the marker at its last offset.
     """
 
     discardable: Integers
@@ -120,9 +119,9 @@ class Decided(NamedTuple):
 
 
 def decide(facts: Iterable[tuple[int, int, int]], lines: Iterable[Line]) -> Decided:
-    """`facts` of all batches of the round's segments, in order of offset.
+    """Decides about markers. `facts`: of all batches of the cleaned segments, in offset order.
 
-    Memory: what is in the index, and a number for each marker.
+    Memory: the index, and a number for each marker.
     """
     waiting = sorted(lines, key=lambda line: line.first_offset, reverse=True)
     aborted: dict[int, Line] = {}
@@ -158,7 +157,7 @@ def decide(facts: Iterable[tuple[int, int, int]], lines: Iterable[Line]) -> Deci
 def _forget_before(
     offset: int, producer_id: int, aborted: dict[int, Line], was_seen: set[int]
 ) -> None:
-    """A line whose marker is lost, by a repair, ends where it says."""
+    """Drops a line whose marker is missing after a repair, once its end has passed."""
     line = aborted.get(producer_id)
     if line is not None and line.last_offset < offset:
         del aborted[producer_id]

@@ -1,6 +1,6 @@
-"""Varints of many places at once: as storage/kafka/varints.py has them, column by column.
+"""Reads and writes many varints at once: storage/kafka/varints.py for columns.
 
-Numbers of one or two bytes, which nearly all are, are looked up in tables.
+Numbers of one or two bytes, by far the most common, are looked up in tables.
 
 >>> import numpy as np
 >>> buffer = np.frombuffer(b"\\x02\\x01\\xc8\\x01", np.uint8)
@@ -20,7 +20,7 @@ from ledgerfold.compactor.positions import Integers
 
 Bytes = NDArray[np.uint8]
 _BYTES_MAX = 10
-# Behind every place of a file: as long is what says that it is longer, or has a negative length.
+# Beyond every position in a file: the length of a varint that is larger or negative.
 NOWHERE = 1 << 40
 
 
@@ -30,8 +30,8 @@ def _decoded(bits: NDArray[np.uint64]) -> Integers:
     return decoded
 
 
-# By the first two bytes, little-endian: the number and how many bytes it takes, 0 if more than two;
-# and how many it takes together with as many bytes as it says.
+# Tables by the first two bytes, little-endian: the number; its size, 0 if more than two; and its
+# size plus its value, for a length and its bytes.
 _CODES = np.arange(1 << 16, dtype=np.uint64)
 _IS_SHORT = (_CODES & np.uint64(0x80)) == 0
 _NUMBERS = _decoded(
@@ -46,9 +46,9 @@ _SPANS = np.where(_WIDTHS == 0, 0, np.where(_NUMBERS < 0, NOWHERE, _WIDTHS + _NU
 
 
 def read_varints(buffer: Bytes, at: Integers) -> tuple[Integers, Integers]:
-    """The numbers at these places, and where each ends.
+    """Returns the numbers at these positions, and where each ends.
 
-    One of more than ten bytes is cut there; what is read behind the buffer's end is its last byte.
+    One of more than ten bytes is cut there; past the buffer's end its last byte is read again.
     """
     codes = _codes(buffer, at)
     numbers, widths = _NUMBERS.take(codes), _WIDTHS.take(codes)
@@ -60,7 +60,7 @@ def read_varints(buffer: Bytes, at: Integers) -> tuple[Integers, Integers]:
 
 
 def varint_ends(buffer: Bytes, at: Integers) -> Integers:
-    """Where the numbers at these places end, which nobody asks for."""
+    """Returns where the numbers at these positions end, without decoding them."""
     widths = _WIDTHS.take(_codes(buffer, at))
     ends = at + widths
     if not widths.all():
@@ -70,7 +70,7 @@ def varint_ends(buffer: Bytes, at: Integers) -> Integers:
 
 
 def spans(buffer: Bytes, at: Integers) -> Integers:
-    """What a number takes together with as many bytes as it says: NOWHERE if it is negative."""
+    """Returns the size of a length and its bytes; NOWHERE if the length is negative."""
     found = _SPANS.take(_codes(buffer, at))
     if not found.min(initial=1):
         rest = np.flatnonzero(found == 0)
@@ -105,7 +105,9 @@ def _long_varints(buffer: Bytes, at: Integers) -> tuple[Integers, Integers]:
 
 
 def varint_bytes(numbers: Integers) -> tuple[Integers, list[Bytes]]:
-    """How many bytes each takes, and the first of each, the second of each, and so on."""
+    """Encodes numbers. Returns their sizes, and columns of their first bytes, second bytes and so
+    on.
+    """
     left = ((numbers << 1) ^ (numbers >> 63)).astype(np.uint64)
     sizes = np.ones(len(numbers), np.int64)
     columns: list[Bytes] = []

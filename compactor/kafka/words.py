@@ -1,7 +1,7 @@
-"""Eight bytes from many places of a buffer at once, each as one number.
+"""Reads eight bytes from each of many positions of a buffer as numbers.
 
-One such number tells the start of a record, or eight bytes of a key: what would take a look at each
-byte of each row is some arithmetic on a column.
+A word holds the start of a record, or eight bytes of a key: work on each byte of each row
+becomes arithmetic on a column.
 
 >>> import numpy as np
 >>> words = Words(np.frombuffer(b"abcdefghijklmnopq", np.uint8))
@@ -18,20 +18,20 @@ from ledgerfold.compactor.kafka.varints import Bytes
 from ledgerfold.compactor.positions import Integers
 
 WORD_BYTES = 8
-# As many rows are worked on at once: what is made of them stays in the processor's cache.
+# Rows processed at once: intermediate columns stay in the processor's cache.
 BLOCK_ROWS = 8 * 1024
 _Words = NDArray[np.uint64]
-# The two words that a place may reach into, behind the last one that has another behind it.
+# Room for the two words that a position spans, from the last position with a word after it.
 _TAIL_BYTES = 4 * WORD_BYTES
 
 
 class Words:
-    """Of a buffer that begins, for speed, at a multiple of eight in memory."""
+    """The words of a buffer, which for speed begins at a multiple of eight in memory."""
 
     def __init__(self, buffer: Bytes) -> None:
         whole = len(buffer) // WORD_BYTES
         self._words: _Words = buffer[: whole * WORD_BYTES].view("<u8")
-        # Places from here on are looked up in a copy of what is there, with zeros behind it.
+        # Positions from here on are looked up in a copy, padded with zeros.
         self._tail_at = max(whole - 1, 0)
         tail = np.zeros(_TAIL_BYTES, np.uint8)
         rest = buffer[self._tail_at * WORD_BYTES :]
@@ -39,7 +39,9 @@ class Words:
         self._tail: _Words = tail.view("<u8")
 
     def at(self, places: Integers) -> _Words:
-        """Little-endian; what lies behind the buffer's end is zero."""
+        """Returns the words at these positions, little-endian; bytes past the buffer's end are
+        zero.
+        """
         index = places >> 3
         words = self._pairs(self._words, index, places) if self._tail_at else None
         if words is None or index.max(initial=0) >= self._tail_at:
@@ -54,6 +56,6 @@ class Words:
     def _pairs(words: _Words, index: Integers, places: Integers) -> _Words:
         bits = ((places & 7) << 3).view(np.uint64)
         found: _Words = words.take(index, mode="clip") >> bits
-        # All 64 bits away is nothing: numpy says so.
+        # A shift by 64 bits gives zero in numpy.
         found |= words.take(index + 1, mode="clip") << (np.uint64(64) - bits)
         return found

@@ -1,1 +1,1 @@
-"""What strategies would come to: one scan feeds them all, and nothing is written."""
+"""What-if analyses of strategies: one scan feeds them all, and nothing is written."""

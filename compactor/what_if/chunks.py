@@ -1,6 +1,6 @@
-"""A chunk of an analysis: the key columns of many entries, and how large the parts of each are.
+"""A chunk of an analysis: the key columns of many entries, and the sizes of their parts.
 
-Chunks are those of a run (compactor/job/scan.py): what a strategy counts may depend on them.
+Chunks equal those of a run (compactor/job/scan.py), because a strategy's counts may depend on them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ledgerfold.storage.entry import EntryHeader
 
 
 def chunks_of(segments: Sequence[InputSegment], reads_event_times: bool) -> Iterator[Collected]:
-    """The entries of their ranges, in chunks whose columns are checked.
+    """Yields the entries of the segments' ranges in chunks whose columns are checked.
 
     Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
     """
@@ -44,7 +44,7 @@ def chunks_of(segments: Sequence[InputSegment], reads_event_times: bool) -> Iter
 
 
 class Collected:
-    """Grows by entries; what it tells is asked when all are there."""
+    """A chunk that grows by entries; its results are read when it is complete."""
 
     def __init__(self, reads_event_times: bool) -> None:
         self.columns = KeyColumns(reads_event_times)
@@ -72,7 +72,7 @@ class Collected:
         return self._of_headers("publish_time_ms")
 
     def shares(self, keys: pa.BinaryArray, rows: Integers) -> Integers:
-        """Of those messages, which ascend. `keys`: of all of them."""
+        """Returns the shares of these messages, which ascend. `keys`: of all messages."""
         entries = self._entries_of(rows)
         key_sums = offsets_of(keys)
         value_sums = sums_of(self.columns.value_sizes())
@@ -84,15 +84,15 @@ class Collected:
         return of_keys + of_values
 
     def whole_shares(self, keys: pa.BinaryArray) -> Integers:
-        """Of each message, the header's among them: they add up to the entry."""
+        """Returns the shares of all messages, headers included: they add up to the entries."""
         rows = np.arange(self.columns.rows, dtype=np.int64)
         headers = Section(self._of_headers("header_bytes"), np.zeros(len(rows) + 1, np.int64), 1)
         of_headers = headers.shares(rows, self._bounds, self._entries_of(rows))
         return self.shares(keys, rows) + of_headers
 
     def rows_at(self, positions: Integers) -> Integers:
-        """The numbers of the messages at these positions."""
-        # Positions are without gaps within a segment: a run of them is found in a short list.
+        """Returns the row numbers of the messages at these positions."""
+        # Positions have no gaps within a segment: a run of them is found in a short list.
         firsts = self.columns.positions()
         starts = np.flatnonzero(np.diff(firsts - self._bounds[:-1], prepend=-1))
         runs = np.searchsorted(firsts[starts], positions, "right") - 1
@@ -100,11 +100,11 @@ class Collected:
 
     @cached_property
     def _bounds(self) -> Integers:
-        """Where the rows of each entry begin, and the end."""
+        """The first row of each entry, and the end."""
         return sums_of(self.counts)
 
     def _entries_of(self, rows: Integers) -> Integers:
-        """`rows` ascend."""
+        """Returns the entry of each row. `rows` ascend."""
         ends = np.searchsorted(rows, self._bounds)
         return np.repeat(np.arange(len(self.counts)), np.diff(ends))
 

@@ -1,4 +1,4 @@
-"""An analysis as the wire asks for it and gets it: strategies by name, forecasts by strategy."""
+"""Conversions between an analysis and the wire: strategies by name, forecasts by strategy."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from ledgerfold.v1.what_if_pb2 import (
     WhatIfInput,
 )
 
-# A strategy of one's own as a trial found it, or why it cannot be asked; None of another.
+# A user-defined strategy as its trial found it, or why it cannot run; None for a built-in one.
 Tried = Own | InvalidStrategy | None
-# Of a value that is shown.
+# The bytes of a value that are shown.
 _VALUE_BYTES_MAX = 100
 
 
 class Candidate(NamedTuple):
-    """A strategy that is asked about: Ledgerfold's, or one's own."""
+    """A strategy to analyse, built-in or user-defined."""
 
     asked: CompactionStrategy
     strategy: AnyStrategy | None
@@ -42,7 +42,9 @@ class Candidate(NamedTuple):
 
 
 def candidate(asked: CompactionStrategy, time_ms: int, tried: Tried = None) -> Candidate:
-    """Raises InvalidRequest, UnknownStrategy, InvalidStrategy (no package offers that name)."""
+    """Returns a candidate. Raises InvalidRequest, UnknownStrategy, InvalidStrategy (no package
+    offers that name).
+    """
     asked = checked(asked)
     if listed(asked.name) is not None:
         return Candidate(asked, _strategy(asked, time_ms))
@@ -51,7 +53,7 @@ def candidate(asked: CompactionStrategy, time_ms: int, tried: Tried = None) -> C
 
 
 def column_strategy(asked: CompactionStrategy, time_ms: int) -> Strategy:
-    """One that is over columns. Raises InvalidRequest, UnknownStrategy."""
+    """Returns a strategy over columns. Raises InvalidRequest, UnknownStrategy."""
     strategy = _strategy(asked, time_ms)
     assert isinstance(strategy, Strategy)
     return strategy
@@ -74,8 +76,8 @@ def input_of(figures: Figures) -> WhatIfInput:
 
 
 def forecast(asked: CompactionStrategy, figures: Figures, at: int = 0) -> StrategyForecast:
-    """Of the strategy at that place of an analysis."""
-    judged, sized = figures.judged[at], figures.sized[at]
+    """Returns the forecast of the strategy at that index of an analysis."""
+    strategy_counts, sized = figures.strategy_counts[at], figures.sized[at]
     bytes_in = figures.counts.bytes_in
     reclaimable = bytes_in - sized.bytes
     return StrategyForecast(
@@ -84,8 +86,8 @@ def forecast(asked: CompactionStrategy, figures: Figures, at: int = 0) -> Strate
         entries=sized.entries,
         bytes=sized.bytes,
         bytes_estimated=sized.bytes_estimated,
-        keys=judged.keys,
-        removed_events=judged.removed_events,
+        keys=strategy_counts.keys,
+        removed_events=strategy_counts.removed_events,
         bytes_reclaimable=reclaimable,
         garbage_ratio=reclaimable / bytes_in if bytes_in else 0.0,
     )
@@ -94,9 +96,9 @@ def forecast(asked: CompactionStrategy, figures: Figures, at: int = 0) -> Strate
 def differences(
     differing: Differing, segments: Sequence[InputSegment], check: Callable[[], None]
 ) -> KeyDifferences:
-    """With the ids and values of what stays, which are looked up.
+    """Returns the differences with the ids and values of surviving messages, which are looked up.
 
-    `check` is called for each segment that is looked into. Raises what reading raises.
+    `check` is called for each segment that is read. Raises what reading raises.
     """
     wanted = {at for _, kept in differing.listed for _, at in kept if at >= 0}
     found: dict[int, KeptMessages] = {}
@@ -118,7 +120,7 @@ def differences(
 
 
 def _messages(segment: InputSegment, rows: Sequence[int]) -> dict[int, KeptMessages]:
-    """Those rows of a segment, which ascend."""
+    """Reads these rows of a segment, which ascend."""
     found, left = {}, list(reversed(rows))
     with SegmentMap(segment) as mapped:
         for entry in mapped.entries():

@@ -1,7 +1,7 @@
-"""A topic's history as columns for replays: scanned by Spark, joined in the driver.
+"""A topic's history as columns for replays, scanned by Spark and joined in the driver.
 
-Memory of the driver: about 70 bytes a message and the distinct keys of each chunk; so a history has
-at most MESSAGES_MAX messages.
+Memory of the driver: about 70 bytes a message and the distinct keys of each chunk. A history has at
+most MESSAGES_MAX messages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MESSAGES_MAX = 10_000_000
 
 
 class HistoryChunk(NamedTuple):
-    """As History has it; `codes` are places in `keys`."""
+    """A part of a History; `codes` are indexes into `keys`."""
 
     times_ms: Integers
     entry_bytes: Integers
@@ -42,7 +42,7 @@ class HistoryChunk(NamedTuple):
 
 @dataclass(frozen=True)
 class HistoryScan:
-    """Segments -> chunks, in order. Picklable: it is what Spark runs."""
+    """A Spark task that scans segments into chunks, in order. Picklable."""
 
     reads_event_times: bool
 
@@ -62,7 +62,7 @@ def read_history(
     runs: Sequence[tuple[InputSegment, ...]],
     reads_event_times: bool,
 ) -> History:
-    """Raises InvalidRequest when it is too long, and what scanning raises."""
+    """Reads a history. Raises InvalidRequest if it is too long, and what scanning raises."""
     check_length(runs)
     if not runs:
         return history_of([])
@@ -71,16 +71,16 @@ def read_history(
 
 
 def check_length(runs: Sequence[tuple[InputSegment, ...]]) -> None:
-    """Raises InvalidRequest."""
+    """Raises InvalidRequest if a history is too long."""
     messages = sum(segment.record.messages for run in runs for segment in run)
     if messages > MESSAGES_MAX:
         raise InvalidRequest(
-            f"A history of {messages} messages; at most {MESSAGES_MAX} are replayed."
+            f"The history has {messages} messages; at most {MESSAGES_MAX} are replayed."
         )
 
 
 def history_of(chunks: Sequence[HistoryChunk | Failure]) -> History:
-    """Raises the error that a task met."""
+    """Joins chunks. Raises the error of a failed task."""
     found: list[HistoryChunk] = []
     for chunk in chunks:
         if isinstance(chunk, Failure):
@@ -117,7 +117,7 @@ def _chunk_of(chunk: Collected) -> HistoryChunk:
 
 
 def _joined_facts(chunks: Sequence[Facts]) -> Facts:
-    """Whatever columns they have."""
+    """Joins facts, whatever columns they have."""
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(each, name) for each in chunks])
         for name, column in chunks[0]._asdict().items()
@@ -128,13 +128,13 @@ def _joined_facts(chunks: Sequence[Facts]) -> Facts:
 
 
 def _joined_codes(chunks: Sequence[HistoryChunk]) -> Integers:
-    """Of keys that are the same in all chunks."""
+    """Returns codes of keys that are equal in all chunks."""
     columns = [key_column(each.keys) for each in chunks]
     codes = from_arrow(pa.concat_arrays(columns).dictionary_encode().indices)
     bounds = np.cumsum([0, *map(len, columns)])
     joined = []
     for (start, end), chunk in zip(pairwise(bounds), chunks, strict=True):
-        # Behind all codes stands what -1 names: no key.
+        # The code -1, for no key, indexes the last element.
         of = np.append(codes[start:end], -1)
         joined.append(of[chunk.codes])
     return np.concatenate(joined).astype(np.int64)

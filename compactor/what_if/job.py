@@ -1,10 +1,10 @@
-"""The Spark job of an analysis: scan, merge, size, with a shuffle between each two.
+"""The Spark job of an analysis: scan, merge, size, with a shuffle between stages.
 
     segments -> scan -> (bucket, chunk) -> merge -> (sizing task, positions) -> size -> figures
 
-Cut as a run of the same plan is (compactor/job/plan.py), but for the last stage, which has less to
-do than one that copies; a small plan is one task. Nothing is written but Spark's shuffle files and
-what merge tasks lay aside, in the worker's own folder.
+Divided into tasks like a run of the same plan (compactor/job/plan.py), except for the last stage,
+which has less to do than a copy; a small plan is one task. Only Spark's shuffle files and the
+spools of merge tasks are written, in the worker's own folder.
 """
 
 from __future__ import annotations
@@ -22,20 +22,27 @@ from ledgerfold.compactor.job.plan import Cut, InputSegment, contiguous, cut_seg
 from ledgerfold.compactor.job.rows import Counts, Failure
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.what_if.merge import Merge
-from ledgerfold.compactor.what_if.rows import AnalysisContent, AnalysisRow, Differing, Judged, Sized
+from ledgerfold.compactor.what_if.rows import (
+    AnalysisContent,
+    AnalysisRow,
+    Differing,
+    Sized,
+    StrategyCounts,
+)
 from ledgerfold.compactor.what_if.scan import Scan
 from ledgerfold.compactor.what_if.sizing import size
 from ledgerfold.compactor.what_if.survivors import Survivors
 from ledgerfold.storage.errors import LedgerfoldError
 
-# Of its segments, whether they stay or not; what a task holds of those that do: sizing.py.
+# The messages of its segments, surviving or not; for what a task holds of the survivors see
+# sizing.py.
 SIZE_TASK_MESSAGES = 4_000_000
 
 
 def analysis_cut(
     segments: tuple[InputSegment, ...], cores: int, strategies: Sequence[AnyStrategy]
 ) -> Cut:
-    """Into tasks; in the place of copies, those that size."""
+    """Divides segments into tasks; sizing tasks replace copies."""
     cut = cut_segments(segments, cores, strategies)
     tasks = -(-sum(map(_messages, segments)) // SIZE_TASK_MESSAGES)
     return cut._replace(copies=contiguous(segments, max(tasks, 1), _messages))
@@ -47,15 +54,18 @@ def _messages(segment: InputSegment) -> int:
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is asked, and how it is cut into tasks. `differences_max` 0: not asked for. One of one's
-    own is the only one: it is held to its bounds. `tells_survivors`: what stays under the first
-    strategy is asked for. `given`: that of other jobs, which differences are told with, too."""
+    """An analysis and its division into tasks.
+
+    `differences_max` is 0 unless differences are requested. A user-defined strategy is the only one
+    of its analysis, and runs within its limits. `returns_survivors`: returns those of the first
+    strategy. `given`: survivors from other jobs, to compare with.
+    """
 
     cut: Cut
     strategies: tuple[AnyStrategy, ...]
     retain_null_key: bool
     differences_max: int
-    tells_survivors: bool = False
+    returns_survivors: bool = False
     given: tuple[Survivors, ...] = ()
 
     def scan(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[AnalysisRow]:
@@ -81,11 +91,11 @@ class Analysis:
 
     def size(self, task: int, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
         ordinals = [segment.ordinal for segment in self.cut.copies[task]]
-        return size(rows, len(self.strategies), ordinals, tells_survivors=self.tells_survivors)
+        return size(rows, len(self.strategies), ordinals, returns_survivors=self.returns_survivors)
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        """Around a task. Raises StrategyFailed."""
+        """Enters the limits of the strategies around a task. Raises StrategyFailed."""
         with ExitStack() as stack:
             for strategy in self.strategies:
                 stack.enter_context(strategy.held())
@@ -97,19 +107,19 @@ class Analysis:
 
 
 class Figures(NamedTuple):
-    """What the tasks found, added up; `judged` and `sized` by strategy."""
+    """The added-up results of tasks; `strategy_counts` and `sized` by strategy."""
 
     counts: Counts
-    judged: list[Judged]
+    strategy_counts: list[StrategyCounts]
     sized: list[Sized]
     differing: Differing
-    # Of the first strategy, where they were asked for.
+    # The survivors of the first strategy, if requested.
     survivors: Survivors
 
 
 def run_analysis(context: SparkContext, analysis: Analysis) -> Figures:
-    """Raises what the tasks met: Corruption, MissingFile, DiskFailure, StrategyFailed; or Spark's
-    own errors.
+    """Runs an analysis. Raises the errors of tasks: Corruption, MissingFile, DiskFailure,
+    StrategyFailed; or Spark's own errors.
     """
     if not analysis.cut.scans:
         return figures_of([], analysis)
@@ -125,10 +135,10 @@ def run_analysis(context: SparkContext, analysis: Analysis) -> Figures:
 
 
 def figures_of(contents: Sequence[AnalysisContent], analysis: Analysis) -> Figures:
-    """Raises the error that a task met."""
+    """Adds up the results of tasks. Raises the error of a failed task."""
     numbers = range(len(analysis.strategies))
     counts, differing, survivors = Counts(), Differing(0, ()), list[Survivors]()
-    judged = [Judged(number, 0, 0) for number in numbers]
+    strategy_counts = [StrategyCounts(number, 0, 0) for number in numbers]
     sized = [Sized(number, 0, 0, 0, 0) for number in numbers]
     for content in contents:
         match content:
@@ -136,8 +146,10 @@ def figures_of(contents: Sequence[AnalysisContent], analysis: Analysis) -> Figur
                 raise content.error()
             case Counts():
                 counts = counts.plus(content)
-            case Judged(number):
-                judged[number] = Judged(number, *_sum(judged[number][1:], content[1:]))
+            case StrategyCounts(number):
+                strategy_counts[number] = StrategyCounts(
+                    number, *_sum(strategy_counts[number][1:], content[1:])
+                )
             case Sized(number):
                 sized[number] = Sized(number, *_sum(sized[number][1:], content[1:]))
             case Differing(keys, listed):
@@ -145,7 +157,7 @@ def figures_of(contents: Sequence[AnalysisContent], analysis: Analysis) -> Figur
                 differing = Differing(differing.keys + keys, tuple(first))
             case Survivors():
                 survivors.append(content)
-    return Figures(counts, judged, sized, differing, Survivors.joined(survivors))
+    return Figures(counts, strategy_counts, sized, differing, Survivors.joined(survivors))
 
 
 def _sum(mine: Iterable[int], theirs: Iterable[int]) -> list[int]:

@@ -1,24 +1,24 @@
-"""How long each message stands under a strategy of messages, for replays: asked once, by Spark.
+"""The lifetimes of messages under a message strategy, for replays: found in one pass, by Spark.
 
     segments -> scan -> (bucket, messages) -> ask -> lifetimes
 
-Ledgerfold's own strategies of messages take whatever comes where nothing stands, and remember
-nothing else: so a run goes on where the one before ended, and runs with any horizons leave what one
-run up to the last of these leaves. One pass over the history, in its order, thus tells what stands
-at every horizon (tests/unit/compactor/test_replay.py asks each of them run by run).
+Built-in message strategies accept any message where none is current, and have no other state: a run
+continues from the result of the one before, and runs with any horizons leave the same as one run up
+to the last of them. One pass over the history in its order therefore finds the current messages at
+every horizon (tests/unit/compactor/test_replay.py compares run by run).
 
     >>> from collections import namedtuple
-    >>> Said = namedtuple("Said", "place value")
+    >>> Message = namedtuple("Message", "place value")
     >>> from ledgerfold.strategies.ready_made import Numeric
     >>> asked = Recorder(Numeric())
-    >>> five, three, seven = Said(1, b"5"), Said(3, b"3"), Said(5, b"7")
+    >>> five, three, seven = Message(1, b"5"), Message(3, b"3"), Message(5, b"7")
     >>> [asked.should_keep_left(*each) for each in ((None, five), (five, three), (five, seven))]
     [False, True, False]
     >>> asked.begun.tolist(), asked.ended.tolist()
     ([0], [2])
 
 Memory: of a task, that of a run's (merge_messages.py) and 16 bytes a message; of the driver, 16
-bytes for each message that ever stands.
+bytes for each message that is ever current.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.errors import LedgerfoldError
 
-# The end of what stands until the history ends.
+# The end of messages that stay until the history ends.
 NEVER = -1
 
 
 class Lifetimes(NamedTuple):
-    """Positions: of messages that stand, and of those that take their place or remove them."""
+    """Positions of messages that were current, and of those that replaced or removed them."""
 
     begun: Integers
     ended: Integers
 
 
 class Recorder:
-    """A strategy's object, and what became of what stood: positions, one of each for each end."""
+    """A strategy object that records the ends of current messages, as pairs of positions."""
 
     def __init__(self, made: Any) -> None:
         self._ask = made.should_keep_left
@@ -69,7 +69,7 @@ class Recorder:
 
 @dataclass(frozen=True)
 class Lives:
-    """The tasks."""
+    """The tasks of the job."""
 
     cut: Cut
     strategy: MessageStrategy
@@ -86,7 +86,7 @@ class Lives:
             yield 0, Failure.of(error)
 
     def ask(self, rows: Iterable[tuple[int, Messages | Failure]]) -> Iterator[Lifetimes | Failure]:
-        """All messages of a bucket, in the order of the log."""
+        """Passes all messages of a bucket to the strategy, in log order."""
         with Spool() as spool:
             for _, content in rows:
                 if isinstance(content, Failure):
@@ -106,7 +106,9 @@ class Lives:
 
 
 def read_lifetimes(context: SparkContext, cut: Cut, strategy: MessageStrategy) -> Lifetimes:
-    """Raises what tasks met: Corruption, MissingFile, DiskFailure, StrategyFailed; Spark's own."""
+    """Finds lifetimes. Raises errors of tasks: Corruption, MissingFile, DiskFailure,
+    StrategyFailed; or Spark's own.
+    """
     if not cut.scans:
         return lifetimes_of([])
     lives = Lives(cut, strategy)
@@ -117,7 +119,7 @@ def read_lifetimes(context: SparkContext, cut: Cut, strategy: MessageStrategy) -
 
 
 def lifetimes_of(found: Iterable[Lifetimes | Failure]) -> Lifetimes:
-    """Raises the error that a task met."""
+    """Joins results. Raises the error of a failed task."""
     none = np.empty(0, np.int64)
     all_of = [Lifetimes(none, none)]
     for content in found:

@@ -1,10 +1,10 @@
-"""The second task of an analysis: the fragments of a bucket become what stays, by strategy.
+"""The second task of an analysis: reduces a bucket's fragments to survivors, by strategy.
 
 As compactor/job/merge.py does for a run; the keys of a bucket are encoded once for all strategies.
-Those that decide message by message are asked one after the other about what was laid aside, as
-compactor/job/merge_messages.py does. Memory: what a run's task holds, with the fragments of all
-strategies over columns, the messages that stand under one of the others, and where differences are
-asked for, 16 bytes a message.
+Message strategies then process the spooled messages one after the other, as in
+compactor/job/merge_messages.py. Memory: that of a run's task, with the fragments of all column
+strategies, the current messages of one message strategy, and 16 bytes a message if differences are
+requested.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ledgerfold.compactor.what_if.rows import (
     Chunk,
     Differing,
     Entries,
-    Judged,
     Kept,
+    StrategyCounts,
     key_column,
     unpacked,
 )
@@ -41,8 +41,11 @@ from ledgerfold.compactor.what_if.survivors import Survivors
 
 @dataclass(frozen=True)
 class Merge:
-    """`first_ordinals`: the first segment of each sizing task. `differences_max`: keys to list.
-    `given`: what stays under strategies that other jobs asked, to compare with."""
+    """A merge task. `first_ordinals`: the first segment of each sizing task. `differences_max`:
+    keys to list.
+
+    `given`: survivors under strategies of other jobs, to compare with.
+    """
 
     strategies: tuple[AnyStrategy, ...]
     first_ordinals: tuple[int, ...]
@@ -50,7 +53,7 @@ class Merge:
     given: tuple[Survivors, ...] = ()
 
     def rows(self, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
-        """Rows for the sizing tasks. Raises StrategyFailed."""
+        """Yields rows for the sizing tasks. Raises StrategyFailed."""
         chunks: list[Chunk] = []
         with Spool() as spool:
             for row in rows:
@@ -73,31 +76,31 @@ class Merge:
                 yield from self._merged(chunks, spool)
 
     def _to_their_tasks(self, entries: Entries) -> Iterator[AnalysisRow]:
-        """Those of a chunk may belong to several tasks, which take what is theirs."""
+        """Sends a chunk's entries to all tasks that they may belong to, which select their own."""
         ends = np.frombuffer(entries.positions, "<i8")[[0, -1]] >> ROW_BITS
         low, high = np.searchsorted(self.first_ordinals, ends, "right") - 1
         for task in range(int(low), int(high) + 1):
             yield task, entries
 
     def _merged(self, chunks: list[Chunk], spool: Spool) -> Iterator[AnalysisRow]:
-        # In the order of the log, so that nobody has to sort what is of one key.
+        # In log order, so that fragments of one key need no sorting.
         chunks.sort(key=attrgetter("first"))
         bucket = _Bucket.of(chunks)
-        merged = dict[tuple[int, ...], tuple[Judged, Integers]]()
+        merged = dict[tuple[int, ...], tuple[StrategyCounts, Integers]]()
         survivors = []
         for number, strategy in enumerate(self.strategies):
             if isinstance(strategy, MessageStrategy):
                 asked = asked_about(strategy, spool)
-                judged = Judged(number, len(asked.standing), asked.removed_events)
+                strategy_counts = StrategyCounts(number, len(asked.standing), asked.removed_events)
                 positions = asked.survivors()
             else:
-                # Those that came down to one in every chunk come to the same here, too.
+                # Strategies that were equal in every chunk are equal here, too.
                 parts = tuple(id(chunk.parts[number]) for chunk in chunks)
                 if parts not in merged:
-                    merged[parts] = bucket.judge(number, strategy)
-                judged, positions = merged[parts]
-                judged = judged._replace(strategy=number)
-            yield 0, judged
+                    merged[parts] = bucket.reduce(number, strategy)
+                strategy_counts, positions = merged[parts]
+                strategy_counts = strategy_counts._replace(strategy=number)
+            yield 0, strategy_counts
             survivors.append(positions)
         yield from self._to_sizing(_kept(chunks, survivors))
         if self.differences_max:
@@ -140,13 +143,13 @@ class Merge:
 
 
 def _last_kept(kept: Integers, positions: Integers, code: int) -> tuple[int, int]:
-    """How many messages of a key stay, and the last one's position."""
+    """Returns the number of a key's surviving messages, and the last one's position."""
     own = positions[kept == code]
     return len(own), int(own[-1]) if len(own) else -1
 
 
 class _Bucket(NamedTuple):
-    """All keys of a bucket, and the place among them of each of a chunk's."""
+    """The keys of a bucket, and the code of each key of a chunk."""
 
     chunks: Sequence[Chunk]
     keys: pa.BinaryArray
@@ -162,8 +165,8 @@ class _Bucket(NamedTuple):
             chunks, encoded.dictionary, [codes[start:end] for start, end in pairwise(bounds)]
         )
 
-    def judge(self, number: int, strategy: Strategy) -> tuple[Judged, Integers]:
-        """What one strategy makes of it; the positions that stay, ascending."""
+    def reduce(self, number: int, strategy: Strategy) -> tuple[StrategyCounts, Integers]:
+        """Runs one strategy. Returns its counts and the surviving positions, ascending."""
         parts = [chunk.parts[number] for chunk in self.chunks]
         codes = np.concatenate(
             [
@@ -179,20 +182,20 @@ class _Bucket(NamedTuple):
         is_present = np.zeros(key_count, np.bool_)
         is_present[codes] = True
         if not is_present.all():
-            # A strategy is asked about keys of which there are fragments.
+            # A strategy receives only keys that have fragments.
             codes = (np.cumsum(is_present) - 1)[codes]
             key_count = int(np.count_nonzero(is_present))
         folded = strategy.join(codes, columns, key_count)
         positions = np.sort(strategy.survivors(folded.fragments))
-        return Judged(number, key_count, folded.removed_events), positions
+        return StrategyCounts(number, key_count, folded.removed_events), positions
 
 
 def _kept(chunks: Sequence[Chunk], survivors: Sequence[Integers]) -> Kept:
-    """Those candidates that survive under any strategy. `survivors`: by strategy."""
+    """Returns the candidates that survive under any strategy. `survivors`: by strategy."""
     candidates = [chunk.candidates.columns for chunk in chunks]
     positions, shares = (np.concatenate(column) for column in zip(*candidates, strict=True))
     marks = np.zeros(len(positions), np.uint16)
-    # Several strategies may have come to one array.
+    # Several strategies may share one array.
     marked: dict[int, int] = defaultdict(int)
     for number, stay in enumerate(survivors):
         marked[id(stay)] |= 1 << number

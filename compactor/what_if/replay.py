@@ -1,27 +1,28 @@
-"""Times to compact, tried on a topic's history: pure, columns in, figures out.
+"""Replays compaction triggers on a topic's history: pure, from columns to figures.
 
-The history is what was published, entry by entry. A message's bytes are its share of its entry,
-header included (shares.py), and publish times are taken as never falling: one that is earlier than
-the one before counts as that.
+The history is the published log, entry by entry. A message's bytes are its share of its entry,
+header included (shares.py). Publish times never fall: an earlier one is raised to the one before.
 
-* `threshold`: after each entry, a run when the entries behind the horizon have **more** bytes than
-  that (Pulsar's PersistentTopic.checkCompaction). Pulsar asks once a minute; here each entry asks.
-* `interval`: time is cut into periods from the first entry on. At the end of each, before what is
-  published then, a run of what is new. The period in which the history ends has none.
+* `threshold`: after each entry, a run if the entries after the horizon have **more** bytes than
+  that (Pulsar's PersistentTopic.checkCompaction). Pulsar checks once a minute, a replay at each
+  entry.
+* `interval`: time is divided into periods from the first entry on. At the end of each, before
+  later entries, there is a run of the new ones. The period in which the history ends has none.
 
-A run takes no time. It reads the compacted ledger and what is behind the horizon, and writes what
-the strategy leaves of both; the raw data below the horizon are gone with it. So at any time
+A run takes no time. It reads the compacted ledger and the entries after the horizon, and writes the
+strategy's survivors of both; the raw data below the horizon are deleted with it. At any time
+therefore
 
-    space  = the compacted ledger + what is behind the horizon
-    rewind = what a reader from the earliest message on has to read to be up to date: the same
+    space  = the compacted ledger + the entries after the horizon
+    rewind = the bytes that a reader from the earliest message reads to catch up: the same
 
-The mean of the space is over publish time (how many byte-hours it takes), that of the rewind over
-entries (a reader comes after each). The peak counts the new ledger beside the old one and the raw
-data, as it is while a run writes.
+The mean space is over publish time (byte-hours), the mean rewind over entries (a reader starts
+after each). The peak counts the new ledger in addition to the old one and the raw data, as during a
+run.
 
-Runs of `publishing-order` leave what one run over all would, and so do those of strategies of
-messages (lifetimes.py): the compacted ledger's size is known for every horizon at once, whatever
-the number of runs. Other strategies are asked run by run.
+Runs of `publishing-order` leave the same as one run over everything, and so do those of message
+strategies (lifetimes.py): the compacted ledger's size is computed for every horizon at once. Other
+strategies are run for each horizon.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ from ledgerfold.compactor.strategies.strategy import Facts, Strategy
 from ledgerfold.compactor.what_if.lifetimes import NEVER, Lifetimes
 from ledgerfold.storage.errors import InvalidRequest
 
-# Messages that all runs of a replay together may read, where they are asked one by one.
+# Messages that all runs of a replay may read together, if each is run.
 STEPS_MAX = 100_000_000
 POINTS_MAX = 1_000
 
 
 class History(NamedTuple):
-    """Entries: publish time, bytes, messages. Messages, in order: key (-1: none), bytes, facts,
-    position in the plan.
+    """A history. Entries: publish time, bytes, messages. Messages, in order: key (-1: none), bytes,
+    facts, position in the plan.
 
-    Positions of the facts are the numbers of the rows.
+    The positions of facts are row numbers.
     """
 
     times_ms: Integers
@@ -59,12 +60,12 @@ class History(NamedTuple):
 
     @property
     def ends(self) -> Integers:
-        """Messages up to the end of each entry."""
+        """The number of messages up to the end of each entry."""
         return np.cumsum(self.counts)
 
     @property
     def entries(self) -> Integers:
-        """Of each message."""
+        """The entry of each message."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     @property
@@ -75,7 +76,7 @@ class History(NamedTuple):
 
 
 class Replayed(NamedTuple):
-    """Bytes. `points`: publish time and space, for a picture."""
+    """The figures of a replay, in bytes. `points`: publish time and space, for a chart."""
 
     runs: int
     bytes_read: int
@@ -88,21 +89,21 @@ class Replayed(NamedTuple):
 
 
 def threshold_horizons(entry_bytes: Integers, threshold_bytes: int) -> list[int]:
-    """The entries after which a run comes.
+    """Returns the entries that are followed by a run.
 
     >>> threshold_horizons(np.array([5, 5, 1, 11, 2]), 10)
     [2, 3]
     """
-    upto = np.cumsum(entry_bytes).tolist()
+    ends = np.cumsum(entry_bytes).tolist()
     horizons, before = [], 0
-    while (at := bisect_right(upto, before + threshold_bytes)) < len(upto):
+    while (at := bisect_right(ends, before + threshold_bytes)) < len(ends):
         horizons.append(at)
-        before = upto[at]
+        before = ends[at]
     return horizons
 
 
 def interval_horizons(clock_ms: Integers, interval_ms: int) -> list[int]:
-    """The entries after which a run comes.
+    """Returns the entries that are followed by a run.
 
     >>> interval_horizons(np.array([0, 9, 10, 35, 39]), 10)
     [1, 2]
@@ -115,11 +116,11 @@ def interval_horizons(clock_ms: Integers, interval_ms: int) -> list[int]:
 
 
 def sizes_by_publishing_order(history: History, retain_null_key: bool) -> Integers:
-    """What a run with its horizon at each entry leaves, in bytes."""
+    """Returns the output bytes of a run with its horizon at each entry."""
     entries, has_key = history.entries, history.codes >= 0
     rows = np.flatnonzero(has_key)
     order = rows[np.argsort(history.codes[rows], kind="stable")]
-    # The entry in which the key comes again; none: behind all.
+    # The entry of the key's next message; past the end if there is none.
     next_entries = np.full(len(entries), len(history.counts))
     comes_again = history.codes[order[1:]] == history.codes[order[:-1]]
     next_entries[order[:-1][comes_again]] = entries[order[1:][comes_again]]
@@ -128,7 +129,7 @@ def sizes_by_publishing_order(history: History, retain_null_key: bool) -> Intege
 
 
 def sizes_by_lifetimes(history: History, lifetimes: Lifetimes) -> Integers:
-    """What a run with its horizon at each entry leaves, in bytes; of null keys nothing."""
+    """Returns the output bytes of a run with its horizon at each entry; null keys are dropped."""
     rows = np.searchsorted(history.positions, lifetimes.begun)
     until = np.full(len(rows), len(history.counts))
     ends = lifetimes.ended != NEVER
@@ -137,7 +138,7 @@ def sizes_by_lifetimes(history: History, lifetimes: Lifetimes) -> Integers:
 
 
 def _sizes(history: History, rows: Integers, until: Integers) -> Integers:
-    """Of messages that stay from their entries on until these."""
+    """Returns sizes for messages that survive from their entries until these entries."""
     changes = np.zeros(len(history.counts) + 1, np.int64)
     np.add.at(changes, history.entries[rows], history.shares[rows])
     np.subtract.at(changes, until, history.shares[rows])
@@ -152,10 +153,10 @@ def sizes_run_by_run(
     retain_null_key: bool,
     check: Callable[[], None] = lambda: None,
 ) -> Integers:
-    """What each run leaves, in bytes: of what the one before left, and of what is new.
+    """Returns the output bytes of each run over the last output and the new entries.
 
     `strategy_at`: the strategy of a run at a time; `check` is called for each run. Raises
-    InvalidRequest when that is too much.
+    InvalidRequest if the runs read too much.
     """
     ends, clock = history.ends, history.clock_ms
     kept, keyless = np.empty(0, np.int64), 0
@@ -183,24 +184,24 @@ def sizes_run_by_run(
 
 
 def replay(history: History, horizons: list[int], sizes: Integers) -> Replayed:
-    """`sizes`: what each run leaves."""
-    upto = np.cumsum(history.entry_bytes)
-    if not len(upto):
+    """Replays runs. `sizes`: the output of each."""
+    ends = np.cumsum(history.entry_bytes)
+    if not len(ends):
         return Replayed(0, 0, 0, 0.0, 0, 0.0, 0.0, [])
     at = np.array(horizons, np.int64)
     before = np.concatenate(([0], sizes[:-1])) if len(sizes) else sizes
-    read = before + np.diff(upto[at], prepend=0)
-    runs = np.searchsorted(at, np.arange(len(upto)), "right")
-    space = np.concatenate(([0], sizes))[runs] + upto - np.concatenate(([0], upto[at]))[runs]
+    read = before + np.diff(ends[at], prepend=0)
+    runs = np.searchsorted(at, np.arange(len(ends)), "right")
+    space = np.concatenate(([0], sizes))[runs] + ends - np.concatenate(([0], ends[at]))[runs]
     clock = history.clock_ms
     lasted = np.diff(clock, append=clock[-1])
-    shown = np.unique(np.linspace(0, len(upto) - 1, min(POINTS_MAX, len(upto)), dtype=np.int64))
+    shown = np.unique(np.linspace(0, len(ends) - 1, min(POINTS_MAX, len(ends)), dtype=np.int64))
     rewritten = int(sizes.sum())
     return Replayed(
         runs=len(horizons),
         bytes_read=int(read.sum()),
         bytes_rewritten=rewritten,
-        write_amplification=rewritten / int(upto[-1]),
+        write_amplification=rewritten / int(ends[-1]),
         space_peak=int(max(space.max(), (read + sizes).max(initial=0))),
         space_mean=float(np.average(space, weights=lasted if lasted.any() else None)),
         rewind_mean=float(space.mean()),

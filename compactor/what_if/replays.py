@@ -1,4 +1,4 @@
-"""Replays as the wire asks for them and gets them: settings in, figures out."""
+"""Conversions between replays and the wire: from settings to figures."""
 
 from __future__ import annotations
 
@@ -33,8 +33,10 @@ def replays_of(
     check: Callable[[], None],
     lifetimes: Lifetimes | None = None,
 ) -> list[Replay]:
-    """`lifetimes`: under a strategy of messages. `check` is called on the way. Raises
-    InvalidRequest, and what `check` raises."""
+    """Runs replays. `lifetimes`: under a message strategy. `check` is called repeatedly.
+
+    Raises InvalidRequest, and what `check` raises.
+    """
     everywhere = None
     if lifetimes is not None:
         everywhere = sizes_by_lifetimes(history, lifetimes)
@@ -62,15 +64,18 @@ def replays_of(
 def _horizons(history: History, setting: ReplaySetting) -> list[int]:
     if setting.WhichOneof("when") == "threshold_bytes":
         if setting.threshold_bytes < 0:
-            raise InvalidRequest(f"A threshold of {setting.threshold_bytes} bytes.")
+            raise InvalidRequest(
+                f"The threshold is {setting.threshold_bytes} bytes: it must be 0 or more."
+            )
         return threshold_horizons(history.entry_bytes, setting.threshold_bytes)
     if setting.interval_ms <= 0:
-        raise InvalidRequest(f"An interval of {setting.interval_ms} ms; 1 is the least.")
+        raise InvalidRequest(f"The interval is {setting.interval_ms} ms: it must be 1 or more.")
     return interval_horizons(history.clock_ms, setting.interval_ms)
 
 
 def _why_no_run(history: History, setting: ReplaySetting) -> str:
-    """
+    """Explains why a replay has no run.
+
     >>> from ledgerfold.compactor.strategies.strategy import Facts
     >>> one = np.array([1], np.int64)
     >>> history = History(one, one * 700, one, one, one, Facts(one, one > 0), one)

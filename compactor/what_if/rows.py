@@ -1,7 +1,7 @@
-"""What the tasks of an analysis hand to each other, as compactor/job/rows.py has it for runs.
+"""Rows that the tasks of an analysis exchange, as compactor/job/rows.py for runs.
 
-A row is a pair (partition number, content); the number is a bucket after the scan, a sizing task
-after the merge. `Counts`, `Failure` and `Messages` are those of a run.
+A row is a pair (partition number, content): a bucket after the scan, a sizing task after the merge.
+`Counts`, `Failure` and `Messages` are those of a run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import Codes, FragmentColumns
 from ledgerfold.compactor.what_if.survivors import Survivors
 
-# Which strategies a message stays under: a bit for each, so that there are 16 of them at most.
+# The strategies that a message survives under, a bit for each: at most 16.
 Marks = NDArray[np.uint16]
 
 
@@ -35,14 +35,14 @@ def key_blob(keys: pa.BinaryArray) -> bytes:
 
 
 def key_column(blob: bytes) -> pa.BinaryArray:
-    """Over the blob's own memory."""
+    """Returns the keys, in the blob's own memory."""
     return Fragments(blob).columns[0]
 
 
 class Part(NamedTuple):
-    """What one strategy makes of a chunk: `codes` None: a fragment for each key, in their order.
+    """One strategy's fragments of a chunk. `codes` None: one for each key, in order.
 
-    Else they ascend; 32 bits each.
+    Otherwise codes ascend; 32 bits each.
     """
 
     codes: bytes | None
@@ -59,7 +59,7 @@ class Part(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """Positions, ascending, and the share that each message has of its entry (shares.py)."""
+    """Positions, ascending, and each message's share of its entry (shares.py)."""
 
     positions: bytes
     shares: bytes
@@ -74,12 +74,12 @@ class Shared(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Keys of a bucket, and what strategies over columns make of them, by number.
+    """Keys of a bucket, and the fragments of each column strategy, by number.
 
-    Codes are places in `keys`. Several strategies may have one part, the same object, also on the
-    other side of a shuffle. `first`: a position before which the chunk has none, and no chunk of
-    earlier messages any behind. `candidates`: what may stay under any strategy.
-    `places`, where differences are asked for: the position of each message, and its key's code.
+    Codes are indexes into `keys`. Several strategies may have the same part object, also after a
+    shuffle. `first`: a lower bound of its positions, and an upper bound of those of earlier chunks.
+    `candidates`: messages that may survive under any strategy. `places`, if differences are
+    requested: the position of each message, and its key's code.
     """
 
     first: int
@@ -98,7 +98,7 @@ class Entries(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Messages that stay under any strategy, and the Marks of which."""
+    """Messages that survive under any strategy, with Marks."""
 
     messages: Shared
     marks: bytes
@@ -112,8 +112,8 @@ class Kept(NamedTuple):
         return np.frombuffer(self.marks, "<u2")
 
 
-class Judged(NamedTuple):
-    """What the keys of a bucket came to under one strategy."""
+class StrategyCounts(NamedTuple):
+    """The counts of a bucket's keys under one strategy."""
 
     strategy: int
     keys: int
@@ -121,7 +121,7 @@ class Judged(NamedTuple):
 
 
 class Sized(NamedTuple):
-    """What stays of a sizing task's segments under one strategy."""
+    """The survivors of a sizing task's segments under one strategy."""
 
     strategy: int
     messages: int
@@ -131,22 +131,31 @@ class Sized(NamedTuple):
 
 
 class Differing(NamedTuple):
-    """Keys that the strategies leave with other messages: how many, and the first of them.
+    """Keys whose survivors differ between strategies: their number, and the first of them.
 
-    Each with its key and, by strategy, how many messages stay and the last one's position (-1):
-    first the strategies that the job asked, then those that it was given the survivors of.
+    Each with its key and, by strategy, the number of surviving messages and the last one's position
+    (-1): first the job's strategies, then those whose survivors were given.
     """
 
     keys: int
     listed: tuple[tuple[bytes, tuple[tuple[int, int], ...]], ...]
 
     def in_order(self, order: Sequence[int]) -> Differing:
-        """With the strategies in another one: which of these comes first, and so on."""
+        """Returns the differences with the strategies in this order."""
         listed = ((key, tuple(kept[at] for at in order)) for key, kept in self.listed)
         return self._replace(listed=tuple(listed))
 
 
 AnalysisContent = (
-    Chunk | Messages | Entries | Kept | Judged | Sized | Survivors | Differing | Counts | Failure
+    Chunk
+    | Messages
+    | Entries
+    | Kept
+    | StrategyCounts
+    | Sized
+    | Survivors
+    | Differing
+    | Counts
+    | Failure
 )
 AnalysisRow = tuple[int, AnalysisContent]

@@ -1,4 +1,4 @@
-"""One analysis in the worker: the Spark job, and what the driver makes of its figures."""
+"""One analysis in the worker: the Spark job, and the driver's evaluation of its figures."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ from ledgerfold.v1.what_if_pb2 import Replay, StrategyForecast, TopicWhatIf
 STRATEGIES_MAX = 16
 DIFFERENCES_MAX = 1_000
 REPLAYS_MAX = 100
-# Messages, once for each strategy of one's own: 100 MB of bits in the driver and in each task.
+# Messages times user-defined strategies: 100 MB of bits in the driver and in each task.
 COMPARED_MAX = 800_000_000
 
 
-class _Asked(NamedTuple):
-    """Of a strategy of one's own. `survivors` None: they were not asked for, or it failed."""
+class _UserResult(NamedTuple):
+    """The result of a user-defined strategy. `survivors` None: not requested, or it failed."""
 
     forecast: StrategyForecast
     survivors: Survivors | None = None
@@ -54,20 +54,20 @@ class AnalysisRun(SparkAnalysis):
     def __init__(
         self, request: AnalyzeRequest, session: Session, tried: Sequence[Tried] = ()
     ) -> None:
-        """`tried`: of the strategies, in their order.
+        """Validates a request. `tried`: the trials of its strategies, in order.
 
-        Raises InvalidRequest, UnknownStrategy when the request makes no sense.
+        Raises InvalidRequest, UnknownStrategy if it is invalid.
         """
         if len(request.strategies) > STRATEGIES_MAX:
-            raise InvalidRequest(f"{STRATEGIES_MAX} strategies at most are asked about at once.")
+            raise InvalidRequest(f"At most {STRATEGIES_MAX} strategies are analysed at once.")
         if not request.strategies:
             raise InvalidRequest("Name a strategy.")
         if len(request.replays) > REPLAYS_MAX:
-            raise InvalidRequest(f"{REPLAYS_MAX} times to compact at most are tried at once.")
+            raise InvalidRequest(f"At most {REPLAYS_MAX} triggers are replayed at once.")
         if not 0 <= request.differences_max <= DIFFERENCES_MAX:
-            raise InvalidRequest(f"{DIFFERENCES_MAX} keys at most are listed.")
+            raise InvalidRequest(f"At most {DIFFERENCES_MAX} keys are listed.")
         if request.differences_max and len(request.strategies) < 2:
-            raise InvalidRequest("Strategies are compared with each other: name two at least.")
+            raise InvalidRequest("A comparison needs at least two strategies.")
         super().__init__(session, request.plan.topic)
         self._request = request
         self._segments = input_segments(request.plan, check_input)
@@ -80,24 +80,24 @@ class AnalysisRun(SparkAnalysis):
         asked, strategy, _ = self._candidates[0]
         if request.replays and strategy is None:
             raise InvalidRequest(
-                f"{asked.name} cannot be replayed: what runs of one of your own leave, one upon "
-                "the other, may not be what one leaves over all."
+                f"{asked.name} cannot be replayed: successive runs of a user-defined strategy may "
+                "not leave what one run over everything leaves."
             )
 
     def _check_comparable(self) -> None:
-        """Raises InvalidRequest."""
+        """Raises InvalidRequest if a comparison would be too large."""
         own = sum(each.strategy is None for each in self._candidates)
         messages = sum(each.record.messages for each in self._segments)
         if self._request.differences_max and own * messages > COMPARED_MAX:
             raise InvalidRequest(
-                f"{messages} messages, and {own} strategies of your own: at most "
-                f"{COMPARED_MAX // own} messages are compared then. Leave out --diff."
+                f"The topic has {messages} messages, and {own} strategies are user-defined: at "
+                f"most {COMPARED_MAX // own} messages are compared then. Leave out --diff."
             )
 
     def _execute(self) -> TopicWhatIf:
         request, candidates = self._request, self._candidates
         own = {
-            at: self._of_own(each.asked, each.own)
+            at: self._of_user_defined(each.asked, each.own)
             for at, each in enumerate(candidates)
             if each.strategy is None
         }
@@ -105,13 +105,13 @@ class AnalysisRun(SparkAnalysis):
             at: each.strategy for at, each in enumerate(candidates) if each.strategy is not None
         }
         survivors = {at: each.survivors for at, each in own.items() if each.survivors is not None}
-        # In the order in which the job tells of them.
+        # In the order of the job's results.
         compared = [*strategies, *survivors]
         analysis = Analysis(
             analysis_cut(self._segments, self._session.cores, tuple(strategies.values())),
             tuple(strategies.values()),
             request.plan.retain_null_key,
-            # What alone was forecast is compared with nothing.
+            # A single forecast is compared with nothing.
             request.differences_max if len(compared) > 1 else 0,
             given=tuple(survivors.values()),
         )
@@ -131,17 +131,17 @@ class AnalysisRun(SparkAnalysis):
             found.replays.extend(self._replays())
         return found
 
-    def _of_own(self, asked: CompactionStrategy, own: Tried) -> _Asked:
-        """Asked alone, within its bounds: what goes wrong with it is told of it alone."""
+    def _of_user_defined(self, asked: CompactionStrategy, own: Tried) -> _UserResult:
+        """Analyses one strategy alone, within its limits: a failure affects its forecast only."""
         try:
-            figures = self._figures_of_own(own)
+            figures = self._user_figures(own)
         except (InvalidStrategy, StrategyFailed) as error:
-            return _Asked(StrategyForecast(strategy=asked, not_forecast=error.message))
+            return _UserResult(StrategyForecast(strategy=asked, not_forecast=error.message))
         is_compared = self._request.differences_max > 0
-        return _Asked(forecast(asked, figures), figures.survivors if is_compared else None)
+        return _UserResult(forecast(asked, figures), figures.survivors if is_compared else None)
 
-    def _figures_of_own(self, own: Tried) -> Figures:
-        """Raises InvalidStrategy, StrategyFailed, and what an analysis raises."""
+    def _user_figures(self, own: Tried) -> Figures:
+        """Runs its analysis. Raises InvalidStrategy, StrategyFailed, and errors of an analysis."""
         self._check_cancelled()
         assert own is not None
         if isinstance(own, InvalidStrategy):
@@ -153,7 +153,7 @@ class AnalysisRun(SparkAnalysis):
             strategies,
             self._request.plan.retain_null_key,
             0,
-            tells_survivors=self._request.differences_max > 0,
+            returns_survivors=self._request.differences_max > 0,
         )
         try:
             with self._session.code_of(own):
@@ -165,7 +165,7 @@ class AnalysisRun(SparkAnalysis):
             raise StrategyFailed(own.name, f"in {STAGE}", WORKER_ENDED) from error
 
     def _replays(self) -> list[Replay]:
-        """Of the history, under the first strategy."""
+        """Replays the history under the first strategy."""
         request, (asked, strategy, _) = self._request, self._candidates[0]
         context, cores = self._session.context, self._session.cores
         reads_event_times, lifetimes = False, None

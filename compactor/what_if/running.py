@@ -1,4 +1,4 @@
-"""An analysis on its way, as the event loop sees it: its end, its cancellation, its giving way."""
+"""A running analysis, as the event loop sees it: its result, cancellation and preemption."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 # A cancellation is repeated this often: a job may have been about to start.
 _TICK_SECONDS = 0.1
-# How often it begins anew behind runs that came.
+# Attempts, as runs preempt an analysis.
 ATTEMPTS = 5
 
 
 class RunningAnalysis:
-    """`make` gives a fresh one for each attempt; `executor` is the one that runs queue up on."""
+    """An analysis in progress. `make` creates each attempt; `executor` also queues runs."""
 
     def __init__(self, make: Callable[[], SparkAnalysis], executor: Executor) -> None:
         self._make, self._executor = make, executor
@@ -25,13 +25,15 @@ class RunningAnalysis:
         self._is_cancelled = False
 
     async def result(self) -> TopicWhatIf:
-        """Raises CompactionCancelled, CompactorUnavailable, and what SparkAnalysis raises."""
+        """Waits for the result. Raises CompactionCancelled, CompactorUnavailable, and what
+        SparkAnalysis raises.
+        """
         for _ in range(ATTEMPTS):
             self._now = _Attempt(self._make(), self._executor)
             await self._now.ended()
             if self._is_cancelled:
                 raise CompactionCancelled("The analysis was cancelled.")
-            # Else the run that it gave way to stands in the queue before it.
+            # Otherwise the run that preempted it is ahead of it in the queue.
             if not self._now.was_cancelled:
                 return self._now.future.result()
         raise CompactorUnavailable(
@@ -39,12 +41,12 @@ class RunningAnalysis:
         )
 
     def cancel(self) -> None:
-        """It ends soon."""
+        """Cancels the analysis, which ends soon."""
         self._is_cancelled = True
         self.give_way()
 
     def give_way(self) -> None:
-        """The attempt ends soon; the next one begins behind what is in the queue then."""
+        """Cancels the attempt; the next one is queued after the present queue."""
         if self._now is not None:
             self._now.cancel()
 
@@ -54,18 +56,18 @@ class _Attempt:
         self._run = run
         self.future: Future[TopicWhatIf] = executor.submit(run.execute)
         self._end = asyncio.wrap_future(self.future)
-        # Whoever asked may be gone: nobody else looks at its error then.
+        # The caller may have left, and nobody else retrieves the error.
         self._end.add_done_callback(lambda end: end.cancelled() or end.exception())
         self._cancelling: asyncio.Task[None] | None = None
 
     @property
     def was_cancelled(self) -> bool:
-        """Of one that has ended."""
+        """True if an ended attempt was cancelled."""
         future = self.future
         return future.cancelled() or isinstance(future.exception(), CompactionCancelled)
 
     async def ended(self) -> None:
-        """Whatever its result."""
+        """Waits for the end, whatever the result."""
         await asyncio.wait({self._end})
 
     def cancel(self) -> None:

@@ -1,13 +1,13 @@
-"""The one scan of an analysis: key sections in, what every strategy makes of them out.
+"""The scan of an analysis: reads key sections once, and reduces them for every strategy.
 
-As compactor/job/scan.py does for a run. What costs most is done once for all strategies: reading
-and verifying, encoding the keys as numbers, their hashes, and bringing the messages into the order
-of their keys. Keys are numbered bucket by bucket, so that a bucket's share of anything in that
-order is a slice. Of messages that may stay it tells what they come to in bytes (shares.py); what
-survives nothing of a chunk can survive nothing of the whole (strategies/registry.py).
+As compactor/job/scan.py does for a run. The most expensive work is done once for all strategies:
+reading and verifying, encoding and hashing keys, and ordering messages by key. Keys are numbered
+bucket by bucket, so a bucket's share of a column in that order is a slice. For messages that may
+survive it emits their bytes (shares.py); a message that no strategy keeps in its chunk cannot
+survive in the whole (strategies/registry.py).
 
-Where strategies that decide message by message are asked about, one scan of messages follows, which
-takes what any of them reads: scan_messages.py. Any message may stay under those.
+If there are message strategies, one scan of messages follows, which reads what any of them needs:
+scan_messages.py. Any message may survive under those.
 
 A task's memory is about 80 bytes a message of its chunk, 24 more for each strategy, and three times
 the keys.
@@ -37,10 +37,10 @@ from ledgerfold.compactor.what_if.chunks import Collected, chunks_of
 from ledgerfold.compactor.what_if.rows import (
     AnalysisRow,
     Chunk,
-    Judged,
     Kept,
     Part,
     Shared,
+    StrategyCounts,
     key_blob,
     packed,
 )
@@ -48,7 +48,7 @@ from ledgerfold.compactor.what_if.rows import (
 
 @dataclass(frozen=True)
 class Scan:
-    """How segments are scanned. `finds_differences`: tells which key each message has."""
+    """A scan of segments. `finds_differences`: emits the key of each message."""
 
     strategies: tuple[AnyStrategy, ...]
     buckets: int
@@ -56,7 +56,7 @@ class Scan:
     finds_differences: bool
 
     def rows(self, segments: Sequence[InputSegment]) -> Iterator[AnalysisRow]:
-        """Rows for the merge tasks.
+        """Yields rows for the merge tasks.
 
         Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
         """
@@ -67,7 +67,7 @@ class Scan:
         if by_message:
             reads = frozenset[str]().union(*(each.reads for each in by_message))
             for bucket, content in scan_messages(segments, reads, self.buckets):
-                # Its counts are those that the keys gave.
+                # Counts were taken from the keys already.
                 if isinstance(content, Messages):
                     yield bucket, content
 
@@ -91,10 +91,10 @@ class Scan:
         folds = self._folds(keyed)
         for number, strategy in enumerate(self.strategies):
             if isinstance(strategy, MessageStrategy):
-                yield 0, Judged(number, 0, keyless)
+                yield 0, StrategyCounts(number, 0, keyless)
             else:
                 dropped = 0 if self.retain_null_key else keyless
-                yield 0, Judged(number, 0, folds[number].removed_events + dropped)
+                yield 0, StrategyCounts(number, 0, folds[number].removed_events + dropped)
         rows = self._candidates(chunk, folds, keyed)
         shares = chunk.shares(keys, rows if keyed.rows is None else keyed.rows[rows])
         yield from self._in_buckets(keyed, folds, rows, shares)
@@ -111,7 +111,9 @@ class Scan:
         )
 
     def _keyless(self, positions: Integers, shares: Integers) -> Kept:
-        """They stay under all that are over columns; the others drop them, whatever is asked."""
+        """Keeps messages without a key under column strategies; message strategies always drop
+        them.
+        """
         marks = np.full(len(positions), sum(1 << number for number in self._over_columns), "<u2")
         return Kept.of(positions, shares, marks)
 
@@ -133,9 +135,7 @@ class Scan:
         return _Keyed(rows, facts, found, codes, bounds)
 
     def _folds(self, keyed: _Keyed) -> dict[int, Folded]:
-        """What each strategy makes of the chunk, keys ascending; those that come to the same have
-        the same object.
-        """
+        """Folds the chunk under each strategy, keys ascending; equal results share one object."""
         facts, begun = keyed.facts, dict[Strategy, Folded]()
         asked = {number: each.simpler(facts) or each for number, each in self._over_columns.items()}
         for strategy in asked.values():
@@ -145,11 +145,11 @@ class Scan:
         return {number: begun[each] for number, each in asked.items()}
 
     def _candidates(self, chunk: Collected, folds: Mapping[int, Folded], keyed: _Keyed) -> Integers:
-        """Row numbers of what may stay, among what has a key."""
+        """Returns the rows, among those with a key, that may survive."""
         if len(folds) < len(self.strategies):
             return np.arange(len(keyed.codes), dtype=np.int64)
         may_stay = np.zeros(chunk.columns.rows, np.bool_)
-        # Of those that have the same one, one survives as another.
+        # Strategies with the same object have the same survivors.
         for number, folded in {id(each): (number, each) for number, each in folds.items()}.values():
             survivors = self._over_columns[number].survivors(folded.fragments)
             may_stay[chunk.rows_at(survivors)] = True
@@ -158,7 +158,7 @@ class Scan:
     def _in_buckets(
         self, keyed: _Keyed, folds: Mapping[int, Folded], rows: Integers, shares: Integers
     ) -> Iterator[AnalysisRow]:
-        """`rows`: the candidates, with their shares."""
+        """Yields the buckets. `rows`: the candidates, with their shares."""
         positions, codes, bounds = keyed.facts.positions, keyed.codes, keyed.bounds
         candidates = _by_bucket(codes[rows], bounds)
         every = _by_bucket(codes, bounds) if self.finds_differences else None
@@ -186,8 +186,8 @@ class Scan:
 class _Keyed(NamedTuple):
     """The messages of a chunk that have a key.
 
-    `rows`: their numbers in the chunk; None: all have one. `codes`: the key of each, as its place
-    in `found`, in which each bucket's keys lie between two of the `bounds`.
+    `rows`: their rows in the chunk; None: all. `codes`: the key of each, as an index into `found`,
+    whose `bounds` delimit the buckets' keys.
     """
 
     rows: Integers | None
@@ -207,7 +207,7 @@ def _by_code(folded: Folded) -> Folded:
 
 
 def _part_of(folded: Folded, start: int, end: int) -> Part:
-    """Of the keys between the two, which are numbered anew."""
+    """Returns the part for the keys between the two, renumbered."""
     if folded.codes is None:
         return Part.of(None, tuple(each[start:end] for each in folded.fragments))
     low, high = np.searchsorted(folded.codes, [start, end])
@@ -216,9 +216,9 @@ def _part_of(folded: Folded, start: int, end: int) -> Part:
 
 
 def _by_bucket(codes: Codes, bounds: Integers) -> list[Integers]:
-    """The rows of each bucket."""
+    """Returns the rows of each bucket."""
     buckets = np.searchsorted(bounds, codes, "right") - 1
-    # Numbers of two bytes are sorted by counting.
+    # Two-byte numbers are sorted by counting.
     narrow = buckets.astype(np.min_scalar_type(len(bounds)))
     ends = np.cumsum(np.bincount(buckets, minlength=len(bounds) - 1))
     return np.split(np.argsort(narrow, kind="stable"), ends[:-1])

@@ -1,17 +1,17 @@
-"""A message's share of its entry: how many of the stored bytes are its own.
+"""A message's share of the stored bytes of its entry.
 
-The key section is shared out by key sizes and what the columns cost for each message, the value
-section by value sizes. Shares are whole bytes and add up to the sections exactly. The header is
-nobody's: it stays as long as any message of the entry does. So what is left of an entry comes to
+The key section is divided by key sizes and the fixed columns of each message, the value section by
+value sizes. Shares are whole bytes and add up to the sections exactly. The header belongs to no
+message: it stays as long as any message of the entry does. The rest of an entry therefore has
 
-    header + the shares of the messages that stay
+    header + the shares of its surviving messages
 
-which is exact when all of them do. Otherwise the entry would be built anew, and this is an
-estimate: it takes values to compress evenly, properties to be as large as the values are, and
-leaves out the batch indexes (4 bytes a message).
+which is exact if all survive. Otherwise the entry would be rebuilt, and this is an estimate: it
+assumes that values compress evenly and that properties are as large as values, and excludes the
+batch indexes (4 bytes a message).
 
-Most messages stay under no strategy, so shares are worked out for those alone that are asked about,
-from sums over all:
+Most messages survive under no strategy, so shares are computed only for those requested, from sums
+over all:
 
     >>> import numpy as np
     >>> sizes = np.array([9, 9, 79])
@@ -29,15 +29,15 @@ from numpy.typing import NDArray
 
 from ledgerfold.compactor.positions import Integers
 
-# Beside a key: its offset, its flags, the size of its value.
+# In addition to a key: its offset, its flags, the size of its value.
 KEY_ROW_BYTES = 9
 VALUE_ROW_BYTES = 1
 
 
 class Section(NamedTuple):
-    """That of many entries. `totals`: the stored bytes of each.
+    """A section of many entries. `totals`: the stored bytes of each.
 
-    A message weighs its size and `each`; `sums`: of the sizes of all messages before each row.
+    A message weighs its size and `each`; `sums`: the sizes of all messages before each row.
     """
 
     totals: Integers
@@ -45,9 +45,10 @@ class Section(NamedTuple):
     each: int
 
     def shares(self, rows: Integers, bounds: Integers, entries: Integers) -> Integers:
-        """Of these rows. `bounds`: where each entry's rows begin; `entries`: that of each row.
+        """Returns the shares of these rows. `bounds`: where each entry's rows begin; `entries`:
+        that of each row.
 
-        By weight: what rounding leaves over goes to the messages behind. Products stay far below
+        Shares are by weight; later messages get the remainders of rounding. Products stay far below
         2**63: an entry has a few MB.
         """
         weights = self._weight(bounds)
@@ -58,7 +59,7 @@ class Section(NamedTuple):
     def _part(
         self, rows: Integers, before: Integers, whole: Integers, totals: Integers
     ) -> Integers:
-        """Of its entry's bytes, all that belongs to the messages before each row."""
+        """Returns the bytes of its entry that belong to the messages before each row."""
         part = self._weight(rows)
         part -= before
         part *= totals
@@ -66,14 +67,14 @@ class Section(NamedTuple):
         return part
 
     def _weight(self, rows: Integers) -> Integers:
-        """Of all messages before."""
+        """Returns the weight of all messages before these rows."""
         weight = rows * self.each
         weight += self.sums[rows]
         return weight
 
 
 def sums_of(sizes: Integers) -> Integers:
-    """Before each row, and of all."""
+    """Returns the sums before each row, and of all."""
     sums = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=sums[1:])
     return sums

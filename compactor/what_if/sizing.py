@@ -1,8 +1,8 @@
-"""The third task of an analysis: how many messages, entries and bytes stay of its segments.
+"""The third task of an analysis: counts the surviving messages, entries and bytes of its segments.
 
-It reads nothing: the scan told what each entry is made of, and the share of each message that may
-stay (shares.py). Memory: about 40 bytes for each message that stays under any strategy, and 48 for
-each entry.
+It reads no files: the scan emitted the parts of each entry, and the share of each message that may
+survive (shares.py). Memory: about 40 bytes for each message that survives under any strategy, and
+48 for each entry.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ def size(
     strategies: int,
     ordinals: Sequence[int],
     *,
-    tells_survivors: bool = False,
+    returns_survivors: bool = False,
 ) -> Iterator[AnalysisRow]:
-    """Rows for the driver: `Sized` by strategy, of which there are so many. `ordinals`: of the
-    task's segments, which adjoin. `tells_survivors`: of the first strategy.
+    """Yields rows for the driver: `Sized` for each of the strategies.
+
+    `ordinals`: of the task's segments, which are adjacent. `returns_survivors`: of the first
+    strategy.
     """
     kept: list[Kept] = []
     entries: list[Entries] = []
@@ -55,7 +57,7 @@ def size(
     messages = _Messages.of(kept, table)
     for number in range(strategies):
         yield 0, table.sized(number, messages)
-    if tells_survivors:
+    if returns_survivors:
         stays = [unpacked(each.messages.positions)[(each.mark_column & 1) != 0] for each in kept]
         yield 0, Survivors.of(np.sort(np.concatenate(stays)))
 
@@ -77,7 +79,7 @@ class _Table(NamedTuple):
         return cls(positions[order], counts[order], header_bytes[order])
 
     def within(self, low: int, high: int) -> _Table:
-        """Its entries from one position to before another."""
+        """Returns its entries from one position to before another."""
         start, end = np.searchsorted(self.positions, [low, high])
         return _Table(*(each[start:end] for each in self))
 
@@ -98,7 +100,7 @@ class _Table(NamedTuple):
 
 
 class _Messages(NamedTuple):
-    """That stay: the entry of each, as a row of the table, its share, and under which it stays."""
+    """Surviving messages: the entry of each, as a row of the table, its share, and its marks."""
 
     entries: Integers
     shares: Integers

@@ -1,7 +1,7 @@
-"""An analysis as the worker runs it: one group of Spark's jobs, which may be cancelled.
+"""An analysis as the worker runs it: a group of Spark jobs that can be cancelled.
 
-It makes no folder and writes no file. It runs where runs do, one thing after the other, and gives
-way to them: a run that comes ends it, and it begins again behind that run (running.py).
+It creates no folder and writes no file. It is queued with runs, and a run preempts it: the analysis
+ends, and starts again after that run (running.py).
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 STAGE = "what-if"
-# Between a connection that broke because the JVM died and the system's word for it.
+# The wait for the exit status after a connection broke because the JVM died.
 _JVM_END_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
 
 class SparkAnalysis(ABC):
-    """`execute` on one thread, once; `cancel` may be called from others meanwhile."""
+    """A cancellable analysis. `execute` runs once, on one thread; others may call `cancel`
+    meanwhile.
+    """
 
     def __init__(self, session: Session, topic: str) -> None:
         self._session, self._topic = session, topic
@@ -35,16 +37,16 @@ class SparkAnalysis(ABC):
 
     @abstractmethod
     def _execute(self) -> TopicWhatIf:
-        """Within its group of jobs."""
+        """Runs within its job group."""
 
     def cancel(self) -> None:
-        """Asks Spark to stop it. Call until `execute` has ended: a job may be about to start."""
+        """Asks Spark to stop it. Repeat until `execute` has ended: a job may be about to start."""
         self._is_cancelled.set()
         with contextlib.suppress(Py4JError, OSError):
             self._session.context.cancelJobGroup(self._group)
 
     def execute(self) -> TopicWhatIf:
-        """Raises CompactionCancelled, CompactionFailed, StorageError."""
+        """Runs the analysis. Raises CompactionCancelled, CompactionFailed, StorageError."""
         try:
             with self._session.job_group(self._group, self._topic):
                 self._check_cancelled()

@@ -1,11 +1,11 @@
-"""Which messages stay under a strategy that was asked in a job of its own: a bit for each message.
+"""The survivors of a strategy that ran in a separate job: a bit for each message.
 
-A strategy of one's own is asked in Python processes that no other strategy uses. To be compared
-with others all the same, its job tells what stays under it, and the job that compares is given
-that. It takes an eighth of a byte a message.
+A user-defined strategy runs in Python processes of its own job. To compare it with others, its job
+returns its survivors, which are passed to the comparing job. They take an eighth of a byte a
+message.
 
-    >>> told = Survivors.of(np.array([1, 3, (1 << ROW_BITS) + 8]))
-    >>> told.among(np.array([0, 1, 2, 3, 9, 1 << ROW_BITS, 2 << ROW_BITS])).tolist()
+    >>> survivors = Survivors.of(np.array([1, 3, (1 << ROW_BITS) + 8]))
+    >>> survivors.among(np.array([0, 1, 2, 3, 9, 1 << ROW_BITS, 2 << ROW_BITS])).tolist()
     [1, 3]
 """
 
@@ -23,13 +23,13 @@ _ROW_MASK = (1 << ROW_BITS) - 1
 
 
 class Survivors(NamedTuple):
-    """By the ordinal of a segment: a bit for each of its rows, up to the last that stays."""
+    """The rows that survive, by segment ordinal: a bit for each row, up to the last survivor."""
 
     segments: dict[int, bytes]
 
     @classmethod
     def of(cls, positions: Integers) -> Survivors:
-        """`positions` ascend."""
+        """Creates survivors from ascending positions."""
         return cls(
             {
                 int(rows[0] >> ROW_BITS): np.packbits(_marked(rows & _ROW_MASK)).tobytes()
@@ -39,16 +39,16 @@ class Survivors(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Iterable[Survivors]) -> Survivors:
-        """Of parts that have no segment in common."""
+        """Joins parts that have no segment in common."""
         return cls({ordinal: bits for part in parts for ordinal, bits in part.segments.items()})
 
     def among(self, positions: Integers) -> Integers:
-        """Those of these positions, which ascend, that stay."""
+        """Returns those of these ascending positions that survive."""
         found = [rows[self._stays(rows)] for rows in _by_segment(positions)]
         return np.concatenate(found) if found else positions
 
     def _stays(self, positions: Integers) -> Booleans:
-        """Of positions in one segment."""
+        """Returns which positions of one segment survive."""
         bits = self.segments.get(int(positions[0] >> ROW_BITS), b"")
         marks = np.unpackbits(np.frombuffer(bits, np.uint8)).astype(np.bool_)
         rows = positions & _ROW_MASK

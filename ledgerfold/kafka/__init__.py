@@ -1,3 +1,4 @@
-"""Rules of a Kafka log that the broker and the worker both go by: its segments, what of them the
-cleaner may touch, what retention lets go. Pure: no files, no clock, no settings but those they ask.
+"""Rules of a Kafka log that broker and worker share: segments, cleaning ranges, retention.
+
+They are pure: no files, no clock, and only the settings that they are passed.
 """

@@ -1,4 +1,4 @@
-"""What of a log a round may touch, how dirty that is, and whether it is overdue.
+"""Computes the cleanable range of a log, its dirty ratio, and whether it is overdue.
 
     >>> from types import SimpleNamespace
     >>> log = [Segment(n, n * 10, n * 10 + 10, 100, max_timestamp_ms=n) for n in range(5)]
@@ -8,10 +8,10 @@
     >>> found.first_dirty_offset, found.bound, found.clean_bytes, found.cleanable_bytes, found.ratio
     (20, 40, 200, 200, 0.5)
 
-The range begins at the checkpoint, or at the log's start where the checkpoint cannot be right, and
-ends at the smallest of the last stable offset, the active segment's base and, under
-`min.compaction.lag.ms`, the base of the first closed segment that is too young. A segment is never
-split at that end: `bound` is the base of the segment that holds it.
+The range begins at the checkpoint, or at the log start if the checkpoint is invalid. It ends at the
+smallest of the last stable offset, the active segment's base offset and, under
+`min.compaction.lag.ms`, the base offset of the first closed segment that is too young. A segment is
+never split at that end: `bound` is the base offset of the segment that holds it.
 
 Source: LogCleanerManager.cleanableOffsets, calculateCleanableBytes and maxCompactionDelay,
 LogToClean of Kafka 4.1.
@@ -28,7 +28,7 @@ from ledgerfold.kafka.segment import Segment, Segments, closed_from, floor_index
 
 
 class HasLags(Protocol):
-    """What the range asks of a topic's settings: broker/kafka/config/config.py has them all."""
+    """The topic settings that the range depends on (broker/kafka/config/config.py)."""
 
     @property
     def min_compaction_lag_ms(self) -> int: ...
@@ -37,7 +37,7 @@ class HasLags(Protocol):
 
 
 class Limit(Enum):
-    """What the range ends at. The first that is the smallest counts."""
+    """The limit at which the range ends: the first of the smallest."""
 
     LAST_STABLE_OFFSET = "last stable offset"
     ACTIVE_SEGMENT = "active segment"
@@ -46,7 +46,7 @@ class Limit(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LogView:
-    """A log as the cleaner looks at it. `segments`: all of them, the active one last."""
+    """A log as the cleaner sees it. `segments`: all segments, the active one last."""
 
     segments: Segments
     log_start: int
@@ -56,22 +56,22 @@ class LogView:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`must_repair`: the checkpoint is to be written anew, even if the log is not cleaned."""
+    """A cleaning plan. `must_repair`: the checkpoint is invalid and must be rewritten."""
 
     first_dirty_offset: int
     first_uncleanable_offset: int
-    # Exclusive end of a round: first_uncleanable_offset, down to the base of its segment.
+    # The exclusive end of a cleaning: first_uncleanable_offset, rounded down to its segment's base.
     bound: int
     clean_bytes: int
     cleanable_bytes: int
-    # By how much max.compaction.lag.ms is exceeded; 0: it is not.
+    # The time by which max.compaction.lag.ms is exceeded, or 0.
     delay_ms: int
     must_repair: bool
     limit: Limit
 
     @property
     def ratio(self) -> float | None:
-        """None: there is nothing that is clean or can be."""
+        """The dirty ratio; None if nothing is clean or cleanable."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else None
 
@@ -80,7 +80,7 @@ class Plan:
         return self.delay_ms > 0
 
     def is_eligible(self, min_ratio: float) -> bool:
-        """Strictly above the ratio; or overdue, and something can be done."""
+        """Returns whether the ratio exceeds `min_ratio`, or the log is overdue and cleanable."""
         ratio = self.ratio
         if ratio is None:
             return False
@@ -98,7 +98,7 @@ def plan(log: LogView, checkpoint: int | None, config: HasLags, now_ms: int) -> 
 
 
 def first_dirty_offset(log: LogView, checkpoint: int | None) -> tuple[int, bool]:
-    """And whether the checkpoint is to be repaired."""
+    """Returns the first dirty offset, and whether the checkpoint must be repaired."""
     if checkpoint is None:
         return log.log_start, False
     if not log.log_start <= checkpoint <= log.log_end:
@@ -129,12 +129,12 @@ def _first_uncleanable(
 
 
 def _bound(segments: Segments, uncleanable: int) -> int:
-    """Of the closed segment that holds the offset, or of the active one."""
+    """Returns the base offset of the closed segment that holds the offset, or of the active one."""
     return next(iter(closed_from(segments, uncleanable)), segments[-1]).base_offset
 
 
 def _between(segments: Segments, first_dirty: int, bound: int) -> Iterator[Segment]:
-    """From the one that holds the first dirty offset up to, and without, the one at the bound."""
+    """Yields the segments from that of the first dirty offset up to the bound, exclusive."""
     if first_dirty >= bound:
         return
     for each in segments[floor_index(segments, first_dirty) :]:
@@ -144,7 +144,7 @@ def _between(segments: Segments, first_dirty: int, bound: int) -> Iterator[Segme
 
 
 def _delay_ms(segments: Segments, first_dirty: int, max_lag_ms: int, now_ms: int) -> int:
-    """Since the earliest first batch's largest timestamp that is known, beyond the lag."""
+    """Returns how long the oldest known first-batch timestamp exceeds the maximum lag."""
     dates = [
         each.first_batch_timestamp_ms
         for each in closed_from(segments, first_dirty)

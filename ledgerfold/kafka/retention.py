@@ -1,4 +1,4 @@
-"""Which segments go: whole ones, from the oldest on, as far as the policy lets them.
+"""Selects the segments that retention deletes: whole ones, oldest first.
 
     >>> from types import SimpleNamespace
     >>> log = [Segment(n, n * 10, n * 10 + 10, 100, max_timestamp_ms=n) for n in range(3)]
@@ -11,9 +11,9 @@
     >>> found.count, found.log_start, found.reasons
     (1, 10, (Reason.SIZE,))
 
-A segment below the log's start goes under every policy; by size and by age only where `delete` is
-in it. Nothing that the high watermark has not passed goes, nor an empty last segment. When all go,
-the active one ends first and an empty one takes its place.
+Segments below the log start are deleted under every policy; by size and by age only under `delete`.
+Nothing above the high watermark is deleted, nor an empty last segment. If all are deleted, the
+active one rolls first, and an empty one replaces it.
 
 Source: UnifiedLog.deleteOldSegments of Kafka 4.1.
 """
@@ -29,9 +29,8 @@ from ledgerfold.kafka.segment import Segment, Segments
 
 
 class Retains(Protocol):
-    """What retention asks of a topic's settings: broker/kafka/config/config.py has them all.
-
-    -1: without a bound.
+    """The topic settings that retention depends on (broker/kafka/config/config.py). -1 is
+    unlimited.
     """
 
     @property
@@ -52,12 +51,12 @@ class Reason(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Doomed:
-    """The oldest segments, so many, each with its reason; where the log begins without them."""
+class Deletable:
+    """The deletable segments: the reason for each, oldest first, and the log start without them."""
 
     reasons: tuple[Reason, ...]
     log_start: int
-    # All of them go: a new, empty segment follows.
+    # All segments are deleted, and a new, empty one follows.
     must_roll: bool
 
     @property
@@ -67,14 +66,14 @@ class Doomed:
 
 def deletable(
     segments: Segments, config: Retains, *, log_start: int, high_watermark: int, now_ms: int
-) -> Doomed:
-    """What one pass takes: first below the start, then by size, then by age."""
+) -> Deletable:
+    """Returns what one pass deletes: first below the log start, then by size, then by age."""
     reasons: list[Reason] = []
     must_roll = False
     rest = list(segments)
     start = log_start
-    for reason, goes in _conditions(config, now_ms):
-        count = _count(rest, goes(rest, start), high_watermark)
+    for reason, matches in _conditions(config, now_ms):
+        count = _count(rest, matches(rest, start), high_watermark)
         reasons += [reason] * count
         if count == len(rest):
             must_roll = True
@@ -83,11 +82,11 @@ def deletable(
         if count:
             del rest[:count]
             start = max(start, rest[0].base_offset)
-    return Doomed(tuple(reasons), start, must_roll)
+    return Deletable(tuple(reasons), start, must_roll)
 
 
-_Goes = Callable[[Segment, Segment | None], bool]
-_Condition = Callable[[list[Segment], int], _Goes]
+_Matches = Callable[[Segment, Segment | None], bool]
+_Condition = Callable[[list[Segment], int], _Matches]
 
 
 def _conditions(config: Retains, now_ms: int) -> list[tuple[Reason, _Condition]]:
@@ -99,14 +98,14 @@ def _conditions(config: Retains, now_ms: int) -> list[tuple[Reason, _Condition]]
     return found
 
 
-def _below_start(_: list[Segment], log_start: int) -> _Goes:
+def _below_start(_: list[Segment], log_start: int) -> _Matches:
     return lambda segment, behind: behind is not None and behind.base_offset <= log_start
 
 
 def _too_much(limit_bytes: int) -> _Condition:
-    """As long as what is too much covers the whole segment."""
+    """Matches segments as long as the excess covers the whole segment."""
 
-    def goes(segments: list[Segment], _: int) -> _Goes:
+    def matches(segments: list[Segment], _: int) -> _Matches:
         excess = sum(each.size_bytes for each in segments) - limit_bytes
 
         def covers(segment: Segment, behind: Segment | None) -> bool:
@@ -118,7 +117,7 @@ def _too_much(limit_bytes: int) -> _Condition:
 
         return covers
 
-    return goes
+    return matches
 
 
 def _too_old(now_ms: int, limit_ms: int) -> _Condition:
@@ -127,12 +126,12 @@ def _too_old(now_ms: int, limit_ms: int) -> _Condition:
     )
 
 
-def _count(segments: list[Segment], goes: _Goes, high_watermark: int) -> int:
-    """How many of the oldest."""
+def _count(segments: list[Segment], matches: _Matches, high_watermark: int) -> int:
+    """Returns how many of the oldest segments match."""
     for at, segment in enumerate(segments):
         behind = segments[at + 1] if at + 1 < len(segments) else None
         if high_watermark < (behind.base_offset if behind else segment.next_offset):
             return at
-        if not goes(segment, behind) or (behind is None and segment.is_empty):
+        if not matches(segment, behind) or (behind is None and segment.is_empty):
             return at
     return len(segments)

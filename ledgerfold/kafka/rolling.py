@@ -1,13 +1,12 @@
-"""When the active segment ends, and how large Kafka's indexes of it would be.
+"""Rolling: when the active segment ends, and the sizes of its Kafka indexes.
 
-A segment ends before an append that would make it larger than `segment.bytes`, when an index is
-full, when the offset would not fit into 31 bits beside the base, or when it is as old as
-`segment.ms` says: by the records' times where they have any, else by the clock. Nothing ends by
-itself: an idle log keeps its active segment.
+A segment rolls before an append that would exceed `segment.bytes`, when an index is full, when the
+offset relative to its base would exceed 31 bits, or at the age of `segment.ms`: by record times if
+there are any, else by the clock. Only appends roll: an idle log keeps its active segment.
 
-Indexes get an entry with the first batch behind every `index.interval.bytes`: 8 bytes in the offset
-index, 12 in the time index, where only times that grow get one, and one more when the segment ends.
-Grouping asks for their sizes (compactor/kafka/), and these rules whether they are full.
+Indexes get an entry with the first batch after every `index.interval.bytes`: 8 bytes in the offset
+index, 12 in the time index if the largest time has grown, and one more time entry when the segment
+ends. Grouping uses the index sizes (compactor/kafka/), and rolling checks whether they are full.
 
     >>> growth = Growth(base_offset=0, created_ms=0, index_interval_bytes=100)
     >>> for offset in range(3):
@@ -35,13 +34,13 @@ _INDEX_BYTES_MAX = 10 * 1024 * 1024
 
 @dataclass(slots=True)
 class Growth:
-    """The active segment: what an append adds to. The index settings are those it began with."""
+    """The size tracker of a growing segment. Index settings are those of its creation."""
 
     base_offset: int
     created_ms: int
     index_interval_bytes: int = 4096
     index_bytes_max: int = _INDEX_BYTES_MAX
-    # Taken away from segment.ms (LogConfig.roll_jitter_ms, broker/kafka/config/config.py).
+    # Subtracted from segment.ms (LogConfig.roll_jitter_ms, broker/kafka/config/config.py).
     jitter_ms: int = 0
     next_offset: int = -1
     size_bytes: int = 0
@@ -70,7 +69,7 @@ class Growth:
     def append(
         self, *, last_offset: int, size_bytes: int, max_timestamp_ms: int, time_ms: int = 0
     ) -> None:
-        """One batch more. `time_ms`: now, for the file's modification time."""
+        """Adds one batch. `time_ms`: the present, for the file's modification time."""
         if self.first_batch_timestamp_ms is None:
             self.first_batch_timestamp_ms = max_timestamp_ms
         if max_timestamp_ms > self.max_timestamp_ms:
@@ -85,7 +84,7 @@ class Growth:
         self.modified_ms = time_ms
 
     def add(self, header: BatchHeader, time_ms: int) -> None:
-        """As append(), of a batch."""
+        """Adds a batch by its header, as append() does."""
         self.append(
             last_offset=header.last_offset,
             size_bytes=header.size_bytes,
@@ -94,11 +93,13 @@ class Growth:
         )
 
     def end(self) -> None:
-        """Another segment follows, or the log is closed."""
+        """Closes the indexes: another segment follows, or the log is closed."""
         self._add_time_entry()
 
-    def know(self, figures: KafkaSegmentFigures) -> None:
-        """What it held when the log was closed, or it ended. Its indexes go on from there."""
+    def restore(self, figures: KafkaSegmentFigures) -> None:
+        """Restores the figures of a clean close or an ended segment. Its indexes continue from
+        there.
+        """
         self.next_offset, self.size_bytes = figures.next_offset, figures.size_bytes
         self.first_batch_timestamp_ms = figures.first_batch_timestamp_ms
         self.offset_entries = figures.offset_index_bytes // OFFSET_ENTRY_BYTES
@@ -111,7 +112,7 @@ class Growth:
         self.unindexed_bytes = 0
 
     def segment(self, ledger_id: int) -> Segment:
-        """As the other rules see it."""
+        """Returns the segment as the other rules see it."""
         first = self.first_batch_timestamp_ms
         return Segment(
             ledger_id,
@@ -136,10 +137,10 @@ class Growth:
         roll_ms: int,
         now_ms: int,
     ) -> bool:
-        """Whether what is to be appended needs a new segment; the first three are its figures.
+        """Returns whether an append with these figures needs a new segment.
 
-        That one's base is the first offset of what is appended. An empty segment of that very base
-        just goes on: with an index too small for an entry, each batch has a segment of its own.
+        The new base offset is the append's first. An empty segment at that offset continues: with
+        an index too small for an entry, each batch has a separate segment.
         """
         return (
             self.size_bytes > segment_bytes - size_bytes
@@ -159,7 +160,7 @@ class Growth:
 
     @property
     def is_index_full(self) -> bool:
-        """One entry of the time index is left for the end."""
+        """True if an index is full. One entry of the time index is reserved for the end."""
         return (
             self.offset_entries >= self.index_bytes_max // OFFSET_ENTRY_BYTES
             or self.time_entries >= self.index_bytes_max // TIME_ENTRY_BYTES - 1

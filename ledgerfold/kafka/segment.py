@@ -1,7 +1,7 @@
-"""What the rules ask of a Kafka partition's segment, and of all of them in their order.
+"""A Kafka partition's segments, as the cleaner's and retention's rules see them.
 
-A partition's segments follow one another by base offset; the last one is *active*: appends go
-there, and no round touches it. There is always one.
+Segments are ordered by base offset. The last one is *active*: appends go to it, and no cleaning
+reads it. There is always one.
 
     >>> first = Segment(1, 0, 7, 700, modified_ms=9)
     >>> log = [first, Segment(2, 7, 9, 200), Segment(3, 9, 9, 0)]
@@ -24,26 +24,30 @@ NO_TIMESTAMP = -1
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Sizes are those of the batches alone, and of the indexes that Kafka would keep."""
+    """A segment's figures. Sizes are those of its batches only, and of the indexes that Kafka would
+    keep.
+    """
 
     ledger_id: int
     base_offset: int
-    # Behind its last batch; the base offset while there is none.
+    # The offset after its last batch, or the base offset if it is empty.
     next_offset: int
     size_bytes: int
     offset_index_bytes: int = 0
     time_index_bytes: int = 0
-    # The largest timestamp of the first batch; NO_TIMESTAMP when there is no batch.
+    # The largest timestamp of the first batch; NO_TIMESTAMP if there is none.
     first_batch_timestamp_ms: int = NO_TIMESTAMP
-    # The largest of all, and the last offset of the first batch that has it.
+    # The largest timestamp, and the last offset of the first batch that has it.
     max_timestamp_ms: int = NO_TIMESTAMP
     max_timestamp_offset: int = -1
-    # Of its file: the last append, or what a round carried over.
+    # The file's modification time: of the last append, or carried over by a cleaning.
     modified_ms: int = 0
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """Of its records; of its file, if no record has one."""
+        """The largest timestamp of its records, or its file's modification time if no record has
+        one.
+        """
         return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.modified_ms
 
     @property
@@ -55,13 +59,15 @@ Segments = Sequence[Segment]
 
 
 def floor_index(segments: Segments, offset: int) -> int:
-    """Of the segment that contains the offset, or would; the first for one that is before it."""
+    """Returns the index of the segment that would contain the offset; 0 for offsets before the
+    first.
+    """
     behind = bisect_right(segments, offset, key=_base_offset)
     return max(0, behind - 1)
 
 
 def closed_from(segments: Segments, offset: int) -> Segments:
-    """Those that are not active, from the one that contains the offset on."""
+    """Returns the closed segments from the one that contains the offset."""
     if offset >= segments[-1].base_offset:
         return ()
     return segments[floor_index(segments, offset) : -1]

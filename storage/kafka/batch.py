@@ -1,14 +1,13 @@
 """The header of a record batch of magic 2: 61 bytes, big-endian.
 
-A batch is what a Kafka producer sends at once, and what lies in the log: the header, then the
-records, compressed as one (storage/kafka/records.py). The checksum begins behind itself, so the
-broker writes base offset and leader epoch without computing it anew.
+A batch is the unit that a producer sends and the log stores: the header, then the records,
+compressed together (storage/kafka/records.py). The checksum covers only what follows it, so the
+broker sets base offset and leader epoch without recomputing it.
 
-Rules:
-* With the horizon flag (attribute bit 6) the base timestamp is the delete horizon. Records carry
-  their times as differences to that field, so they read back unchanged.
-* A batch may have lost records: base offset, last offset and sequence numbers are still those that
-  it was sent with. One without any is a header alone.
+Rules: * With the horizon flag (attribute bit 6) the base timestamp is the delete horizon. Records
+store their times as differences to that field, so they are unchanged when read. * A batch may have
+lost records: base offset, last offset and sequence numbers stay those of the original. A batch
+without records is a header only.
 
     >>> from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
     >>> batch = build_batch([KafkaRecord(7, 1000, b"k", b"v")], base_offset=7)
@@ -39,7 +38,7 @@ from ledgerfold.storage.kafka.compression import KafkaCompression
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CHECKED = struct.Struct(">hiqqqhii")
 _CHECKED_AT = 21
-# In front of the length's own reckoning: base offset and length.
+# Base offset and length, which the length does not count.
 _LOG_OVERHEAD_BYTES = 12
 BATCH_HEADER_BYTES = _HEADER.size
 assert BATCH_HEADER_BYTES == 61
@@ -60,7 +59,7 @@ _CRCS = JoinedCrcs()
 
 
 class TimestampType(IntEnum):
-    """Whose clock the records' times are: the producer's, or the broker's."""
+    """The source of the records' times: the producer's clock, or the broker's."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -87,14 +86,14 @@ class BatchHeader(NamedTuple):
     """A decoded header, field by field."""
 
     base_offset: int
-    # Of all behind this field.
+    # The number of bytes after this field.
     length: int
     leader_epoch: int
     magic: int
     crc: int
     attributes: int
     last_offset_delta: int
-    # The delete horizon, where there is one; else the first record's, as it was built.
+    # The delete horizon if there is one, else the time of the first record as originally built.
     base_timestamp_ms: int
     max_timestamp_ms: int
     producer_id: int
@@ -104,7 +103,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole batch."""
+        """The size of the whole batch."""
         return self.length + _LOG_OVERHEAD_BYTES
 
     @property
@@ -117,14 +116,14 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_sequence(self) -> int:
-        """NO_SEQUENCE when there is none. Behind the largest number comes zero."""
+        """The last sequence number, which wraps to zero; NO_SEQUENCE if there is none."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & _INT32_MAX
 
     @property
     def compression(self) -> int:
-        """A KafkaCompression, or in a damaged header another number."""
+        """The KafkaCompression, or another number in a damaged header."""
         return self.attributes & _COMPRESSION_MASK
 
     @property
@@ -151,7 +150,7 @@ class BatchHeader(NamedTuple):
 
 
 def read_batch_header(buffer: Buffer, at: int = 0) -> BatchHeader:
-    """The header that begins there; nothing of it is verified. Raises KafkaError."""
+    """Reads the header at `at` without verifying it. Raises KafkaError if it is cut short."""
     if len(buffer) - at < BATCH_HEADER_BYTES:
         raise _corrupt(
             f"Record batch is corrupted (the size {len(buffer) - at} is smaller than the minimum "
@@ -161,9 +160,9 @@ def read_batch_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 
 
 class BatchParts(NamedTuple):
-    """A batch in two pieces: its header, and what follows it: the records as they are stored.
+    """A batch as its header and its records as stored.
 
-    `header`: as it was read, and nothing of it is verified. `section_crc`: where it is known.
+    `header`: not verified. `section_crc`: of the records, where it is known.
     """
 
     header: BatchHeader
@@ -173,7 +172,7 @@ class BatchParts(NamedTuple):
 
     @classmethod
     def of(cls, batch: Buffer) -> BatchParts:
-        """Raises KafkaError when there is no room for a header."""
+        """Splits a batch. Raises KafkaError if it is shorter than a header."""
         view = memoryview(batch)
         header_bytes = view[:BATCH_HEADER_BYTES]
         return cls(read_batch_header(header_bytes), header_bytes, bytes(view[BATCH_HEADER_BYTES:]))
@@ -184,21 +183,21 @@ class BatchParts(NamedTuple):
 
 
 def check_batch(batch: Buffer) -> BatchHeader:
-    """Verifies that this is one whole batch of magic 2, undamaged. Raises KafkaError.
+    """Verifies that `batch` is one whole, undamaged batch of magic 2. Raises KafkaError.
 
-    The records are not looked at: what is in them, columns_of finds.
+    The records are not read; columns_of validates them.
     """
     return check_parts(BatchParts.of(batch))
 
 
 def check_parts(batch: BatchParts) -> BatchHeader:
-    """The same of a batch in two pieces."""
+    """Verifies a batch in two parts, as check_batch() does."""
     header, section = batch.header, batch.section
     if header.magic != MAGIC:
         raise _wrong_magic(header.magic)
     if header.size_bytes != batch.size_bytes:
         raise _corrupt(
-            f"A record batch that speaks of {header.size_bytes} bytes, and has {batch.size_bytes}."
+            f"The record batch's header gives {header.size_bytes} bytes; it has {batch.size_bytes}."
         )
     found = crc32c(batch.header_bytes[_CHECKED_AT:])
     if batch.section_crc is None:
@@ -218,7 +217,7 @@ def check_parts(batch: BatchParts) -> BatchHeader:
 
 
 def check_counts(header: BatchHeader) -> None:
-    """Raises KafkaError where a batch has fewer than no records, or ends before it begins."""
+    """Raises KafkaError if a record count or a last offset delta is negative."""
     if header.record_count < 0 or header.last_offset_delta < 0:
         raise KafkaError(
             KafkaErrorKind.INVALID_RECORD,
@@ -235,25 +234,25 @@ def _wrong_magic(magic: int) -> KafkaError:
     if magic in (0, 1):
         return KafkaError(
             KafkaErrorKind.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-            f"Messages of magic {magic}: only record batches of magic {MAGIC} are taken, which "
+            f"Messages of magic {magic}: only record batches of magic {MAGIC} are accepted, which "
             "every client since Kafka 0.11 writes.",
         )
     return _corrupt(f"Invalid magic found in record: {magic}")
 
 
 def sealed(header: BatchHeader, section: Buffer) -> bytes:
-    """The batch of a header and of records as they are stored: length and checksum made anew."""
+    """Returns a batch, with length and checksum computed for its records."""
     section = bytes(section)
     return b"".join((sealed_header(header, section), section))
 
 
 def sealed_header(header: BatchHeader, section: bytes) -> bytes:
-    """The 61 bytes alone."""
+    """Returns its 61-byte header."""
     return packed_header(with_checksum(header, section))
 
 
 def with_checksum(header: BatchHeader, section: bytes) -> BatchHeader:
-    """The header with the length and the checksum of a batch with these records."""
+    """Returns the header with the length and checksum of a batch with these records."""
     crc = google_crc32c.extend(google_crc32c.value(_CHECKED.pack(*header[5:])), section)
     length = BATCH_HEADER_BYTES - _LOG_OVERHEAD_BYTES + len(section)
     return BatchHeader(
@@ -262,10 +261,12 @@ def with_checksum(header: BatchHeader, section: bytes) -> BatchHeader:
 
 
 def placed(header: BatchHeader, base_offset: int, leader_epoch: int = 0) -> BatchHeader:
-    """The header with that place in the log, which its checksum does not cover."""
+    """Returns the header with another base offset and leader epoch, which its checksum does not
+    cover.
+    """
     return BatchHeader._make((base_offset, header.length, leader_epoch, *header[3:]))
 
 
 def packed_header(header: BatchHeader) -> bytes:
-    """The 61 bytes, length and checksum as the header says."""
+    """Returns the 61 bytes, with length and checksum as given."""
     return _HEADER.pack(*header)

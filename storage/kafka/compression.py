@@ -1,11 +1,11 @@
-"""The codecs of record batches, each in the framing that Kafka's own writer gives it.
+"""The codecs of record batches, each in the framing of Kafka's own writer.
 
-A batch's records are compressed as one stream, and nothing tells the size that it has when it is
-decompressed: BATCH_BYTES_MAX bounds that, or less where somebody else waits meanwhile.
+A batch's records are compressed as one stream, which does not record its decompressed size:
+BATCH_BYTES_MAX bounds that, or a smaller bound where other work waits meanwhile.
 
 * gzip: members of RFC 1952, one or several.
-* snappy: snappy-java's framing, a magic and two versions, then blocks of up to 32 KiB, each behind
-  its size. One bare block is read, too.
+* snappy: snappy-java's framing, a magic and two versions, then blocks of up to 32 KiB, each after
+  its size. A single bare block is read, too.
 * lz4: an LZ4 frame of independent 64 KiB blocks, without checksums.
 * zstd: frames, one or several.
 
@@ -34,18 +34,18 @@ from ledgerfold.storage.compression import UNCOMPRESSED_BYTES_MAX
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 
-# Of a batch's records, decompressed: what is larger is a bomb, not data. Whoever reads one holds no
-# more than that and one step.
+# The limit of a batch's decompressed records: anything larger is a decompression bomb. A reader
+# holds at most that and one step.
 BATCH_BYTES_MAX = UNCOMPRESSED_BYTES_MAX
 _XERIAL = b"\x82SNAPPY\x00" + struct.pack(">II", 1, 1)
 _XERIAL_MAGIC_BYTES = 8
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _SIZE = struct.Struct(">I")
-# Those of Kafka's compression.gzip.level and compression.zstd.level, when none is set.
+# Kafka's defaults of compression.gzip.level and compression.zstd.level.
 _GZIP_LEVEL = -1
 _ZSTD_LEVEL = 3
 _GZIP_WINDOW = 31
-# What a frame may ask to hold of itself; 2^27 is what zstd's own reader takes.
+# The largest window that a frame may request; zstd's own reader accepts 2^27.
 _ZSTD_WINDOW_MAX = 2**27
 _CHUNK_BYTES = 256 * 1024
 _DECOMPRESSION_ERRORS = (
@@ -60,7 +60,7 @@ _DECOMPRESSION_ERRORS = (
 
 
 class KafkaCompression(IntEnum):
-    """What compresses a batch's records: the three lowest bits of its attributes."""
+    """The codec of a batch: the three lowest bits of its attributes."""
 
     NONE = 0
     GZIP = 1
@@ -70,7 +70,7 @@ class KafkaCompression(IntEnum):
 
 
 def compress(compression: int, records: bytes) -> bytes:
-    """A batch's records, end to end, as it holds them."""
+    """Compresses a batch's concatenated records."""
     if compression == KafkaCompression.NONE:
         return records
     if compression == KafkaCompression.GZIP:
@@ -86,7 +86,7 @@ def compress(compression: int, records: bytes) -> bytes:
         )
         return packed
     if compression == KafkaCompression.ZSTD:
-        # As Kafka's stream, which is flushed before it is closed: its last block is empty.
+        # Kafka's stream is flushed before it is closed: its last block is empty.
         stream = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compressobj()
         begun = stream.compress(records) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
         return begun + stream.flush()
@@ -94,10 +94,11 @@ def compress(compression: int, records: bytes) -> bytes:
 
 
 def decompress(compression: int, section: Buffer, bytes_max: int | None = None) -> bytes:
-    """The reverse. Raises KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
+    """Decompresses a batch's records. Raises KafkaError: CORRUPT_MESSAGE,
+    UNSUPPORTED_COMPRESSION_TYPE.
 
-    Nothing is decompressed beyond BATCH_BYTES_MAX and a step; or beyond `bytes_max`, a bound of the
-    reader's own: MESSAGE_TOO_LARGE.
+    At most BATCH_BYTES_MAX and one step are decompressed; or `bytes_max`, the reader's own bound,
+    beyond which it raises MESSAGE_TOO_LARGE.
     """
     if compression == KafkaCompression.NONE:
         return bytes(section)
@@ -113,7 +114,7 @@ def decompress(compression: int, section: Buffer, bytes_max: int | None = None) 
         return read(bytes(section), BATCH_BYTES_MAX if bytes_max is None else bytes_max)
     except _DECOMPRESSION_ERRORS as error:
         name = KafkaCompression(compression).name.lower()
-        raise _corrupt(f"Records that {name} cannot decompress: {error}.") from error
+        raise _corrupt(f"{name} cannot decompress the records: {error}.") from error
 
 
 def _unknown(compression: int) -> KafkaError:
@@ -127,16 +128,16 @@ def _corrupt(message: str) -> KafkaError:
 
 
 def _checked(size: int, bytes_max: int) -> int:
-    """What there is so far. Raises KafkaError."""
+    """Returns `size` if it is within the bound. Raises KafkaError."""
     if size <= bytes_max:
         return size
     if bytes_max < BATCH_BYTES_MAX:
         raise KafkaError(
             KafkaErrorKind.MESSAGE_TOO_LARGE,
-            f"A batch of more than {bytes_max} bytes when it is decompressed. Send its records in "
+            f"The batch has more than {bytes_max} bytes when decompressed. Send its records in "
             "smaller batches.",
         )
-    raise _corrupt(f"A batch of more than {BATCH_BYTES_MAX} bytes when it is decompressed")
+    raise _corrupt(f"The batch has more than {BATCH_BYTES_MAX} bytes when decompressed")
 
 
 class _Reader(Protocol):
@@ -184,7 +185,7 @@ def _from_snappy(section: bytes, bytes_max: int) -> bytes:
 
 def _from_lz4(section: bytes, bytes_max: int) -> bytes:
     stream = lz4_frame.LZ4FrameDecompressor()
-    # Most records shrink to no less than a quarter: one step then is enough.
+    # Most records compress to no less than a quarter: one step is then enough.
     step = max(4 * len(section), _CHUNK_BYTES)
     parts = [stream.decompress(section, step)]
     size = _checked(len(parts[0]), bytes_max)

@@ -1,12 +1,12 @@
 """Record batches as entries: codec 2.
 
-The key section is the batch's header, 61 bytes, the value section its records as the batch holds
-them: end to end they are the batch, byte for byte. What the entry header says of compression is
-NONE, because only the batch compresses; its message count is that of the records, and zero where a
-cleaning left nothing but the header.
+The key section is the batch's 61-byte header, the value section its records as the batch holds
+them: concatenated they are the batch, byte for byte. The entry header's compression is NONE,
+because only the batch compresses; its message count is that of the records, and zero if a cleaning
+left only the header.
 
 As messages: the batch index is the offset delta, the event time the record's timestamp, and the
-properties are the headers, as text: of several with one name the last, a null one as empty.
+properties are the headers, as text: the last of several with one name, a null value as empty.
 
     >>> from ledgerfold.storage.codec import decode
     >>> from ledgerfold.storage.kafka.records import build_columns
@@ -44,7 +44,7 @@ from ledgerfold.storage.text import counted
 
 
 def entry_of(batch: bytes, *, sequence_id: int, publish_time_ms: int) -> bytes:
-    """The entry of a whole batch, as a producer sends it, or a cleaning writes it."""
+    """Builds the entry of a whole batch, sent by a producer or written by a cleaning."""
     messages = read_batch_header(batch).record_count
     fields = _fields(messages, sequence_id, publish_time_ms)
     return build_entry(batch[:BATCH_HEADER_BYTES], batch[BATCH_HEADER_BYTES:], fields)
@@ -53,15 +53,14 @@ def entry_of(batch: bytes, *, sequence_id: int, publish_time_ms: int) -> bytes:
 def entry_of_parts(
     header: BatchHeader, section: bytes, *, sequence_id: int, publish_time_ms: int
 ) -> bytes:
-    """The same of a batch that is not sealed yet (storage/kafka/records.py)."""
+    """Builds the entry of a batch that is not sealed yet (storage/kafka/records.py)."""
     fields = _fields(header.record_count, sequence_id, publish_time_ms)
     return build_entry(sealed_header(header, section), section, fields)
 
 
 def batch_in(entry: EntryHeader, key_section: bytes, value_section: bytes) -> BatchParts:
-    """The batch of a stranger's entry, which is what entry_of() makes of it.
-
-    Raises InvalidRequest when it is not.
+    """Returns the batch of an untrusted entry. Raises InvalidRequest if entry_of() did not build
+    it.
     """
     if len(key_section) != BATCH_HEADER_BYTES:
         raise InvalidRequest("The key section of a Kafka entry is not the header of a batch.")
@@ -69,8 +68,8 @@ def batch_in(entry: EntryHeader, key_section: bytes, value_section: bytes) -> Ba
     records = header.record_count
     if (entry.message_count, entry.compression) != (records, Compression.NONE):
         raise InvalidRequest(
-            f"The header of a Kafka entry tells of {counted(entry.message_count, 'message')} and "
-            f"compression {entry.compression}; its batch has {records}, and compresses by itself."
+            f"The header of a Kafka entry gives {counted(entry.message_count, 'message')} and "
+            f"compression {entry.compression}; its batch has {records}, and is itself compressed."
         )
     return BatchParts(header, key_section, value_section, entry.value_crc)
 
@@ -102,14 +101,14 @@ class KafkaBatch:
 
     @property
     def columns(self) -> RecordColumns:
-        """Offsets, timestamps, keys, values and headers of all records. Raises KafkaError."""
+        """The offsets, timestamps, keys, values and headers of all records. Raises KafkaError."""
         if self._columns is None:
             self._columns = section_columns(self.batch, self._section)
         return self._columns
 
     @property
     def producer_name(self) -> str:
-        """The producer's id, where it has one."""
+        """The producer's id, if it has one."""
         return str(self.batch.producer_id) if self.batch.has_producer else ""
 
     @property
@@ -123,7 +122,7 @@ class KafkaBatch:
         return self.columns.offsets[row]
 
     def first_row_at(self, offset: int) -> int:
-        """The first that has that offset or a later one; the row count when none has."""
+        """Returns the first row with that offset or a later one; the row count if there is none."""
         if offset <= self.batch.base_offset:
             return 0
         return bisect_left(self.columns.offsets, offset)
@@ -138,12 +137,12 @@ class KafkaBatch:
         return self.columns.values[row] or b""
 
     def value_bytes(self, row: int) -> int:
-        """Unlike the native codec's, it needs the value section."""
+        """Returns a value's size. Unlike the native codec, this needs the value section."""
         return len(self.value(row))
 
     def contents(self) -> list[bytes]:
         values = self.columns.values
-        # Most have no null and no empty one, and cost no copy.
+        # Most have neither null nor empty values, and need no copy.
         return cast(list[bytes], values) if all(values) else [value or b"" for value in values]
 
     def is_null(self, row: int) -> bool:
@@ -181,7 +180,7 @@ class KafkaBatch:
 
 
 def header_of(header: EntryHeader, key_section: Buffer) -> BatchHeader:
-    """The batch's header, from an entry's key section. Raises InvalidRequest."""
+    """Returns the batch header in an entry's key section. Raises InvalidRequest."""
     if len(key_section) != BATCH_HEADER_BYTES:
         raise InvalidRequest("The key section of a Kafka entry is not the header of a batch.")
     batch = read_batch_header(key_section)
@@ -191,13 +190,13 @@ def header_of(header: EntryHeader, key_section: Buffer) -> BatchHeader:
 
 
 class KafkaCodec:
-    """The codec object that storage/codec.py hands out."""
+    """The codec object of storage/codec.py."""
 
     def decode(self, header: EntryHeader, key_section: Buffer, value_section: Buffer) -> KafkaBatch:
         return KafkaBatch(header, key_section, value_section)
 
     def first_key(self, key_section: Buffer) -> bytes | None:
-        """None: a batch's header tells no keys."""
+        """Returns None: a batch's header has no keys."""
         return None
 
     def last_batch_index(self, header: EntryHeader, key_section: Buffer) -> int:

@@ -1,14 +1,12 @@
-"""What a cleaning leaves of a batch.
+"""Filters a batch's records, for a cleaning.
 
-Rules:
-* A batch that loses nothing and gets no horizon stays as it is, byte for byte.
-* Else it is built anew, with everything of its header but record count, length, checksum, base
-  timestamp, largest timestamp and horizon: also the base and the last offset, though their records
-  may be gone. Records keep their offsets and timestamps.
-* The base timestamp is the delete horizon, if there is one, else the first survivor's. A horizon is
-  set once: a batch that has one keeps it.
-* The largest timestamp is the survivors', at least -1; under log append time it stays.
-* Compressed records are compressed again, by the same codec at its usual level.
+Rules: * A batch that loses nothing and gets no horizon stays as it is, byte for byte. * Otherwise
+it is rebuilt with all of its header except record count, length, checksum, base timestamp, largest
+timestamp and horizon. Base and last offset stay, although their records may be removed. Records
+keep their offsets and timestamps. * The base timestamp is the delete horizon, if there is one, else
+the first survivor's. A horizon is set once: a batch that has one keeps it. * The largest timestamp
+is the survivors', at least -1; under log append time it is unchanged. * Compressed records are
+compressed again, with the same codec at its default level.
 
     >>> from ledgerfold.storage.kafka.records import build_columns, records_of
     >>> batch = build_columns([b"a", b"b"], [b"1", None], [10, 20])
@@ -40,10 +38,10 @@ from ledgerfold.storage.kafka.section import record_section
 
 
 def kept(batch: Buffer, keep: Sequence[bool], delete_horizon_ms: int | None = None) -> bytes:
-    """The batch with the records that `keep` says, row by row; nothing when none is left.
+    """Returns the batch with the rows that `keep` selects; nothing if none is left.
 
-    `delete_horizon_ms`: to be set now, because a tombstone survives, or the marker of a transaction
-    that is empty; None: no cause to. Raises KafkaError.
+    `delete_horizon_ms`: set because a tombstone survives, or the marker of an empty transaction;
+    None sets none. Raises KafkaError.
     """
     if not any(keep):
         return b""

@@ -1,16 +1,16 @@
-"""A partition's folder as Kafka keeps it: the segments that Kafka would find when it loads it.
+"""Reads a partition's folder: the segments that Kafka would find when it loads it.
 
-A broker that crashed in a cleaning leaves files that are half-way: Kafka's loader removes and
-renames them, this module reckons with what they would be then. Nothing in the folder is written.
+A broker that crashed during a cleaning leaves unfinished files. Kafka's loader removes and renames
+them; this module works with the result of that. Nothing in the folder is written.
 
-1. What ends in `.deleted` is gone.
-2. Files in `.cleaned` were never finished, nor were `.swap` files from the lowest base of those on.
-3. A `.swap` file that is left takes the place of the segments in its range of offsets.
+1. Files ending in `.deleted` are ignored.
+2. `.cleaned` files were never finished, nor were `.swap` files from their lowest base offset on.
+3. A remaining `.swap` file replaces the segments in its range of offsets.
 4. A segment with offsets beyond its base and 2^31 - 1, which old versions wrote, is split, as
-   Kafka does when a round of its cleaner meets it.
+   Kafka does when its cleaner meets it.
 
-What is read of a segment is verified. A torn end of the last one is what a crash leaves, and is
-left out (`TornTail` tells of it); damage elsewhere is a Corruption, with the file and the offset.
+Segments are verified as they are read. A torn tail of the last one, which a crash leaves, is
+skipped (`TornTail` describes it); damage elsewhere is a Corruption, with the file and the offset.
 
     >>> import tempfile
     >>> from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
@@ -46,22 +46,22 @@ from ledgerfold.storage.kafka.batch import (
 )
 from ledgerfold.storage.kafka.txn_index import Aborted, read_aborted
 
-# An entry of a ledger has a header, too.
+# An entry of a ledger also has a header.
 BATCH_BYTES_MAX = ENTRY_BYTES_MAX - 1024
 _BUFFER_BYTES = 1024 * 1024
-# From a segment's base: its indexes count in 32 bits.
+# Relative to a segment's base: its indexes store 32 bits.
 _OFFSETS_MAX = 2**31 - 1
-# <base offset>.<kind>, and what a cleaning or a deletion puts behind it.
+# <base offset>.<kind>, and the suffix of a cleaning or a deletion.
 _NAME = re.compile(r"(\d{1,20})\.(log|index|timeindex|txnindex)(\.cleaned|\.swap|\.deleted)?")
 _PARTITION_FOLDER = re.compile(r"(.+)-(\d+)")
-# As large as Kafka's smallest head of a batch, up to its magic.
+# The position of the magic byte, in every format.
 _MAGIC_AT = 16
 
 
 class SegmentFile(NamedTuple):
-    """`path`: where its batches lie, under whatever name; `start`: at that byte.
+    """A segment. `path`: the file of its batches, whatever its name; `start`: their first byte.
 
-    `txn_index`: its transaction index, where there is one.
+    `txn_index`: its transaction index, if there is one.
     """
 
     base_offset: int
@@ -78,7 +78,7 @@ class Batch(NamedTuple):
 
 
 class TornTail(NamedTuple):
-    """What the last append to a log left that was not finished."""
+    """The unfinished last append to a log."""
 
     path: Path
     offset: int
@@ -87,7 +87,7 @@ class TornTail(NamedTuple):
 
 
 def partition_of(folder: Path) -> tuple[str, int]:
-    """The topic and the partition that a folder's name tells; 0, where it tells none.
+    """Returns the topic and partition that a folder's name gives; partition 0 if it gives none.
 
     >>> partition_of(Path("/data/user-events-12")), partition_of(Path("prices"))
     (('user-events', 12), ('prices', 0))
@@ -97,7 +97,8 @@ def partition_of(folder: Path) -> tuple[str, int]:
 
 
 def log_file_name(base_offset: int, kind: str = "log") -> str:
-    """
+    """Returns the name of a segment's file.
+
     >>> log_file_name(7), log_file_name(7, "timeindex")
     ('00000000000000000007.log', '00000000000000000007.timeindex')
     """
@@ -105,7 +106,7 @@ def log_file_name(base_offset: int, kind: str = "log") -> str:
 
 
 def segments_of(folder: Path) -> Sequence[SegmentFile]:
-    """By their offsets. Raises InvalidRequest when there is none, Corruption, OSError."""
+    """Returns the segments by offset. Raises InvalidRequest if empty, Corruption, OSError."""
     named = [(each, found) for each in folder.iterdir() if (found := _NAME.fullmatch(each.name))]
     by_suffix: dict[str, list[tuple[int, str, Path]]] = {"": [], ".cleaned": [], ".swap": []}
     for path, found in named:
@@ -123,7 +124,7 @@ def segments_of(folder: Path) -> Sequence[SegmentFile]:
         logs = {base: path for base, path in logs.items() if not low <= base < high} | swaps
     if not logs:
         raise InvalidRequest(
-            f"{folder} holds no segment of a Kafka partition: name the folder of one, such as "
+            f"{folder} holds no segment of a Kafka partition: name the folder of one, for example "
             "DIR/orders-0."
         )
     files = [_segment_file(base, logs[base]) for base in sorted(logs)]
@@ -134,7 +135,7 @@ def segments_of(folder: Path) -> Sequence[SegmentFile]:
 
 
 def _pieces(segment: SegmentFile, next_base: int | None) -> list[SegmentFile]:
-    """Itself, or pieces that each begin at their first batch."""
+    """Splits a segment into pieces that each begin at their first batch, if it must be."""
     base = segment.base_offset
     if next_base is not None and next_base - 1 - base <= _OFFSETS_MAX:
         return [segment]
@@ -152,7 +153,7 @@ def _pieces(segment: SegmentFile, next_base: int | None) -> list[SegmentFile]:
 
 
 def _headers(segment: SegmentFile) -> Iterator[tuple[BatchHeader, int]]:
-    """Of its batches, with the byte that each begins at, up to what cannot be one."""
+    """Yields the headers of its batches, each with its first byte, up to the first invalid one."""
     at = 0
     with segment.path.open("rb", 0) as file:
         while len(head := file.read(BATCH_HEADER_BYTES)) == BATCH_HEADER_BYTES:
@@ -166,7 +167,7 @@ def _headers(segment: SegmentFile) -> Iterator[tuple[BatchHeader, int]]:
 
 
 def aborted_of(segment: SegmentFile, end_offset: int) -> list[Aborted] | None:
-    """What its transaction index says of markers before that offset. None: it cannot be read."""
+    """Returns the index entries of markers before that offset; None if it is unreadable."""
     if segment.txn_index is None:
         return []
     return read_aborted(segment.txn_index.read_bytes(), segment.base_offset, end_offset)
@@ -175,7 +176,7 @@ def aborted_of(segment: SegmentFile, end_offset: int) -> list[Aborted] | None:
 def _segment_file(base_offset: int, path: Path) -> SegmentFile:
     status = path.stat()
     modified_ms = status.st_mtime_ns // 1_000_000
-    # Whatever is behind the kind in its name.
+    # Any suffix after the kind.
     index = path.with_name(path.name.replace(".log", ".txnindex", 1))
     return SegmentFile(
         base_offset,
@@ -187,7 +188,7 @@ def _segment_file(base_offset: int, path: Path) -> SegmentFile:
 
 
 def _next_offset(base_offset: int, path: Path) -> int:
-    """Behind the last batch of a segment that a cleaning finished."""
+    """Returns the offset after the last batch of a segment that a cleaning finished."""
     following = base_offset
     for batch in SegmentReading(_segment_file(base_offset, path), is_last=False):
         following = batch.header.next_offset
@@ -195,10 +196,10 @@ def _next_offset(base_offset: int, path: Path) -> int:
 
 
 class SegmentReading:
-    """Yields a segment's batches, in order, each verified. `torn`: afterwards, what was left out.
+    """Iterates over a segment's batches, each verified. `torn`: the skipped tail, set afterwards.
 
-    `is_last`: of the log. Raises Corruption; KafkaError (UNSUPPORTED_FOR_MESSAGE_FORMAT) for
-    messages of the magics 0 and 1; OSError.
+    `is_last`: in the log. Raises Corruption; KafkaError (UNSUPPORTED_FOR_MESSAGE_FORMAT) for
+    messages of magic 0 or 1; OSError.
     """
 
     def __init__(self, segment: SegmentFile, *, is_last: bool) -> None:
@@ -223,7 +224,7 @@ class SegmentReading:
                 at += len(batch.data)
 
     def _batch(self, file: BinaryIO, at: int) -> Batch | None:
-        """None: the log ends here."""
+        """Returns the next batch; None if the log ends here."""
         left = self._end_byte - at
         head = file.read(min(BATCH_HEADER_BYTES, left))
         self._check_magic(head, at)
@@ -236,7 +237,7 @@ class SegmentReading:
             raise KafkaError(
                 KafkaErrorKind.MESSAGE_TOO_LARGE,
                 f"{self._segment.path} holds a batch of {size_bytes} bytes at byte {at}, and the "
-                f"most that is taken is {BATCH_BYTES_MAX}.",
+                f"most that is accepted is {BATCH_BYTES_MAX}.",
             )
         if size_bytes < BATCH_HEADER_BYTES:
             if self._is_last and not any(head) and self._is_zero(file):
@@ -256,11 +257,11 @@ class SegmentReading:
                 KafkaErrorKind.UNSUPPORTED_FOR_MESSAGE_FORMAT,
                 f"{self._segment.path} holds a message of magic {magic} at byte {at}: only record "
                 f"batches of magic {MAGIC} are read, which brokers write since Kafka 0.11 unless "
-                "log.message.format.version says otherwise. Let Kafka write the topic anew first.",
+                "log.message.format.version says otherwise. Let Kafka rewrite the topic first.",
             )
 
     def _end(self, at: int, expected: str, found: str) -> Batch | None:
-        """None, as of a log that ends there."""
+        """Records a torn tail and returns None."""
         if not self._is_last:
             raise self._wrong(at, expected, found)
         size_bytes = self._end_byte - at

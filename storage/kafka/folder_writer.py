@@ -1,12 +1,13 @@
-"""Writes a partition's folder that Kafka opens: segments with their indexes, epochs, topic id.
+"""Writes a partition's folder that Kafka can open: segments with indexes, epochs and topic id.
 
-The folder is built aside, synced, and renamed: it is there whole, or not at all.
+The folder is built aside, synced and renamed: it exists whole or not at all.
 
-* Indexes get an entry with the first batch behind every `index.interval.bytes`; the time index one
-  where times grow, and one more when the segment ends. All of them count offsets from the base.
-* The transaction index is there only where an abort marker lies in the segment.
-* One snapshot of the producers is written, at the log's end: Kafka knows of them by it, or, where
-  no clean shutdown is noted beside the folder, by it and what follows it.
+* Indexes get an entry with the first batch after every `index.interval.bytes`; the time index gets
+  one where the largest time has grown, and one more when the segment ends. Offsets are relative to
+  the base.
+* The transaction index exists only if the segment holds an abort marker.
+* One producer snapshot is written, at the log's end. Kafka loads producers from it, or, without a
+  clean shutdown recorded next to the folder, from it and later batches.
 
     >>> import tempfile
     >>> from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
@@ -44,14 +45,14 @@ from ledgerfold.storage.kafka.txn_index import Aborted, aborted_bytes
 EPOCH_FILE, METADATA_FILE = "leader-epoch-checkpoint", "partition.metadata"
 _BUFFER_BYTES = 1024 * 1024
 _OFFSET_ENTRY, _TIME_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
-# Version and checksum of what follows them; how many; of each the fields of Producer.
+# Version and checksum of the rest; the number of producers; the fields of each Producer.
 _SNAPSHOT_HEAD, _COUNT = struct.Struct(">hI"), struct.Struct(">i")
 _PRODUCER = struct.Struct(">qhiqiqiq")
 _SNAPSHOT_VERSION = 1
 
 
 class Producer(NamedTuple):
-    """An entry of a snapshot: what is known of a producer's last batch. -1: nothing is."""
+    """An entry of a snapshot: the state of a producer. -1 is unknown."""
 
     producer_id: int
     epoch: int
@@ -64,9 +65,9 @@ class Producer(NamedTuple):
 
 
 class FolderWriter:
-    """Used as a context: what is raised inside, or at its end, takes away all that was written.
+    """A writer, used as a context manager: an exception deletes everything that was written.
 
-    `begin_segment`, its batches, `end_segment`, and so on. Raises DiskFailure.
+    Call `begin_segment`, append its batches, then `end_segment`, and so on. Raises DiskFailure.
     """
 
     def __init__(self, folder: Path, *, topic_id: UUID, index_interval_bytes: int = 4096) -> None:
@@ -78,10 +79,10 @@ class FolderWriter:
         self._first_base = -1
 
     def __enter__(self) -> FolderWriter:
-        """Raises InvalidRequest when there is something of that name."""
+        """Raises InvalidRequest if the folder exists."""
         if self._folder.exists():
-            raise InvalidRequest(f"{self._folder} is there already: name a folder that is not.")
-        # An export that was killed left it.
+            raise InvalidRequest(f"{self._folder} exists already: name a new folder.")
+        # Left by an export that was killed.
         shutil.rmtree(self._aside, ignore_errors=True)
         self._aside.mkdir(parents=True)
         return self
@@ -98,7 +99,7 @@ class FolderWriter:
             elif self._segment is not None:
                 self._segment.log.close()
         finally:
-            # Renamed, or of no use: a disk that is full shall not stay so.
+            # Renamed, or useless: a full disk is not to stay full.
             shutil.rmtree(self._aside, ignore_errors=True)
 
     def _finish(self) -> None:
@@ -119,13 +120,13 @@ class FolderWriter:
         assert self._segment is not None
         header = read_batch_header(batch)
         if header.leader_epoch > (self._epochs[-1][0] if self._epochs else -1):
-            # Of the first one nothing may be left where it began.
+            # A cleaning may have removed the first epoch's first batch.
             start = header.base_offset if self._epochs else self._first_base
             self._epochs.append((header.leader_epoch, start))
         self._segment.append(batch)
 
     def end_segment(self, *, modified_ms: int, aborted: Iterable[Aborted] = ()) -> None:
-        """`modified_ms`: of the files, where it is known (above 0)."""
+        """Finishes a segment. `modified_ms`: of the files, if known (above 0)."""
         segment, self._segment = self._segment, None
         assert segment is not None
         segment.end()
@@ -139,12 +140,12 @@ class FolderWriter:
                 times = modified_ms * 1_000_000, modified_ms * 1_000_000
                 os.utime(self._aside / log_file_name(base, kind), ns=times)
 
-    def note_producers(self, producers: Iterable[Producer], end_offset: int) -> None:
-        """As they are at the log's end."""
+    def write_snapshot(self, producers: Iterable[Producer], end_offset: int) -> None:
+        """Writes the snapshot of producers at the log's end."""
         entries = [_PRODUCER.pack(*each) for each in producers]
-        told = _COUNT.pack(len(entries)) + b"".join(entries)
-        head = _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(told))
-        self._write(log_file_name(end_offset, "snapshot"), head + told)
+        body = _COUNT.pack(len(entries)) + b"".join(entries)
+        head = _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(body))
+        self._write(log_file_name(end_offset, "snapshot"), head + body)
 
     def _write(self, name: str, data: bytes) -> None:
         file = REAL.create(self._aside / name)
@@ -154,7 +155,7 @@ class FolderWriter:
 
 
 class _Segment:
-    """One that is written. Its batches are held back until there are some of them."""
+    """A segment in progress. Batches are buffered."""
 
     def __init__(self, base_offset: int, log: AppendFile, interval_bytes: int) -> None:
         self.base_offset, self.log, self._interval_bytes = base_offset, log, interval_bytes
@@ -197,7 +198,7 @@ class _Segment:
 
 
 def id_text(topic_id: UUID) -> str:
-    """As Kafka writes ids.
+    """Formats a topic id as Kafka does.
 
     >>> id_text(UUID(int=7))
     'AAAAAAAAAAAAAAAAAAAABw'
@@ -206,7 +207,7 @@ def id_text(topic_id: UUID) -> str:
 
 
 def write_beside(folder: Path, name: str, data: bytes) -> None:
-    """A file beside a folder, durable, in the place of the one that is there."""
+    """Replaces a file next to a folder, durably."""
     path = folder.resolve().parent / name
     aside = path.with_name(f"{name}.tmp")
     aside.unlink(missing_ok=True)

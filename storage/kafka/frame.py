@@ -1,13 +1,13 @@
-"""The frame of a batch: all that lies between its records' times, keys and values.
+"""The frame of a batch: all bytes other than its records' times, keys and values.
 
-A producer's batches are mostly laid out as those before it: as many records, each as long. Once the
-records of one were looked through (alike.py), another of the same size is held against its frame:
-where that is the same byte by byte, and each time ends where its did, keys and values begin and end
-at the same places, and nothing is left to look at.
+A producer's batches mostly have the same layout: as many records, each as long. Once the records of
+one batch were scanned (uniform_records.py), another of the same size is compared with its frame: if
+those bytes are equal, and each time ends where the first one's did, keys and values begin and end
+at the same places, and no further scan is needed.
 
     >>> batch = bytes.fromhex("0e 00 02 00 02 6b 01 00 0e 00 04 02 02 6c 01 00")
     >>> layout = Layout(2, 3, 4, 5, 1, 6, -1, 8)
-    >>> frame = Frame(batch, [Stretch(0, layout, 2)])
+    >>> frame = Frame(batch, [UniformRun(0, layout, 2)])
     >>> frame.fits(batch.replace(b"k", b"z")), frame.fits(batch.replace(b"\\2\\2l", b"\\2\\4l"))
     (True, False)
 """
@@ -19,66 +19,66 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from ledgerfold.storage.kafka.alike import Layout, are_no_ends, layout_at
+from ledgerfold.storage.kafka.uniform_records import Layout, are_no_ends, layout_at
 
-# 8 MiB in all. A frame has a tenth of a batch's bytes, if its records are short.
+# 8 MiB in total. A frame is about a tenth of a batch, if its records are short.
 FRAMES_MAX = 32
 FRAME_BYTES_MAX = 256 * 1024
-STRETCHES_MAX = 24
+RUNS_MAX = 24
 SINGLES_MAX = 8
 
 
-class Stretch(NamedTuple):
-    """Records that are laid out alike: where the first begins, and how many they are."""
+class UniformRun(NamedTuple):
+    """Consecutive records of one layout: where the first begins, and their number."""
 
     at: int
     layout: Layout
     rows: int
 
 
-class Alone(NamedTuple):
-    """Records that were looked at one by one."""
+class SingleRecords(NamedTuple):
+    """Records that were read one by one."""
 
     at: int
     rows: int
 
 
-Piece = Stretch | Alone
+Piece = UniformRun | SingleRecords
 
 
-def stretches_of(data: bytes, pieces: Sequence[Piece]) -> list[Stretch]:
-    """All of the records, a few that stand alone as stretches of their own; none if they are many.
+def uniform_runs_of(data: bytes, pieces: Sequence[Piece]) -> list[UniformRun]:
+    """Returns runs for all records, single ones as runs of one; none if a single one has headers.
 
-    Those are mostly too few to be looked at as one: behind others that are alike.
+    Single records are mostly the few left over after a uniform run.
     """
-    stretches = list[Stretch]()
+    runs = list[UniformRun]()
     for piece in pieces:
-        if isinstance(piece, Stretch):
-            stretches.append(piece)
+        if isinstance(piece, UniformRun):
+            runs.append(piece)
             continue
         at = piece.at
         for _ in range(piece.rows):
             layout = layout_at(data, at)
             if layout is None:
                 return []
-            stretches.append(Stretch(at, layout, 1))
+            runs.append(UniformRun(at, layout, 1))
             at += layout.stride
-    return stretches
+    return runs
 
 
 class Frame:
-    """That of records whose stretches these are, one behind the other, and nothing else."""
+    """The frame of records that consist of exactly these runs."""
 
     __slots__ = ("_columns", "_columns_of", "_time_ends", "_time_starts", "keyless")
 
-    def __init__(self, data: bytes, stretches: Sequence[Stretch]) -> None:
+    def __init__(self, data: bytes, runs: Sequence[UniformRun]) -> None:
         fixed, self._time_starts, self._time_ends = list[slice](), list[slice](), list[slice]()
-        # Rows whose records have no key.
+        # Rows without a key.
         self.keyless = array("i")
         row = 0
-        for at, layout, rows in stretches:
+        for at, layout, rows in runs:
             end, stride = at + rows * layout.stride, layout.stride
-            # NOTE: attributes, in front of the time, mean nothing.
+            # NOTE: attributes, before the time, have no meaning.
             for place in (
                 *range(layout.time - 1),
                 *range(layout.offset, layout.key),
@@ -100,7 +100,7 @@ class Frame:
         return sum(map(len, self._columns)) + len(self.keyless) * self.keyless.itemsize
 
     def fits(self, data: bytes) -> bool:
-        """Whether those records, of as many bytes, have the same."""
+        """Returns whether these records, of the same size, have the same frame."""
         return (
             self._columns_of(data) == self._columns
             and all(data[column].isascii() for column in self._time_ends)
@@ -109,29 +109,29 @@ class Frame:
 
 
 class Frames:
-    """Those of the batches seen last, by their sizes and how many records they have.
+    """The frames of recent batches, by size and record count.
 
-    A size that comes for the second time is worth a frame.
+    A frame is built when a size occurs for the second time.
     """
 
     def __init__(self) -> None:
         self._frames: dict[tuple[int, int], Frame | None] = {}
 
     def fitting(self, data: bytes, count: int) -> Frame | None:
-        """The frame of those records, if it is known."""
+        """Returns the frame of these records, if it is known."""
         frame = self._frames.get((len(data), count))
         return frame if frame is not None and frame.fits(data) else None
 
     def learn(self, data: bytes, count: int, pieces: Sequence[Piece]) -> None:
-        """Of records that none fitted, and that were looked through in these pieces."""
-        alone = sum(each.rows for each in pieces if isinstance(each, Alone))
-        if alone > SINGLES_MAX or len(pieces) > STRETCHES_MAX:
+        """Adds records without a known frame, which were scanned in these pieces."""
+        single_rows = sum(each.rows for each in pieces if isinstance(each, SingleRecords))
+        if single_rows > SINGLES_MAX or len(pieces) > RUNS_MAX:
             return
         size, frames = (len(data), count), self._frames
         if size in frames:
             del frames[size]
-            stretches = stretches_of(data, pieces)
-            frame = Frame(data, stretches) if stretches else None
+            runs = uniform_runs_of(data, pieces)
+            frame = Frame(data, runs) if runs else None
             is_small = frame is not None and frame.size_bytes <= FRAME_BYTES_MAX
             frames[size] = frame if is_small else None
             return

@@ -1,4 +1,4 @@
-"""The records of a batch, read: the columns that its bytes stand for.
+"""Reads the records of a batch as columns.
 
     >>> section = bytes.fromhex("0e 00 02 00 02 6b 01 00")
     >>> columns, end = read_section(section, 1, base_offset=7, base_timestamp_ms=1000)
@@ -16,16 +16,21 @@ from functools import lru_cache
 from itertools import repeat
 from operator import add
 
-from ledgerfold.storage.kafka.alike import ALONE_ROWS, Layout, more_alone, stretch_at
 from ledgerfold.storage.kafka.section import Headers, RecordColumns, invalid_record
+from ledgerfold.storage.kafka.uniform_records import (
+    SINGLE_ROWS,
+    Layout,
+    more_single_rows,
+    uniform_run_at,
+)
 from ledgerfold.storage.kafka.varints import COUNTED, read_bits, read_varint
 
-# Keys and values that are taken at once.
+# Rows whose keys and values are unpacked at once.
 _TAKEN_ROWS = 256
 
 
 class _TwoBytes(dict[int, int]):
-    """What a varint of two bytes stands for, by the number that they are, little-endian."""
+    """The numbers that two-byte varints encode, by their bytes as a little-endian integer."""
 
     def __missing__(self, pair: int) -> int:
         number = self[pair] = read_varint(pair.to_bytes(2, "little"), 0)[0]
@@ -39,33 +44,32 @@ _TWO_BYTES = _TwoBytes()
 def read_section(
     data: bytes, count: int, base_offset: int, base_timestamp_ms: int, at: int = 0
 ) -> tuple[RecordColumns, int]:
-    """The columns of the records from `at` on, and where the last one ends. Raises KafkaError,
-    IndexError.
+    """Returns the columns of the records from `at` on, and where the last one ends.
 
-    A stretch of records that are all laid out alike is read by columns, others one by one.
+    A run of uniform records is read by columns, others one by one. Raises KafkaError, IndexError.
     """
     found = _Columns(base_offset, base_timestamp_ms)
-    row, alone = 0, ALONE_ROWS
+    row, single_rows = 0, SINGLE_ROWS
     while row < count:
-        stretch = stretch_at(data, at, count - row)
-        if stretch is not None:
-            layout, alike = stretch
-            found.add_alike(data, at, alike, layout)
-            at += alike * layout.stride
-            row, alone = row + alike, ALONE_ROWS
+        run = uniform_run_at(data, at, count - row)
+        if run is not None:
+            layout, row_count = run
+            found.add_uniform(data, at, row_count, layout)
+            at += row_count * layout.stride
+            row, single_rows = row + row_count, SINGLE_ROWS
         else:
-            rows = range(row, min(row + alone, count))
+            rows = range(row, min(row + single_rows, count))
             at = found.add_rows(data, at, rows)
-            row, alone = rows.stop, more_alone(alone)
+            row, single_rows = rows.stop, more_single_rows(single_rows)
     return found.columns, at
 
 
 class _Columns:
-    """What was read so far."""
+    """The columns read so far."""
 
     def __init__(self, base_offset: int, base_time: int) -> None:
         self._base_offset, self._base_time = base_offset, base_time
-        # None while they rise by one from the base: then they are not kept one by one.
+        # None while they rise by one from the base and need not be stored.
         self._offsets: list[int] | None = None
         self._times: list[int] = []
         self._keys: list[bytes | None] = []
@@ -86,8 +90,8 @@ class _Columns:
             self._offsets = list(self._dense_offsets)
         return self._offsets
 
-    def add_alike(self, data: bytes, at: int, rows: int, layout: Layout) -> None:
-        """That many, which all have this layout."""
+    def add_uniform(self, data: bytes, at: int, rows: int, layout: Layout) -> None:
+        """Adds `rows` records of this layout."""
         row, end, stride = len(self._times), at + rows * layout.stride, layout.stride
         offsets = [data[at + n : end : stride] for n in range(layout.offset, layout.key_length)]
         if self._offsets is not None or offsets != COUNTED.columns(row, rows, len(offsets)):
@@ -109,9 +113,9 @@ class _Columns:
             self._values.extend(both[1::2] if layout.value_bytes >= 0 else repeat(None, taken))
 
     def add_rows(self, data: bytes, at: int, rows: range) -> int:
-        """Those, read one by one; where the last record ends. Raises KafkaError, IndexError.
+        """Adds records one by one; returns where the last one ends. Raises KafkaError, IndexError.
 
-        Numbers of one byte or two are read in place: a call for each would take most of the time.
+        Numbers of one byte or two are decoded inline: a call for each would take most of the time.
         """
         base_offset, base_time = self._base_offset, self._base_time
         add_offset, add_timestamp = self._each_offset().append, self._times.append
@@ -127,7 +131,7 @@ class _Columns:
                 n, at = read_bits(data, at)
             if n & 1:
                 raise invalid_record(f"Found invalid record size {~(n >> 1)}")
-            # One byte is the attributes'.
+            # One byte is the attributes.
             size, end, at = n >> 1, at + (n >> 1), at + 1
             if (n := data[at]) < 128:
                 at += 1
@@ -175,7 +179,7 @@ def _struct(pair: str, rows: int) -> struct.Struct:
 
 
 def _numbers(varints: list[bytes]) -> Iterable[int]:
-    """What varints of one size stand for, of which all first bytes stand together, and so on."""
+    """Decodes varints of one size, given as columns of their first bytes, second bytes, ..."""
     if len(varints) == 1:
         return map(_ONE_BYTE.__getitem__, varints[0])
     if len(varints) > 2:

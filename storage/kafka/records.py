@@ -1,7 +1,7 @@
-"""The records of a batch: read and built, as columns or one by one.
+"""Reads and builds the records of a batch, as columns or one by one.
 
 Under log append time every record's timestamp is the batch's largest. A control batch holds one
-record, whose key says what it marks, and nothing for a consumer.
+record, whose key has the type of control record; consumers get none.
 
     >>> headers = (("h", b"x"), ("i", None))
     >>> records = [KafkaRecord(7, 1000, b"k", None), KafkaRecord(9, 1001, b"l", b"v", headers)]
@@ -47,7 +47,7 @@ from ledgerfold.storage.kafka.varints import INT64_MAX, int64
 
 
 class KafkaRecord(NamedTuple):
-    """One record, with its place in the log. A null value is a tombstone, an empty one is not."""
+    """A record with its offset. A null value is a tombstone, an empty one is not."""
 
     offset: int
     timestamp_ms: int
@@ -57,7 +57,7 @@ class KafkaRecord(NamedTuple):
 
 
 class ControlType(IntEnum):
-    """What a control batch marks; what follows COMMIT has no place in a topic's log."""
+    """The type of a control record. Those after COMMIT do not occur in a topic's log."""
 
     ABORT = 0
     COMMIT = 1
@@ -70,14 +70,14 @@ class ControlType(IntEnum):
 
 
 class EndMarker(NamedTuple):
-    """How a transaction ended, and under which coordinator."""
+    """The end of a transaction, and its coordinator's epoch."""
 
     control_type: ControlType
     coordinator_epoch: int
 
 
 class BatchFields(TypedDict, total=False):
-    """What a batch's header says beside what its records tell; each has a default."""
+    """Header fields that the records do not determine; each has a default."""
 
     base_offset: int
     compression: int
@@ -91,7 +91,7 @@ class BatchFields(TypedDict, total=False):
 
 
 def records_of(batch: Buffer) -> Iterator[KafkaRecord]:
-    """The records of a whole batch. Raises KafkaError."""
+    """Yields the records of a whole batch. Raises KafkaError."""
     offsets, timestamps, keys, values, headers = columns_of(batch)
     for row, (offset, timestamp, key, value) in enumerate(
         zip(offsets, timestamps, keys, values, strict=True)
@@ -100,20 +100,20 @@ def records_of(batch: Buffer) -> Iterator[KafkaRecord]:
 
 
 def columns_of(batch: Buffer) -> RecordColumns:
-    """The same as columns. Raises KafkaError: INVALID_RECORD, and what decompress raises."""
+    """Returns the records as columns. Raises KafkaError: INVALID_RECORD, and as decompress()."""
     header = read_batch_header(batch)
     return section_columns(header, memoryview(batch)[BATCH_HEADER_BYTES:])
 
 
 def section_columns(header: BatchHeader, section: Buffer) -> RecordColumns:
-    """Those of a batch whose header was read, from what follows it."""
+    """Returns the columns of a batch from its header and its records as stored."""
     # Without records there is nothing to decompress either.
     data = decompress(header.compression, section) if header.record_count else bytes(section)
     return plain_columns(header, data)
 
 
 def plain_columns(header: BatchHeader, data: bytes) -> RecordColumns:
-    """The same of records that were decompressed."""
+    """Returns the columns of decompressed records."""
     check_room(data, header.record_count)
     try:
         columns, end = read_section(
@@ -128,7 +128,7 @@ def plain_columns(header: BatchHeader, data: bytes) -> RecordColumns:
         return columns
     first, last = (offsets[0], offsets[-1]) if isinstance(offsets, range) else _bounds(offsets)
     if first < header.base_offset or last > header.last_offset:
-        raise invalid_record("A record whose offset is not among those of its batch.")
+        raise invalid_record("A record's offset is outside its batch.")
     if header.timestamp_type == TimestampType.LOG_APPEND_TIME:
         times[:] = [header.max_timestamp_ms] * header.record_count
         return columns
@@ -139,14 +139,14 @@ def plain_columns(header: BatchHeader, data: bytes) -> RecordColumns:
 
 
 def _bounds(numbers: Sequence[int]) -> tuple[int, int]:
-    """The least and the largest; most columns of times hold one time."""
+    """Returns the minimum and maximum; most columns of times hold one time."""
     if numbers.count(numbers[0]) == len(numbers):
         return numbers[0], numbers[0]
     return min(numbers), max(numbers)
 
 
 def build_batch(records: Iterable[KafkaRecord], **fields: Unpack[BatchFields]) -> bytes:
-    """A batch of records in order of their offsets. Raises KafkaError."""
+    """Builds a batch of records in offset order. Raises KafkaError."""
     listed = list(records)
     base_offset = fields.get("base_offset", 0)
     return build_columns(
@@ -167,9 +167,9 @@ def build_columns(
     offset_deltas: Sequence[int] | None = None,
     **fields: Unpack[BatchFields],
 ) -> bytes:
-    """A batch of columns. Without deltas, offsets rise by one from the base.
+    """Builds a batch of columns. Without deltas, offsets rise by one from the base.
 
-    Raises KafkaError (INVALID_RECORD) when there are no records or their offsets do not rise.
+    Raises KafkaError (INVALID_RECORD) if there are no records or their offsets do not rise.
     """
     return sealed(*batch_parts(keys, values, timestamps_ms, headers, offset_deltas, **fields))
 
@@ -182,7 +182,9 @@ def batch_parts(
     offset_deltas: Sequence[int] | None = None,
     **fields: Unpack[BatchFields],
 ) -> tuple[BatchHeader, bytes]:
-    """The same before it is sealed, as a producer needs it that numbers it when it is sent."""
+    """Returns the header and records before sealing, for a producer that numbers batches when it
+    sends.
+    """
     count = len(values)
     deltas = range(count) if offset_deltas is None else offset_deltas
     if not count or not len(keys) == len(timestamps_ms) == len(deltas) == count:
@@ -217,7 +219,7 @@ def batch_parts(
     return header, compress(compression, section)
 
 
-# Version, type; and version, coordinator's epoch.
+# Version and type; version and the coordinator's epoch.
 _CONTROL_KEY = struct.Struct(">hh")
 _CONTROL_VALUE = struct.Struct(">hi")
 
@@ -232,7 +234,7 @@ def end_marker(
     coordinator_epoch: int = 0,
     leader_epoch: int = 0,
 ) -> bytes:
-    """The batch by which a transaction is committed or aborted.
+    """Builds the batch that commits or aborts a transaction.
 
     >>> marker = end_marker(
     ...     ControlType.ABORT, base_offset=5, timestamp_ms=9, producer_id=1, producer_epoch=0
@@ -256,7 +258,7 @@ def end_marker(
 
 
 def marker_type(batch: Buffer) -> ControlType | None:
-    """What a control batch marks; None of any other, and when only the header is left."""
+    """Returns the type of a control batch; None for others, and if only the header is left."""
     if not read_batch_header(batch).is_control:
         return None
     keys = columns_of(batch).keys
@@ -279,7 +281,10 @@ def _control_type(key: bytes | None) -> ControlType:
 
 
 def read_end_marker(batch: Buffer) -> EndMarker | None:
-    """None when it is no commit and no abort, or nothing is left of it. Raises KafkaError."""
+    """Reads a transaction marker. None if it is of another type, or only the header is left.
+
+    Raises KafkaError.
+    """
     found = marker_type(batch)
     if found not in (ControlType.COMMIT, ControlType.ABORT):
         return None

@@ -1,7 +1,7 @@
-"""The records of a batch end to end, not compressed: columns, and the bytes that are made of them.
+"""Builds the uncompressed records of a batch from columns.
 
-A record, behind its own length: attributes (unused) | difference to the base timestamp | offset
-delta | key | value | headers. Numbers are varints, and a length of -1 stands for null.
+A record, after its own length: attributes (unused) | difference to the base timestamp | offset
+delta | key | value | headers. Numbers are varints, and a length of -1 is null.
 
     >>> section = record_section([b"k"], [None], [1001], {}, [0], base_timestamp_ms=1000)
     >>> section.hex(" ")
@@ -21,9 +21,9 @@ from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.varints import COUNTED, KEPT_MAX, SIZED, VARINTS
 
 Headers = tuple[tuple[str, bytes | None], ...]
-# Its length, its attributes, and the five numbers behind them.
+# Its length, its attributes, and five numbers.
 RECORD_BYTES_MIN = 7
-# The lengths of its name and its value.
+# The lengths of its name and value.
 HEADER_BYTES_MIN = 2
 _NO_HEADERS = b"\0"
 _ATTRIBUTES = b"\0"
@@ -47,10 +47,10 @@ def record_section(
     offset_deltas: Sequence[int],
     base_timestamp_ms: int,
 ) -> bytes:
-    """The records end to end.
+    """Returns the concatenated records.
 
-    Column by column, each one C loop; the columns then interleave, and are joined at once. What is
-    the same in all rows is made once, and what lies between two records is one piece.
+    Each column is built by one C loop; the columns are then interleaved and joined at once. A value
+    that is equal in all rows is encoded once, and the bytes between two records are one piece.
     """
     rows = len(values)
     if not rows:
@@ -90,7 +90,7 @@ def record_section(
 
 
 class _Heads(dict[int, bytes]):
-    """What a record of so many bytes begins with, behind what the one before it ends with."""
+    """The first bytes of records by size, after the last byte of the record before."""
 
     def __init__(self, end: bytes) -> None:
         self._end = end
@@ -106,7 +106,7 @@ _HEADS, _HEADS_BEHIND = _Heads(b""), _Heads(_NO_HEADERS)
 
 
 class _Numbers(NamedTuple):
-    """Numbers of all rows as varints. What room they take: the same in each, and each its own."""
+    """Numbers of all rows as varints. Their sizes: the common one, or one for each row."""
 
     pieces: list[bytes]
     room: int
@@ -123,7 +123,7 @@ def _numbers(numbers: Sequence[int], base: int = 0) -> _Numbers:
 
 
 class _Field(NamedTuple):
-    """Keys or values. The room is that of length and bytes together."""
+    """Keys or values. The room is the size of length and bytes together."""
 
     lengths: list[bytes]
     data: Sequence[bytes]
@@ -158,7 +158,7 @@ def _header_bytes(pairs: Headers) -> bytes:
 
 
 def check_room(data: bytes, count: int) -> None:
-    """Whether so many records may be there, before any is looked at. Raises KafkaError."""
+    """Raises KafkaError unless `count` records can fit, before any is read."""
     if count * RECORD_BYTES_MIN > len(data):
         raise invalid_record("Incorrect declared batch size, premature EOF reached")
 

@@ -1,6 +1,6 @@
-"""What a check of a ledger's files tells of the batches in them.
+"""Summarises the batches of a ledger's files.
 
-Enough to make the record of a topic anew, where it is lost (storage/repair/kafka.py):
+The summary is enough to rebuild a lost topic record (storage/repair/kafka.py):
 
     >>> from ledgerfold.storage.kafka.batch import read_batch_header
     >>> from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
@@ -26,7 +26,7 @@ from ledgerfold.storage.kafka.batch import (
 
 @dataclass(slots=True)
 class Span:
-    """Batches one behind the other. Offsets are -1 when there is none."""
+    """A summary of consecutive batches. Offsets are -1 if there is none."""
 
     base_offset: int = -1
     next_offset: int = -1
@@ -38,7 +38,7 @@ class Span:
     largest_producer_id: int = NO_PRODUCER_ID
 
     def add(self, header: BatchHeader) -> None:
-        """One behind the last."""
+        """Adds the next batch."""
         self.join(
             Span(
                 header.base_offset,
@@ -53,7 +53,7 @@ class Span:
         )
 
     def join(self, behind: Span) -> None:
-        """Those of another behind the last."""
+        """Adds the batches of a following span."""
         if not self.batches:
             self.base_offset = behind.base_offset
             self.first_batch_timestamp_ms = behind.first_batch_timestamp_ms
@@ -67,7 +67,7 @@ class Span:
 
 
 def joined(spans: Iterable[Span]) -> Span:
-    """All of them as one."""
+    """Joins consecutive spans."""
     whole = Span()
     for each in spans:
         whole.join(each)

@@ -1,4 +1,4 @@
-"""A segment's transaction index: which transactions, whose marker lies in it, were aborted.
+"""A segment's transaction index: the aborted transactions whose marker it holds.
 
     >>> line = Aborted(producer_id=7, first_offset=3, last_offset=9, last_stable_offset=10)
     >>> read_aborted(aborted_bytes([line]), 0, 10)
@@ -19,7 +19,7 @@ _ENTRY = struct.Struct(">hqqqq")
 
 
 class Aborted(NamedTuple):
-    """`last_offset`: the marker's."""
+    """An aborted transaction. `last_offset`: its marker's."""
 
     producer_id: int
     first_offset: int
@@ -32,7 +32,7 @@ def aborted_bytes(entries: Iterable[Aborted]) -> bytes:
 
 
 def read_aborted(data: bytes, first: int, end: int) -> list[Aborted] | None:
-    """Those whose marker is at or behind `first`, and before `end`. None: it is no such index.
+    """Returns the entries whose marker is at or after `first`, and before `end`; None if invalid.
 
     >>> read_aborted(b"\\0" * 33, 0, 10), read_aborted(b"\\1" * 34, 0, 10)
     (None, None)

@@ -1,4 +1,4 @@
-"""Numbers of variable length, as records hold them: zigzag, seven bits a byte, the lowest first.
+"""Variable-length integers of records: zigzag, seven bits a byte, the lowest first.
 
     >>> VARINTS[0], VARINTS[-1], VARINTS[64], SIZED[64]
     (b'\\x00', b'\\x01', b'\\x80\\x01', 66)
@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 
-# What the tables keep is below that: lengths, and differences of offsets and times, are small and
-# come again.
+# Tables keep numbers below that: lengths and differences of offsets and times are small and recur.
 KEPT_MAX = 64 * 1024
 INT64_MAX = 2**63 - 1
 _INT64 = 2**64 - 1
@@ -21,7 +20,7 @@ _VARLONG_BYTES_MAX = 10
 
 
 def int64(number: int) -> int:
-    """As Java's arithmetic has it: what is too large comes round."""
+    """Wraps a number to 64 bits, as Java's arithmetic does."""
     return ((number + 2**63) & _INT64) - 2**63
 
 
@@ -37,7 +36,7 @@ def _encoded(number: int) -> bytes:
 
 
 class _Varints(dict[int, bytes]):
-    """Each number's bytes, made when they are first asked for."""
+    """The encoded bytes of numbers, built on first use."""
 
     def __missing__(self, number: int) -> bytes:
         encoded = _encoded(number)
@@ -47,7 +46,7 @@ class _Varints(dict[int, bytes]):
 
 
 class _Sized(dict[int, int]):
-    """How much room so many bytes take behind their own length; -1: none, and no bytes."""
+    """The room of a field of so many bytes with its length; -1: null, without bytes."""
 
     def __missing__(self, size: int) -> int:
         sized = len(VARINTS[size]) + max(size, 0)
@@ -57,7 +56,7 @@ class _Sized(dict[int, int]):
 
 
 class _Counted:
-    """The varints of 0, 1, 2 and so on, and their sizes: what dense offsets are.
+    """The varints of 0, 1, 2 and so on, and their sizes, for dense offset deltas.
 
     >>> COUNTED.first(2), COUNTED.columns(64, 2, 2)
     (([b'\\x00', b'\\x02'], [1, 1]), [b'\\x80\\x82', b'\\x01\\x01'])
@@ -68,7 +67,7 @@ class _Counted:
         self._sizes: list[int] = []
 
     def first(self, count: int) -> tuple[list[bytes], list[int]]:
-        """Of so many numbers."""
+        """Returns the varints of the first `count` numbers, and their sizes."""
         varints, sizes = self._varints, self._sizes
         if len(varints) < count:
             varints = [VARINTS[number] for number in range(count)]
@@ -78,9 +77,9 @@ class _Counted:
         return varints[:count], sizes[:count]
 
     def columns(self, first: int, count: int, size: int) -> list[bytes]:
-        """Of those from `first` on: their first bytes, their second ones. [] unless of that size.
+        """Returns the varints of `count` numbers from `first` as columns of bytes.
 
-        That is one to three bytes; and of three, no more than stand in a row in their tables.
+        [] unless all take `size` bytes, one to three, and those of three fit their table.
         """
         if size == 3:
             return _three_byte_columns(first, count)
@@ -92,13 +91,13 @@ VARINTS = _Varints()
 SIZED = _Sized()
 COUNTED = _Counted()
 _TWO_BYTES = [VARINTS[number] for number in range(64, 8192)]
-# Of numbers counted from the first one that has so many bytes: the first bytes, the second ones.
+# From the first number of each size: columns of first bytes and of second ones.
 _COLUMNS = {
     1: (0, [bytes(range(0, 128, 2))]),
     2: (64, [bytes(each) for each in zip(*_TWO_BYTES, strict=True)]),
 }
-# Of those of three bytes: the first bytes and the second ones come again after so many numbers, the
-# third ones count how often.
+# Columns of three-byte varints: the first and second bytes repeat with these periods, the third
+# byte counts the periods.
 _FIRST_EACH, _SECOND_EACH = 64, 8192
 _FIRST_BYTES = bytes(range(128, 256, 2)) * (2 * _SECOND_EACH // _FIRST_EACH)
 _SECOND_BYTES = b"".join(bytes([each]) * _FIRST_EACH for each in range(128, 256)) * 2
@@ -117,13 +116,13 @@ def _three_byte_columns(first: int, count: int) -> list[bytes]:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number there, and where the next thing begins. Raises KafkaError, IndexError."""
+    """Returns the number at `at`, and where it ends. Raises KafkaError, IndexError."""
     bits, at = read_bits(data, at)
     return (bits >> 1) ^ -(bits & 1), at
 
 
 def read_bits(data: bytes, at: int) -> tuple[int, int]:
-    """The same before zigzag is undone: 64 bits."""
+    """Returns the number before zigzag decoding, 64 bits, and where it ends."""
     # Most take one byte or two.
     if (bits := data[at]) < 128:
         return bits, at + 1
@@ -136,4 +135,4 @@ def read_bits(data: bytes, at: int) -> tuple[int, int]:
         if byte < 128:
             return bits & _INT64, byte_at + 1
         shift += 7
-    raise KafkaError(KafkaErrorKind.INVALID_RECORD, "A varint of more than ten bytes.")
+    raise KafkaError(KafkaErrorKind.INVALID_RECORD, "A varint has more than ten bytes.")

@@ -240,7 +240,7 @@ def kafka_clean(actors: Actors, random: Random) -> None:
         loaded = await broker.kafka_topic(topic, to_write=True)
         if rolls:
             await loaded.roll()
-        turn = await broker.cleaner.turn(topic)
+        turn = await broker.cleaner.run_pass(topic)
         ended = turn.failure or ("aborted" if turn.was_aborted else turn.outcome is not None)
         return f"{turn.topic is not None} {ended!r}"
 

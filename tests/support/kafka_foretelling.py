@@ -181,7 +181,7 @@ class Foretelling:
     def _turn(self, found: Lived, now_ms: int) -> bool:
         before = self._size()
         broker, _ = self._broker._topic(TOPIC)
-        turn = self._broker._run(broker.cleaner.turn())
+        turn = self._broker._run(broker.cleaner.run_pass())
         assert turn.failure is None
         if turn.outcome is not None:
             stats = turn.outcome.manifest.stats

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ledgerfold.broker.kafka.cleaner.pass_ import Turn
+from ledgerfold.broker.kafka.cleaner.pass_result import PassResult
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions, open_kafka_reader
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
@@ -87,9 +87,9 @@ class KafkaLab(BrokerLab):
 
         return self.run(read())
 
-    def clean(self) -> Turn:
+    def clean(self) -> PassResult:
         """A turn of the cleaner, on its topic."""
-        return self.run(self.broker.cleaner.turn(TOPIC))
+        return self.run(self.broker.cleaner.run_pass(TOPIC))
 
     def close(self) -> None:
         self.stop()

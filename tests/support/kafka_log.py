@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ledgerfold.compactor.kafka.job import RoundJob
-from ledgerfold.compactor.kafka.plan import cut
+from ledgerfold.compactor.kafka.job import CleaningJob
+from ledgerfold.compactor.kafka.plan import plan_tasks
 from ledgerfold.storage.entry import Codec, read_header, stamp
 from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.storage.kafka.entries import entry_of
@@ -197,7 +197,9 @@ def run_round(plan: CleanPlan, cores: int = 2) -> CleanManifest:
     """Without Spark."""
     context: Any = LocalContext(cores)
     progress: Any = LocalProgress()
-    return RoundJob(context, plan, cut(plan, cores), progress, lambda: 0.0).run(Path.mkdir)
+    return CleaningJob(context, plan, plan_tasks(plan, cores), progress, lambda: 0.0).run(
+        Path.mkdir
+    )
 
 
 def batches_of(ledgers: Path, segments: Iterable[CleanSegment]) -> list[bytes]:

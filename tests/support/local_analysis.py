@@ -20,7 +20,7 @@ def analyze(
     buckets: int = 1,
     is_spread: bool = False,
     differences_max: int = 0,
-    tells_survivors: bool = False,
+    returns_survivors: bool = False,
     given: Sequence[Survivors] = (),
 ) -> Figures:
     """`is_spread`: a task for each segment. Raises what a task raises."""
@@ -32,7 +32,7 @@ def analyze(
         tuple(strategies),
         plan.retain_null_key,
         differences_max,
-        tells_survivors,
+        returns_survivors,
         tuple(given),
     )
     scanned = [row for run in runs for row in analysis.scan([run])]

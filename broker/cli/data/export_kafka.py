@@ -137,7 +137,7 @@ def _write(writer: FolderWriter, log: DescribeLogResponse, logs: KafkaLogs, topi
         end(number)
     # Kafka would load the others, and forget them at once.
     known = (each for each in log.producers if not each.is_forgotten)
-    writer.note_producers(map(_producer, known), log.log_end_offset)
+    writer.write_snapshot(map(_producer, known), log.log_end_offset)
 
 
 def _producer(known: KafkaProducerInfo) -> Producer:

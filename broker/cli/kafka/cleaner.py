@@ -7,7 +7,8 @@ ledgerfold cleaner status
 Asked of a partitioned topic's name, each of its partitions is planned, cleaned, paused, one after
 the other.
 
-The cleaner takes turns by itself (docs/KAFKA.md, "A turn"); `run` takes one more, now.
+The cleaner runs passes automatically (docs/KAFKA.md, "A pass of the cleaner"); `run` runs one
+more, now.
 """
 
 from __future__ import annotations

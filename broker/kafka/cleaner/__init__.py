@@ -1,1 +1,1 @@
-"""Kafka's log cleaner: which log is next, one cleaning of it, retention."""
+"""Kafka's log cleaner: the choice of a log, its cleaning, and retention."""

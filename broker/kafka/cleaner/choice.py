@@ -1,8 +1,7 @@
-"""Which log is cleaned next, and why.
+"""Chooses the log to clean next.
 
-The largest dirty ratio wins among those that are eligible; being overdue makes a log eligible, and
-gives it no other preference. Of two that are equally dirty the name decides, where Kafka leaves it
-to chance.
+The eligible log with the largest dirty ratio is chosen. Exceeding `max.compaction.lag.ms` makes a
+log eligible but gives it no preference. Ties are broken by name; Kafka leaves them to chance.
 
     >>> from ledgerfold.kafka.cleanable import Limit
     >>> plans = {"a-0": Plan(0, 9, 9, 60, 40, 0, False, Limit.ACTIVE_SEGMENT),
@@ -24,7 +23,7 @@ from ledgerfold.kafka.cleanable import Plan
 
 
 class Verdict(Enum):
-    """What is said of a candidate."""
+    """The eligibility of a candidate log, with its reason."""
 
     DIRTY = "dirtier than min.cleanable.dirty.ratio"
     OVERDUE = "beyond max.compaction.lag.ms"
@@ -39,7 +38,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A compacted log that is not busy and not marked uncleanable."""
+    """A compacted log that is in no cleaning state and not marked uncleanable."""
 
     plan: Plan
     min_ratio: float
@@ -58,13 +57,13 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """`log`: None, when none is eligible."""
+    """The result of one choice. `log` is None when no candidate is eligible."""
 
     log: str | None
     verdicts: Mapping[str, Verdict]
-    # Of all candidates, eligible or not.
+    # Over all candidates, eligible or not.
     max_dirty_ratio: float
-    # The largest; the gauge of it is set when a log was chosen.
+    # The largest delay. Its gauge is set only when a log was chosen.
     max_delay_ms: int
 
     @property

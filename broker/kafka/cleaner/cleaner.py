@@ -1,17 +1,16 @@
-"""The cleaner: chooses a log, has it cleaned, deletes what retention lets go; again and again.
+"""The log cleaner: chooses logs, cleans them and deletes old segments.
 
-A *turn* is what one pass of a Kafka cleaner thread does (docs/KAFKA.md, "A turn"):
+A *pass* is one iteration of a Kafka cleaner thread (docs/KAFKA.md, "A pass of the cleaner"):
 
-1. Choose the filthiest of the eligible logs (choice.py), or take the one that was asked for.
-2. Clean it (cleaning.py). Whatever changes the log under it aborts the round: an unload, a
-   deletion, a policy without `compact`. A round that fails marks its log *uncleanable*, and the
-   cleaner leaves it alone until the broker starts anew; one whose worker died only after
-   _DEATHS_MAX.
-3. Delete segments of every compacted log that is free (ledgerfold/kafka/retention.py).
+1. Choose the filthiest of the eligible logs (choice.py), or take the requested one.
+2. Clean it (cleaning.py). An unload, a deletion of the topic or a policy without `compact` aborts
+   the cleaning. A cleaning that fails marks its log *uncleanable*, and the cleaner skips the log
+   until the broker restarts. Deaths of the worker mark a log only after _DEATHS_MAX in a row.
+3. Delete old segments of every compacted log that is in no state (ledgerfold/kafka/retention.py).
 
-As many threads take turns side by side as `log.cleaner.threads` says; one that found nothing waits
-for `log.cleaner.backoff.ms`, on the broker's clock. Logs that are not compacted are the retention
-thread's, each `log.retention.check.interval.ms`.
+`log.cleaner.threads` threads run passes concurrently. A thread that found nothing to clean waits
+`log.cleaner.backoff.ms`, on the broker's clock. The retention thread handles logs that are not
+compacted, every `log.retention.check.interval.ms`.
 
 Source: LogCleaner, LogCleanerManager, LogManager.cleanupLogs of Kafka 4.1.
 """
@@ -27,12 +26,12 @@ from typing import Protocol
 
 from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.kafka.cleaner.choice import Candidate, choose
-from ledgerfold.broker.kafka.cleaner.cleaning import RoundOutcome, Worker, clean, dry_run, view_of
+from ledgerfold.broker.kafka.cleaner.cleaning import CleaningResult, Worker, clean, dry_run, view_of
 from ledgerfold.broker.kafka.cleaner.deletion import Deletion
 from ledgerfold.broker.kafka.cleaner.gauges import Gauges
-from ledgerfold.broker.kafka.cleaner.pass_ import Turn, kind_of
+from ledgerfold.broker.kafka.cleaner.pass_result import PassResult, failure_kind
 from ledgerfold.broker.kafka.cleaner.states import MARKED, Aborted, InProgress, States
-from ledgerfold.broker.kafka.cleaner.throttle import owed_ms, pace_of
+from ledgerfold.broker.kafka.cleaner.throttle import cleaning_rate, delay_ms_after
 from ledgerfold.broker.kafka.config.config import BrokerConfig
 from ledgerfold.broker.kafka.config.defects import Defects
 from ledgerfold.broker.kafka.log.checkpoint_file import StoredCheckpoints, stored_checkpoints
@@ -51,14 +50,14 @@ from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.v1.compactor_pb2 import CleanManifest
 
 _log = logging.getLogger(__name__)
-# Those that did something, and are remembered.
-_TURNS_KEPT = 20
-# Rounds in a row in which the worker died, before their log is left alone: it may be the cause.
+# Passes that did something and are remembered.
+_PASSES_KEPT = 20
+# Cleanings in a row in which the worker died before their log is marked: the log may be the cause.
 _DEATHS_MAX = 3
 
 
 class CleanerBroker(Protocol):
-    """What is needed of the broker (broker/topics/broker.py)."""
+    """The part of the broker that the cleaner uses (broker/topics/broker.py)."""
 
     @property
     def clock(self) -> Clock: ...
@@ -69,73 +68,77 @@ class CleanerBroker(Protocol):
     @property
     def kafka_config(self) -> BrokerConfig: ...
     def partitions_of_kafka(self) -> Mapping[str, Partition]:
-        """The loaded ones, by the names of their topics."""
+        """Returns the loaded partitions by topic name."""
         ...
 
 
 class Cleaner:
-    """One per broker, on its event loop."""
+    """The log cleaner of one broker, on its event loop."""
 
     def __init__(
         self, broker: CleanerBroker, worker: Worker, defects: Callable[[str], Defects]
     ) -> None:
-        """`defects`: those that are wanted of a topic; of the broker, by the name ""."""
+        """Creates a cleaner. `defects(topic)` returns the enabled defects of a topic; of the broker
+        for "".
+        """
         self._broker, self._worker, self.defects = broker, worker, defects
         self.states = States()
         self.gauges = Gauges(broker.clock.now_ms)
         self._deletion = Deletion(broker, self.states, self._wake)
-        self._rounds: dict[str, asyncio.Task[RoundOutcome]] = {}
-        # Of what turns did, the last: newest first.
-        self.last_turns: deque[Turn] = deque(maxlen=_TURNS_KEPT)
+        self._cleanings: dict[str, asyncio.Task[CleaningResult]] = {}
+        # Recent passes, newest first.
+        self.last_passes: deque[PassResult] = deque(maxlen=_PASSES_KEPT)
         self._count = 0
         self._choosing = asyncio.Lock()
-        # Of the worker, in rounds of a log, since the last one that was done.
+        # Deaths of the worker while it cleaned a log, since that log's last completed cleaning.
         self._deaths: dict[str, int] = {}
-        # A log left the state that it was in.
+        # Set when a log leaves its state.
         self._changed = asyncio.Event()
-        # All topics were loaded, and turns may be taken.
+        # All topics are loaded, and passes may run.
         self.has_started = False
-        # As long as one is there, turns are taken.
+        # Running cleaner threads and the retention thread.
         self._threads: list[asyncio.Task[None]] = []
         self._is_over = False
 
     # -- threads ---------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Takes turns by itself from now on, if the settings say so."""
+        """Starts the cleaner threads, if enabled, and the retention thread."""
         config, self.has_started = self._broker.kafka_config, True
         if config["log.cleaner.enable"]:
             for number in range(config.number("log.cleaner.threads")):
-                self._threads.append(asyncio.create_task(self._take_turns(number)))
+                self._threads.append(asyncio.create_task(self._run_passes(number)))
         self._threads.append(asyncio.create_task(self._retain()))
 
     async def stop(self) -> None:
-        """For good: its gauges are gone, too. Rounds on their way end, and change nothing."""
+        """Stops the cleaner and removes its gauges. Cleanings in progress are aborted and change
+        nothing.
+        """
         self._is_over = True
         await self._stop()
 
     async def _stop(self) -> None:
         threads, self._threads = self._threads, []
-        rounds = list(self._rounds.values())
+        cleanings = list(self._cleanings.values())
         for each in threads:
             each.cancel()
-        for task in rounds:
+        for task in cleanings:
             _cancel(task)
-        if threads or rounds:
-            await asyncio.wait({*threads, *rounds})
+        if threads or cleanings:
+            await asyncio.wait({*threads, *cleanings})
 
     async def restart(self) -> None:
-        """The settings are others now: as Kafka does, all threads begin anew."""
+        """Restarts all threads after a change of settings, as Kafka does."""
         if self._threads:
             await self._stop()
             self.start()
 
-    async def _take_turns(self, number: int) -> None:
+    async def _run_passes(self, number: int) -> None:
         clock = self._broker.clock
         while True:
             try:
-                turn = await self.turn()
-                is_idle = turn.topic is None or turn.failure is not None
+                result = await self.run_pass()
+                is_idle = result.topic is None or result.failure is not None
             except LedgerfoldError as error:
                 _log.warning("Cleaner thread %d: %s", number, error)
                 is_idle = True
@@ -146,10 +149,12 @@ class Cleaner:
             config = self._broker.kafka_config
             if is_idle:
                 await clock.sleep(config.number("log.cleaner.backoff.ms") / 1000)
-            elif turn.outcome is not None:
-                stats = turn.outcome.manifest.stats
+            elif result.outcome is not None:
+                stats = result.outcome.manifest.stats
                 size_bytes = stats.bytes_read + stats.bytes_written
-                await clock.sleep(owed_ms(config, clock, size_bytes, turn.elapsed_ms) / 1000)
+                await clock.sleep(
+                    delay_ms_after(config, clock, size_bytes, result.elapsed_ms) / 1000
+                )
 
     async def _retain(self) -> None:
         while True:
@@ -163,25 +168,28 @@ class Cleaner:
                 _log.exception("Retention")
 
     async def retain(self) -> int:
-        """The retention thread's pass: over logs that are not compacted. How many segments went."""
+        """Runs one retention pass over logs that are not compacted. Returns the number of deleted
+        segments.
+        """
         return await self._deletion.of_others()
 
-    # -- a turn ----------------------------------------------------------------------------
+    # -- a pass ----------------------------------------------------------------------------
 
-    async def turn(self, topic: str | None = None) -> Turn:
-        """`topic`: clean this one, however clean it is. Raises CompactorUnavailable, StorageError.
+    async def run_pass(self, topic: str | None = None) -> PassResult:
+        """Runs one pass. Raises CompactorUnavailable, StorageError.
 
-        A round that fails raises nothing: its turn tells.
+        `topic`: clean this log whatever its dirty ratio. A cleaning that fails raises nothing: the
+        result has its failure.
         """
         began_ms = self._broker.clock.now_ms()
-        # Another thread's turn would choose the same one, while a checkpoint is written.
+        # The lock keeps two threads from choosing the same log while a checkpoint is written.
         async with self._choosing:
             plans = await self._plans()
             choice = choose(plans)
             chosen = topic or choice.log
             made = plans[chosen].plan if chosen in plans else None
             if made is None or (topic is not None and not made.cleanable_bytes):
-                # It is busy, left alone, or there is nothing that a round could do.
+                # It is in a state, uncleanable, or has nothing to clean.
                 chosen = None
             if chosen is not None and not self.states.begin(chosen):
                 chosen = None
@@ -193,12 +201,12 @@ class Cleaner:
             except (CompactionFenced, CompactionCancelled, Moved):
                 was_aborted = True
             except CompactorUnavailable:
-                # NOTE: no fault of the log's: it is tried again.
+                # NOTE: the log is not at fault, and is tried again.
                 raise
             except LedgerfoldError as error:
                 partition = self._broker.partitions_of_kafka().get(chosen)
                 if partition is None or partition.log.state.failure is not None:
-                    # NOTE: nor is a failed log's: it is loaded anew.
+                    # NOTE: the log has failed and will be reloaded; it is not at fault either.
                     was_aborted = True
                 else:
                     failure = error
@@ -210,16 +218,16 @@ class Cleaner:
                 self._end(chosen)
         deleted = 0 if failure else await self._deletion.of_compacted()
         elapsed_ms = self._broker.clock.now_ms() - began_ms
-        turn = Turn(
+        result = PassResult(
             chosen, choice, made, outcome, was_aborted, failure, deleted, elapsed_ms, began_ms
         )
-        if turn.topic is not None or turn.deleted_segments:
-            self.last_turns.appendleft(turn)
-        self.gauges.ended(turn.outcome, elapsed_ms, self._broker.kafka_config.map_slots)
-        return turn
+        if result.topic is not None or result.deleted_segments:
+            self.last_passes.appendleft(result)
+        self.gauges.ended(result.outcome, elapsed_ms, self._broker.kafka_config.map_slots)
+        return result
 
     async def _plans(self) -> dict[str, Candidate]:
-        """Of the compacted logs that are free. Writes checkpoints anew that cannot be right."""
+        """Returns the compacted logs that are in no state. Repairs invalid checkpoints."""
         candidates = {}
         now_ms = self._broker.clock.now_ms()
         for name, partition in list(self._broker.partitions_of_kafka().items()):
@@ -238,7 +246,7 @@ class Cleaner:
             candidates[name] = Candidate(made, partition.config.min_cleanable_ratio)
         return candidates
 
-    async def _clean(self, name: str, made: Plan) -> RoundOutcome:
+    async def _clean(self, name: str, made: Plan) -> CleaningResult:
         self._count += 1
         broker, now_ms = self._broker, self._broker.clock.now_ms()
         partition = broker.partitions_of_kafka().get(name)
@@ -253,32 +261,32 @@ class Cleaner:
             broker.metadata,
             now_ms=now_ms,
             keys_max=broker.kafka_config.map_keys_max,
-            io_bytes_per_second=pace_of(broker.kafka_config, broker.clock),
+            io_bytes_per_second=cleaning_rate(broker.kafka_config, broker.clock),
             defects=self.defects(name),
         )
-        task = self._rounds[name] = asyncio.create_task(work)
+        task = self._cleanings[name] = asyncio.create_task(work)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            turn = asyncio.current_task()
-            if turn is not None and turn.cancelling():
-                # The turn is to end, whether or not somebody has cancelled the round, too.
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                # The pass itself is cancelled, whether or not the cleaning was, too.
                 _cancel(task)
                 await asyncio.wait({task})
                 raise
-            raise CompactionCancelled(f"The round of {name} was aborted.") from None
+            raise CompactionCancelled(f"The cleaning of {name} was aborted.") from None
         finally:
-            del self._rounds[name]
+            del self._cleanings[name]
 
     async def idle(self, name: str) -> None:
-        """Returns when nothing is on its way to change the log."""
+        """Waits until no cleaning or deletion of the log is in progress."""
         while isinstance(self.states.of(name), InProgress | Aborted):
             await self._changed.wait()
 
     async def dry_run(self, name: str, made: Plan) -> CleanManifest:
-        """Of a round by that plan, made just now and after idle(). Raises as round.dry_run().
+        """Runs a dry run of `made`, a plan made after idle(). Raises as cleaning.dry_run().
 
-        Until it has ended the log is paused: what it reads stays there.
+        The log is paused until the dry run ends, so that the files it reads stay.
         """
         async with self.paused(name, aborts=False):
             self._count += 1
@@ -302,8 +310,8 @@ class Cleaner:
 
     async def _failed(self, partition: Partition, made: Plan, error: LedgerfoldError) -> None:
         name = partition.name
-        _log.error("%s: a round failed; the cleaner leaves it alone: %s", name, error)
-        self.leave_alone(name, str(error), kind_of(error))
+        _log.error("%s: a cleaning failed; the log is uncleanable: %s", name, error)
+        self.mark_uncleanable(name, str(error), failure_kind(error))
         await partition.set_checkpoint(made.first_dirty_offset)
 
     def _end(self, name: str) -> None:
@@ -314,12 +322,12 @@ class Cleaner:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def leave_alone(self, name: str, why: str, kind: str = MARKED) -> None:
-        """Until the broker starts anew, or the topic is deleted."""
+    def mark_uncleanable(self, name: str, why: str, kind: str = MARKED) -> None:
+        """Marks a log uncleanable until the broker restarts or the topic is deleted."""
         self.states.mark_uncleanable(name, kind, why)
 
     def gauge_values(self) -> dict[str, int]:
-        """By Kafka's object names; none once it has stopped."""
+        """Returns the gauges by Kafka's object names; none after stop()."""
         if self._is_over:
             return {}
         partitions, now_ms = self._broker.partitions_of_kafka(), self._broker.clock.now_ms()
@@ -332,22 +340,22 @@ class Cleaner:
         return self.gauges.as_in_kafka(values, all(each.checkpoint is not None for each in loaded))
 
     def checkpoints(self, namespace: str = "") -> StoredCheckpoints:
-        """The file cleaner-offset-checkpoint, as Kafka would have it, of loaded logs and others."""
+        """Returns cleaner-offset-checkpoint as Kafka would write it, for loaded and other logs."""
         return stored_checkpoints(self._broker.metadata.topics(), namespace)
 
     def is_uncleanable(self, name: str) -> bool:
         return self.states.is_uncleanable(name)
 
-    # -- who stands in the way -------------------------------------------------------------
+    # -- aborting and pausing --------------------------------------------------------------
 
     async def abort_and_pause(self, name: str) -> None:
-        """Its round ends and changes nothing; none begins until resume(). Returns when it is so."""
+        """Aborts a log's cleaning and prevents another until resume(). Returns once paused."""
         while self.states.is_aborted(name):
-            # Somebody else waits for that, too.
+            # Another caller is aborting it, too.
             await self._changed.wait()
         if not self.states.abort_and_pause(name):
-            if name in self._rounds:
-                _cancel(self._rounds[name])
+            if name in self._cleanings:
+                _cancel(self._cleanings[name])
             while self.states.is_aborted(name):
                 await self._changed.wait()
 
@@ -357,7 +365,7 @@ class Cleaner:
 
     @asynccontextmanager
     async def paused(self, name: str, *, aborts: bool) -> AsyncIterator[None]:
-        """Inside nothing of it is cleaned. What is on its way is aborted, or waited for."""
+        """Pauses a log for the block. A cleaning is aborted if `aborts`, else awaited."""
         if aborts:
             await self.abort_and_pause(name)
         else:
@@ -370,20 +378,20 @@ class Cleaner:
             self._wake()
 
     async def forget(self, name: str) -> None:
-        """Its topic is about to be unloaded: its round ends, and changes nothing."""
-        if name in self._rounds:
-            task = self._rounds[name]
+        """Aborts the log's cleaning before its topic is unloaded."""
+        if name in self._cleanings:
+            task = self._cleanings[name]
             _cancel(task)
             await asyncio.wait({task})
 
     def deleted(self, name: str) -> None:
-        """Its topic is gone for good: another one of that name begins without marks and pauses."""
+        """Drops marks and pauses of a deleted topic, so that a new topic of its name has none."""
         self.states.forget(name)
         self._deaths.pop(name, None)
 
 
-def _cancel(task: asyncio.Task[RoundOutcome]) -> None:
-    """Once: a second time would end the wait for the worker to end its round."""
+def _cancel(task: asyncio.Task[CleaningResult]) -> None:
+    """Cancels a cleaning once: a second cancel would interrupt the wait for the worker."""
     if not task.cancelling():
         task.cancel()
 

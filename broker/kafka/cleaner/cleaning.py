@@ -1,16 +1,16 @@
-"""One round: a log's first segments are cleaned by the compactor, and what it wrote replaces them.
+"""One cleaning: the worker cleans a log's first segments, and its output replaces them.
 
-1. The range is fixed (ledgerfold/kafka/cleanable.py), and with it all that the worker goes by:
-   now, the producers that are remembered, the transaction index, the bounds of the map and of the
-   groups.
-2. The segments are settled: closed, durable, in the topic's record. They cannot change any more.
+1. The range is fixed (ledgerfold/kafka/cleanable.py), together with all inputs of the worker: the
+   time, known producers, the transaction index, the limits of the offset map and of groups.
+2. The segments are settled: closed, durable and recorded. They cannot change any more.
 3. The worker builds the offset map, groups the segments below its end, and writes a new ledger for
    each group, aside (compactor/kafka/).
-4. Every file is verified, and one synced write puts the new segments in the place of the old ones
-   and moves the checkpoint. Before it nothing has changed, after it nothing is left to do.
+4. Every file is verified, and one synced write replaces the old segments and moves the
+   checkpoint. Nothing has changed before that write, and nothing is left to do after it.
 
-So a crash leaves either log whole, and no range is ever cleaned twice for want of a checkpoint. A
-round that is cancelled while it commits goes on to its end: a write cannot be called back.
+A crash therefore leaves the old log or the new one, and no range is cleaned twice because a
+checkpoint was lost. A cleaning that is cancelled during its commit completes: a write cannot be
+undone.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ledgerfold.v1.compactor_pb2 import (
 from ledgerfold.v1.records_pb2 import AbortedTransaction as AbortedRecord
 from ledgerfold.v1.records_pb2 import KafkaSegment, LedgerRecord, TopicRecord
 
-# A segment, and the record of its ledger, if anything is in it.
+# A cleaned segment, and the record of its ledger unless it is empty.
 _Made = tuple[KafkaSegment, LedgerRecord | None]
 
 
@@ -54,20 +54,22 @@ class Worker(Protocol):
     """The compactor (broker/worker/supervisor.py)."""
 
     async def clean(self, plan: CleanPlan) -> CleanManifest:
-        """Cancelling the task ends the round in the worker before this raises CancelledError."""
+        """Cleans as planned. Cancelling the task ends the cleaning in the worker before this raises
+        CancelledError.
+        """
         ...
 
 
 @dataclass(frozen=True)
-class RoundOutcome:
-    """`manifest` tells what was counted; `checkpoint`: where the next round starts."""
+class CleaningResult:
+    """The worker's manifest, and the checkpoint where the next cleaning starts."""
 
     manifest: CleanManifest
     checkpoint: int
 
 
 def view_of(partition: Partition) -> LogView:
-    """The log as the cleaner's rules look at it."""
+    """Returns the log as the cleaner's rules see it."""
     return LogView(
         [each.facts for each in partition.log.segments],
         log_start=partition.log_start_offset,
@@ -77,7 +79,7 @@ def view_of(partition: Partition) -> LogView:
 
 
 def sources_of(partition: Partition, plan: Plan) -> list[LiveSegment]:
-    """The segments below the round's bound, from the log's start."""
+    """Returns the segments below the plan's bound, from the log's start."""
     return [each for each in partition.log.segments if each.base_offset < plan.bound]
 
 
@@ -93,10 +95,10 @@ async def clean(
     keys_max: int,
     io_bytes_per_second: float | None = None,
     defects: Defects = NO_DEFECTS,
-) -> RoundOutcome:
-    """Raises CompactionError, StorageError, Moved; nothing has changed then.
+) -> CleaningResult:
+    """Cleans the log. Raises CompactionError, StorageError, Moved; nothing has changed then.
 
-    `plan`: made a moment ago, of this log. `io_bytes_per_second`: None: as fast as it can.
+    `plan`: a plan of the log's present state. `io_bytes_per_second`: None is unlimited.
     """
     sources = sources_of(partition, plan)
     await partition.log.settle()
@@ -124,8 +126,8 @@ async def clean(
         named = {ledger.ledger_id for _, ledger in by if ledger is not None}
         left = [each for each in asked.ledger_ids if each not in named]
         await run_to_completion(partition.log.delete_files(left))
-    # NOTE: from here on a cancellation comes too late: whoever asked for it waits until it is in
-    # place, and the files of what it replaces are gone.
+    # NOTE: from here on a cancellation is too late: the caller waits until the segments are
+    # replaced and the old files are deleted.
     putting = asyncio.ensure_future(_put_in_place(partition, replaced, by, manifest))
     while not putting.done():
         with suppress(asyncio.CancelledError):
@@ -133,7 +135,7 @@ async def clean(
     putting.result()
     if manifest.failure:
         raise SegmentIndexFull("copy", manifest.failure)
-    return RoundOutcome(manifest, manifest.end_offset)
+    return CleaningResult(manifest, manifest.end_offset)
 
 
 async def dry_run(
@@ -147,7 +149,7 @@ async def dry_run(
     keys_max: int,
     defects: Defects = NO_DEFECTS,
 ) -> CleanManifest:
-    """What clean() would do, and of its map a part that a person can read. Changes nothing.
+    """Returns what clean() would do, with a readable excerpt of its offset map. Changes nothing.
 
     Raises CompactionError, StorageError, Moved.
     """
@@ -172,7 +174,9 @@ def clean_plan(
     now_ms: int,
     keys_max: int,
 ) -> CleanPlan:
-    """Without what a round writes to: a dry run's. Raises MissingFile, Moved."""
+    """Returns the worker's plan without its outputs, as a dry run uses it. Raises MissingFile,
+    Moved.
+    """
     log, config = partition.log, partition.config
     following = [*(each.base_offset for each in sources[1:]), plan.bound]
     return CleanPlan(
@@ -205,7 +209,7 @@ def clean_plan(
 
 
 def clean_segment(partition: Partition, segment: LiveSegment, next_base: int) -> CleanSegment:
-    """As a plan has it. Raises MissingFile, Moved."""
+    """Returns a segment as a plan describes it. Raises MissingFile, Moved."""
     facts = segment.facts
     return CleanSegment(
         base_offset=facts.base_offset,
@@ -230,7 +234,7 @@ async def _verified(
     manifest: CleanManifest,
     store: LedgerStore,
 ) -> tuple[list[LiveSegment], list[_Made]]:
-    """What is to be replaced, and by what."""
+    """Verifies the manifest and returns the segments to replace and their replacements."""
     groups = list(manifest.groups)
     _check(plan, manifest)
     replaced, by = list[LiveSegment](), list[_Made]()
@@ -264,14 +268,14 @@ async def _put_in_place(
     try:
         await partition.log.replace(replaced, by, advance)
     except LedgerfoldError as error:
-        # NOTE: what a failed write may have published after all is the next start's to judge.
+        # NOTE: the next start decides about a failed write that may be durable after all.
         if not (isinstance(error, DiskFailure) and error.may_be_durable):
             await partition.log.delete_files([ledger.ledger_id for _, ledger in by if ledger])
         raise
 
 
 def _check(plan: CleanPlan, manifest: CleanManifest) -> None:
-    """That the groups are the plan's first segments, in order. Raises CompactionFailed."""
+    """Checks that the groups are the plan's first segments, in order. Raises CompactionFailed."""
     count = sum(each.source_segments for each in manifest.groups)
     bases, at = [each.base_offset for each in plan.segments], 0
     for group in manifest.groups:

@@ -1,10 +1,10 @@
-"""Deleting what retention lets go (ledgerfold/kafka/retention.py), a log's in one synced write.
+"""Deletes old segments by retention (ledgerfold/kafka/retention.py), one synced write for each log.
 
-    Deletion.of_compacted   each turn of the cleaner, of the compacted logs that are free
-    Deletion.of_others      the retention thread's pass
+    Deletion.of_compacted   each pass of the cleaner, over compacted logs that are in no state
+    Deletion.of_others      the retention thread's pass, over logs that are not compacted
 
 A log that is unloaded or deleted meanwhile, or has failed before, is left for the next pass; the
-others go on. A disk that fails ends the pass: it is the others', too.
+other logs are still handled. A disk failure ends the pass, because it affects all logs.
 
 Source: LogCleaner.CleanerThread.cleanFilthiestLog, LogManager.cleanupLogs of Kafka 4.1.
 """
@@ -27,17 +27,17 @@ _log = logging.getLogger(__name__)
 
 
 class DeletionBroker(Protocol):
-    """What is needed of the broker (broker/topics/broker.py)."""
+    """The part of the broker that deletion uses (broker/topics/broker.py)."""
 
     @property
     def clock(self) -> Clock: ...
     def partitions_of_kafka(self) -> Mapping[str, Partition]:
-        """The loaded ones, by the names of their topics."""
+        """Returns the loaded partitions by topic name."""
         ...
 
 
 class Deletion:
-    """One per broker. `changed`: told that a log has left the state that it was in."""
+    """Segment deletion of one broker. `changed` is called when a log leaves its state."""
 
     def __init__(
         self, broker: DeletionBroker, states: States, changed: Callable[[], object]
@@ -45,7 +45,7 @@ class Deletion:
         self._broker, self._states, self._changed = broker, states, changed
 
     async def of_compacted(self) -> int:
-        """How many segments went. Raises DiskFailure."""
+        """Deletes old segments of compacted logs. Returns their number. Raises DiskFailure."""
         deleted = 0
         for name in self._names(is_compacted=True):
             if self._states.is_uncleanable(name) or not self._states.begin(name):
@@ -58,7 +58,9 @@ class Deletion:
         return deleted
 
     async def of_others(self) -> int:
-        """How many segments went. Raises DiskFailure."""
+        """Deletes old segments of logs that are not compacted. Returns their number. Raises
+        DiskFailure.
+        """
         free, deleted = self._states.pause_free(self._names(is_compacted=False)), 0
         try:
             for name in free:
@@ -87,7 +89,7 @@ class Deletion:
 
 
 async def delete_old_segments(partition: Partition, clock_ms: Callable[[], int]) -> int:
-    """What the policy lets go; how many. Raises Moved, DiskFailure."""
+    """Deletes the segments that retention permits. Returns how many. Raises Moved, DiskFailure."""
     log = partition.log
 
     def found() -> tuple[int, int, bool]:

@@ -1,7 +1,7 @@
-"""What Kafka's cleaner tells of itself, and of records that compacted topics refuse: Kafka's names.
+"""Kafka's gauges of the cleaner, and its count of records refused for a missing key.
 
-Gauges are integers, and 0 before there is anything to tell: `max-clean-time-secs` and
-`uncleanable-bytes` too, where Kafka 4.1.0 shows nonsense, which as_in_kafka() does as well.
+Gauges are integers, and 0 before their first value. Kafka 4.1.0 reports wrong values of
+`max-clean-time-secs` and `uncleanable-bytes` in that case, which as_in_kafka() reproduces.
 
 Source: LogCleaner and LogCleanerManager of Kafka 4.1 (docs/METRICS.md).
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ledgerfold.broker.kafka.cleaner.choice import Choice
-from ledgerfold.broker.kafka.cleaner.cleaning import RoundOutcome
+from ledgerfold.broker.kafka.cleaner.cleaning import CleaningResult
 
 _CLEANER = "kafka.log:type=LogCleaner,name="
 _MANAGER = "kafka.log:type=LogCleanerManager,name="
@@ -19,12 +19,12 @@ _KEYLESS = "kafka.server:type=BrokerTopicMetrics,name=NoKeyCompactedTopicRecords
 
 
 class Gauges:
-    """Of one broker."""
+    """The gauges of one broker."""
 
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
         self.dead_threads = 0
-        # Refused because compacted topics take no record without a key.
+        # Records refused because compacted topics take none without a key.
         self.keyless_records = 0
         self._recopy_percent = 0
         self._clean_time_secs: int | None = None
@@ -40,8 +40,8 @@ class Gauges:
         if choice.log is not None:
             self._delay_secs = choice.max_delay_ms // 1000
 
-    def ended(self, outcome: RoundOutcome | None, elapsed_ms: int, slots: int = 0) -> None:
-        """A round, if there was one."""
+    def ended(self, outcome: CleaningResult | None, elapsed_ms: int, slots: int = 0) -> None:
+        """Records the figures of a cleaning, if the pass had one."""
         if outcome is None:
             return
         stats = outcome.manifest.stats
@@ -51,8 +51,10 @@ class Gauges:
             self._utilization_percent = 100 * stats.map_keys // slots
 
     def values(self, uncleanable: int, uncleanable_bytes: int) -> dict[str, int]:
-        """By object name. `uncleanable`: how many logs are left alone, and what could be cleaned
-        of those.
+        """Returns the gauges by object name.
+
+        `uncleanable`, `uncleanable_bytes`: the number of uncleanable logs, and their cleanable
+        bytes.
         """
         last_ms = self._last_choice_ms
         return {
@@ -71,8 +73,11 @@ class Gauges:
         }
 
     def as_in_kafka(self, values: dict[str, int], has_checkpoints: bool) -> dict[str, int]:
-        """With the defects of 4.1.0: before the first round, minus the time at which the cleaner
-        began; no bytes where a log that is left alone has no checkpoint, which is an error there.
+        """Applies the defects of 4.1.0 to `values`.
+
+        Before the first cleaning, max-clean-time-secs is minus the start time of the cleaner. The
+        bytes of uncleanable logs are missing when one of them has no checkpoint, which is an error
+        in Kafka.
         """
         if self._clean_time_secs is None:
             values[f"{_CLEANER}max-clean-time-secs"] = -((self._begun_ms + 1) // 1000)

@@ -1,4 +1,4 @@
-"""What a log is in while the cleaner, a deletion or a truncation has it: one at a time.
+"""The states of logs while a cleaning, a deletion or a truncation holds them: one at a time.
 
     >>> states = States()
     >>> states.begin("t-0"), states.abort_and_pause("t-0")
@@ -6,13 +6,13 @@
     >>> states.end_cleaning("t-0"), states.of("t-0")
     (False, Paused(holds=1))
 
-A round that somebody else's work is in the way of is *aborted*: the worker hears of it, and ends;
-then the log is paused until everybody who paused it has resumed it. Whoever aborts waits until the
-log is paused, and learns here whether there is something to wait for.
+A cleaning that must give way is *aborted*: the worker is notified and ends it. The log is then
+paused until every caller that paused it has resumed it. The caller that aborts waits until the log
+is paused; abort_and_pause() returns whether it has to.
 
-Marked *uncleanable* is a log whose round failed: it is left out until a restart, or its deletion.
-An unload takes neither the mark nor the pauses. The mark says which failure it was, for programs:
-the reason of an error, WORKER_DIED, or MARKED, which an administrator did.
+A log whose cleaning failed is marked *uncleanable*: it is skipped until a restart or its deletion.
+An unload removes neither the mark nor the pauses. The mark has the kind of the failure, for
+programs: the reason of an error, WORKER_DIED, or MARKED, which an administrator set.
 
 Source: LogCleanerManager, LogCleaningState of Kafka 4.1, whose IllegalStateException is a
 RuntimeError here: only the broker's own code can cause it.
@@ -26,21 +26,21 @@ from typing import NamedTuple
 
 
 class InProgress(NamedTuple):
-    """A round, or a deletion of segments, is under way."""
+    """A cleaning or a deletion of segments is in progress."""
 
     def __str__(self) -> str:
         return "LogCleaningInProgress"
 
 
 class Aborted(NamedTuple):
-    """It is to stop, and has not yet."""
+    """A cleaning was asked to stop and has not stopped yet."""
 
     def __str__(self) -> str:
         return "LogCleaningAborted"
 
 
 class Paused(NamedTuple):
-    """`holds`: how often it has to be resumed."""
+    """No cleaning may begin. `holds`: the number of resumes that end the pause."""
 
     holds: int
 
@@ -49,7 +49,7 @@ class Paused(NamedTuple):
 
 
 class Uncleanable(NamedTuple):
-    """Why a log is left alone: which failure, and in words."""
+    """The reason why a log is skipped: the kind of the failure, and its text."""
 
     kind: str
     why: str
@@ -60,11 +60,10 @@ State = InProgress | Aborted | Paused
 
 
 class States:
-    """Of all logs of a broker. Bounded by their number: a log in no state has no entry."""
+    """The states of a broker's logs. Bounded by their number: a log in no state has no entry."""
 
     def __init__(self) -> None:
         self._of: dict[str, State] = {}
-        # By name.
         self._uncleanable: dict[str, Uncleanable] = {}
 
     def of(self, log: str) -> State | None:
@@ -74,14 +73,16 @@ class States:
         return log not in self._of
 
     def begin(self, log: str) -> bool:
-        """A round, or a deletion. False: the log is in some state already, and is skipped."""
+        """Begins a cleaning or a deletion. Returns False if the log is already in a state, and is
+        skipped.
+        """
         if log in self._of:
             return False
         self._of[log] = InProgress()
         return True
 
     def abort_and_pause(self, log: str) -> bool:
-        """Whether it is paused. If not, its round was told to stop, and is to be waited for."""
+        """Pauses a log. Returns False if a cleaning was asked to stop and must be awaited."""
         match self._of.get(log):
             case None:
                 self._of[log] = Paused(1)
@@ -114,23 +115,23 @@ class States:
                 )
 
     def end_pause(self, log: str) -> None:
-        """Of one's own. The log may have been deleted meanwhile, and it with it."""
+        """Ends the caller's pause, unless the log was deleted meanwhile and the pause with it."""
         if isinstance(self._of.get(log), Paused):
             self.resume(log)
 
     def pause_free(self, logs: Iterable[str]) -> list[str]:
-        """Those that were in no state, which are paused now: the retention thread's."""
+        """Pauses the logs that are in no state, for the retention thread. Returns them."""
         free = [log for log in logs if log not in self._of]
         for log in free:
             self._of[log] = Paused(1)
         return free
 
     def is_aborted(self, log: str) -> bool:
-        """What a round asks before each buffer that it reads."""
+        """Returns whether a cleaning is to stop. Checked before each buffer is read."""
         return isinstance(self._of.get(log), Aborted)
 
     def end_cleaning(self, log: str) -> bool:
-        """Whether the checkpoint is to be written: not that of an aborted round."""
+        """Ends a cleaning. Returns whether to write its checkpoint: not if it was aborted."""
         return self._end(log)
 
     def end_deleting(self, log: str) -> None:
@@ -144,11 +145,11 @@ class States:
 
     @property
     def uncleanable(self) -> Mapping[str, Uncleanable]:
-        """Those that are left alone, by name."""
+        """The uncleanable logs by name."""
         return MappingProxyType(self._uncleanable)
 
     def forget(self, log: str) -> None:
-        """It is gone for good, however often it was paused, and whatever it was marked for."""
+        """Drops the pauses and the mark of a deleted log."""
         self._uncleanable.pop(log, None)
         if isinstance(self._of.get(log), Paused):
             del self._of[log]

@@ -1,17 +1,17 @@
-"""What rounds may read and write in a second: log.cleaner.io.max.bytes.per.second.
+"""The I/O limit of the cleaner: log.cleaner.io.max.bytes.per.second.
 
-The worker holds a round to it, in its tasks (compactor/kafka/throttle.py). It takes one run after
-the other, so a round may have all that Kafka's threads would share.
+The worker applies the limit within its tasks (compactor/kafka/throttle.py). It runs one cleaning at
+a time, so a cleaning may use the whole rate that Kafka's threads share.
 
-A worker knows the machine's time alone. On emulated time, which stands while a round is on its way,
-a round is not held to anything: its thread waits behind it, for as long as the round was too fast
-for its share.
+The worker knows only real time. On a manual clock, which does not advance during a cleaning, the
+cleaning is not limited: its thread waits afterwards, for as long as the cleaning was too fast for
+the thread's share.
 
     >>> from ledgerfold.broker.common.clock import WallClock
     >>> config = BrokerConfig.of({"log.cleaner.io.max.bytes.per.second": "1000"})
-    >>> pace_of(config, WallClock()), pace_of(config, ManualClock(0))
+    >>> cleaning_rate(config, WallClock()), cleaning_rate(config, ManualClock(0))
     (1000.0, None)
-    >>> owed_ms(config, ManualClock(0), size_bytes=5_000, elapsed_ms=1_000)
+    >>> delay_ms_after(config, ManualClock(0), size_bytes=5_000, elapsed_ms=1_000)
     4000.0
 """
 
@@ -23,20 +23,20 @@ from ledgerfold.broker.common.clock import Clock, ManualClock
 from ledgerfold.broker.kafka.config.config import BrokerConfig
 
 
-def pace_of(config: BrokerConfig, clock: Clock) -> float | None:
-    """What the worker is to hold a round to; None: to nothing."""
+def cleaning_rate(config: BrokerConfig, clock: Clock) -> float | None:
+    """Returns the worker's limit in bytes per second; None is unlimited."""
     return None if isinstance(clock, ManualClock) else _bytes_per_second(config)
 
 
-def owed_ms(config: BrokerConfig, clock: Clock, size_bytes: int, elapsed_ms: int) -> float:
-    """How long a thread waits behind a round that read and wrote so much."""
-    if pace_of(config, clock) is not None:
+def delay_ms_after(config: BrokerConfig, clock: Clock, size_bytes: int, elapsed_ms: int) -> float:
+    """Returns how long a thread waits after a cleaning that read and wrote `size_bytes`."""
+    if cleaning_rate(config, clock) is not None:
         return 0.0
     share = _bytes_per_second(config) / config.number("log.cleaner.threads")
     return max(0.0, size_bytes * 1000 / share - elapsed_ms) if share else inf
 
 
 def _bytes_per_second(config: BrokerConfig) -> float:
-    """Kafka takes what is below 0 for no bound; with 0 no round goes on."""
+    """Returns the rate. Kafka takes a negative rate as unlimited; with 0 no cleaning progresses."""
     rate = config.share("log.cleaner.io.max.bytes.per.second")
     return rate if rate >= 0 else inf

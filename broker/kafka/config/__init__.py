@@ -1,1 +1,1 @@
-"""Settings of Kafka topics and brokers, as Kafka 4.1 has them."""
+"""Settings of Kafka topics and brokers, as in Kafka 4.1."""

@@ -1,7 +1,7 @@
-"""Every setting of a broker that has to do with its logs, as Kafka 4.1 knows them.
+"""The settings of a broker that concern its logs, as in Kafka 4.1.
 
-Those that stand behind a topic's setting are made of it: their names, and where theirs differ,
-their bounds and defaults.
+Broker defaults of topic settings are derived from those: with the broker's names and, where they
+differ, its bounds and defaults.
 
     >>> BROKER_SETTINGS["log.roll.hours"].unit, BROKER_SETTINGS["log.roll.hours"].is_dynamic
     ('hours', False)
@@ -22,8 +22,8 @@ from ledgerfold.broker.kafka.config.topic_settings import MS_OF_HOUR, MS_OF_MINU
 
 DEDUPE_BYTES_LEAST = 1024 * 1024
 
-# Those that say something else than the topic's setting does.
-_OF_THEIR_OWN = {
+# Settings that differ from the topic's.
+_DIFFERENT = {
     each.name: each
     for each in (
         Setting("log.roll.ms", "LONG", None, "The age at which a new segment begins.", "ms"),
@@ -40,7 +40,7 @@ _OF_THEIR_OWN = {
             "log.roll.jitter.ms",
             "LONG",
             None,
-            "The most that chance takes away from a segment's age.",
+            "The largest random reduction of a segment's age.",
             "ms",
         ),
         Setting(
@@ -56,7 +56,7 @@ _OF_THEIR_OWN = {
             "log.retention.ms",
             "LONG",
             None,
-            "With the policy delete: the age at which segments go. -1: never.",
+            "With the policy delete: the age at which segments are deleted. -1: never.",
             "ms",
         ),
         Setting(
@@ -71,7 +71,7 @@ _OF_THEIR_OWN = {
             "log.retention.hours",
             "INT",
             168,
-            "The same in hours, where neither of them is set.",
+            "The same in hours, where neither of these is set.",
             "hours",
             is_dynamic=False,
         ),
@@ -85,7 +85,7 @@ _OF_THEIR_OWN = {
     )
 }
 
-_OF_THE_BROKER = [
+_BROKER_ONLY = [
     Setting(
         "log.cleaner.enable",
         "BOOLEAN",
@@ -98,7 +98,7 @@ _OF_THE_BROKER = [
         "log.cleaner.dedupe.buffer.size",
         "LONG",
         128 * 1024 * 1024,
-        "Memory for the offset maps of all threads: bounds the keys of one round.",
+        "Memory for the offset maps of all threads: bounds the keys of one cleaning.",
         "bytes",
     ),
     Setting(
@@ -134,7 +134,7 @@ _OF_THE_BROKER = [
         "log.retention.check.interval.ms",
         "LONG",
         5 * MS_OF_MINUTE,
-        "How often logs that are not compacted are looked at for old segments.",
+        "How often logs that are not compacted are checked for old segments.",
         "ms",
         least=1,
         is_dynamic=False,
@@ -143,7 +143,7 @@ _OF_THE_BROKER = [
         "producer.id.expiration.ms",
         "INT",
         24 * MS_OF_HOUR,
-        "How long a producer that writes nothing is remembered, after its last record's time.",
+        "How long an idle producer is kept, after its last record's time.",
         "ms",
         least=1,
     ),
@@ -151,7 +151,7 @@ _OF_THE_BROKER = [
         "producer.id.expiration.check.interval.ms",
         "INT",
         10 * MS_OF_MINUTE,
-        "How often producers are looked at for that.",
+        "How often producers are checked for expiration.",
         "ms",
         least=1,
         is_dynamic=False,
@@ -159,14 +159,14 @@ _OF_THE_BROKER = [
 ]
 
 
-def _behind_topics() -> Iterator[Setting]:
-    """The topic's own, under the broker's name."""
+def _topic_defaults() -> Iterator[Setting]:
+    """Yields the broker's settings that are defaults of topic settings."""
     for setting in TOPIC_SETTINGS.values():
         for name, _ in setting.synonyms:
-            own = _OF_THEIR_OWN.get(name)
+            own = _DIFFERENT.get(name)
             yield own or replace(setting, name=name, synonyms=())
 
 
 BROKER_SETTINGS: dict[str, Setting] = {
-    each.name: each for each in (*_behind_topics(), *_OF_THE_BROKER)
+    each.name: each for each in (*_topic_defaults(), *_BROKER_ONLY)
 }

@@ -1,4 +1,4 @@
-"""What holds for a topic: its own settings over its broker's over Kafka's defaults.
+"""The effective settings of a topic: its own over its broker's over Kafka's defaults.
 
     >>> broker = BrokerConfig.of({"log.roll.hours": "1", "listeners": "PLAINTEXT://:9092"})
     >>> topic = {"cleanup.policy": "compact", "max.compaction.lag.ms": "60000"}
@@ -8,13 +8,13 @@
     >>> config.sources["segment.ms"], broker.ignored
     ('log.roll.hours', ('listeners',))
 
-A name that no topic knows is refused, one that no broker knows is ignored: a broker's file has
-much in it that is not about logs.
+An unknown topic setting is refused; an unknown broker setting is ignored, because a broker's file
+also has settings that are not about logs.
 
 Source: LogConfig (validate, maxSegmentMs, randomSegmentJitter), KafkaConfig (validateValues,
 extractLogConfigMap), LogCleaner.validateReconfiguration and DynamicBrokerConfig of Kafka 4.1.
-`log.cleaner.threads=0` ends there in a division by zero; here it is refused in the words that Kafka
-has for a running broker.
+`log.cleaner.threads=0` is a division by zero in Kafka at start; here it is refused with Kafka's
+message for a running broker.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from ledgerfold.storage.errors import KafkaError
 
 DEFAULT = "default"
 TOPIC = "topic"
-# MD5, and the offset.
+# An MD5 hash and an offset.
 _MAP_ENTRY_BYTES = 16 + 8
 
 
 @dataclass(frozen=True)
 class BrokerConfig:
-    """A broker's settings, checked. `given`: those that were set, as text."""
+    """A broker's settings, validated. `given`: the settings that were set, as text."""
 
     given: Mapping[str, str]
     values: Mapping[str, Value]
@@ -51,7 +51,7 @@ class BrokerConfig:
         return config
 
     def __getitem__(self, name: str) -> Value | None:
-        """What is set, or the default."""
+        """Returns the value that is set, or the default."""
         return self.values.get(name, BROKER_SETTINGS[name].default)
 
     def number(self, name: str) -> int:
@@ -66,18 +66,20 @@ class BrokerConfig:
 
     @property
     def map_slots(self) -> int:
-        """Of the offset map of one thread."""
+        """The number of slots in one thread's offset map."""
         threads = self.number("log.cleaner.threads")
         memory = min(self.number("log.cleaner.dedupe.buffer.size") // threads, INT_MAX)
         return memory // _MAP_ENTRY_BYTES
 
     @property
     def map_keys_max(self) -> int:
-        """How many keys the offset map of one thread takes."""
+        """The number of keys that one thread's offset map takes."""
         return int(self.map_slots * self.share("log.cleaner.io.buffer.load.factor"))
 
     def changed(self, given: Mapping[str, str | None]) -> BrokerConfig:
-        """With settings set while it runs; `None` takes one back. Refused where Kafka refuses."""
+        """Returns the settings after a change at run time; `None` unsets one. Refuses what Kafka
+        refuses.
+        """
         fixed = [each for each in given if each in BROKER_SETTINGS and not _is_dynamic(each)]
         if fixed:
             names = ", ".join(fixed)
@@ -92,7 +94,7 @@ class BrokerConfig:
         return BrokerConfig.of(new)
 
     def _check(self) -> None:
-        """KafkaConfig.validateValues, as far as logs go, in its order."""
+        """Validates as KafkaConfig.validateValues does for logs, in its order."""
         _require_least(self, "log.roll.ms", 1)
         _require_least(self, "log.roll.jitter.ms", 0)
         if _retention_ms(self.values) == 0:
@@ -110,9 +112,9 @@ class BrokerConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    """What holds for one topic. `sources`: of each setting, "topic", a broker's name, "default".
+    """The effective settings of a topic. `sources`: "topic", a broker setting's name, or "default".
 
-    Each append asks for some of it, so what was looked up once is kept.
+    Lookups are cached, because each append uses some.
     """
 
     values: Mapping[str, Value | None]
@@ -120,7 +122,7 @@ class LogConfig:
 
     @classmethod
     def of(cls, topic: Mapping[str, str], broker: BrokerConfig | None = None) -> LogConfig:
-        """Of a topic that is made, or changed. Raises KafkaError."""
+        """Returns the settings of a topic that is created or changed. Raises KafkaError."""
         config = cls.kept(topic, broker)
         if config.min_compaction_lag_ms > config.max_compaction_lag_ms:
             raise invalid_config(
@@ -138,7 +140,9 @@ class LogConfig:
 
     @classmethod
     def kept(cls, topic: Mapping[str, str], broker: BrokerConfig | None) -> LogConfig:
-        """Of one that is there: it stays, whatever became of its broker's settings, as in Kafka."""
+        """Returns the settings of an existing topic, valid whatever its broker's settings, as in
+        Kafka.
+        """
         for name in topic:
             if name not in TOPIC_SETTINGS:
                 raise invalid_config(
@@ -157,7 +161,7 @@ class LogConfig:
     def changed(
         cls, own: Mapping[str, str], changes: Mapping[str, str | None], broker: BrokerConfig
     ) -> dict[str, str]:
-        """A topic's own settings; None takes one back. Raises KafkaError."""
+        """Returns a topic's own settings after a change; None unsets one. Raises KafkaError."""
         merged = {**own, **changes}
         values = {name: text for name, text in merged.items() if text is not None}
         cls.of(values, broker)
@@ -185,7 +189,7 @@ class LogConfig:
 
     @cached_property
     def is_deleted(self) -> bool:
-        """Whether old segments go by age and size."""
+        """True if old segments are deleted by age and size."""
         return "delete" in self.policies
 
     @cached_property
@@ -217,13 +221,13 @@ class LogConfig:
 
     @cached_property
     def roll_ms(self) -> int:
-        """The age at which a segment ends: so that what must be cleaned leaves the active one."""
+        """The age at which a segment rolls: at most max.compaction.lag.ms under compaction."""
         if not self.is_compacted:
             return self.segment_ms
         return min(self.segment_ms, self.max_compaction_lag_ms)
 
     def roll_jitter_ms(self, drawn: int) -> int:
-        """A new segment's share of segment.jitter.ms. `drawn`: a number of chance, from 0 on."""
+        """Returns a segment's share of segment.jitter.ms. `drawn`: a random number, at least 0."""
         most = min(self.number("segment.jitter.ms"), self.segment_ms)
         return drawn % most if most else 0
 
@@ -265,7 +269,7 @@ class LogConfig:
 
 
 def check_thread_change(now: int, wanted: int) -> None:
-    """How far the threads of a running cleaner may be changed at once."""
+    """Checks how far the number of threads changes at once. Raises KafkaError."""
     if wanted < 1:
         raise invalid_config("Log cleaner threads should be at least 1")
     if wanted < now // 2:
@@ -283,7 +287,9 @@ def _is_dynamic(name: str) -> bool:
 
 
 def _of_broker(setting: Setting, broker: BrokerConfig | None) -> tuple[Value | None, str]:
-    """Of the broker's names for it, the first that is set counts."""
+    """Returns the broker's default for a topic setting: the first of its synonyms that is set
+    counts.
+    """
     for name, factor in setting.synonyms if broker else ():
         value = broker.values.get(name) if broker else None
         if value is None:

@@ -1,4 +1,4 @@
-"""Defects of Kafka 4.1.0: which of them are wanted (the profile `kafka-4.1`, docs/PROFILES.md)."""
+"""Defects of Kafka 4.1.0 that are emulated (the profile `kafka-4.1`, docs/PROFILES.md)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Defects(NamedTuple):
-    """The names are those of the profile's fields (broker/policies/profiles.py)."""
+    """The enabled defects, named as the profile's fields (broker/policies/profiles.py)."""
 
     map_reopens_aborted: bool = False
     full_index_fails_round: bool = False

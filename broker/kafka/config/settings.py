@@ -1,6 +1,6 @@
-"""What a setting is: its type, bounds and default, and how text becomes its value.
+"""A setting: its type, bounds and default, and the parsing of its text.
 
-As Kafka's ConfigDef, with its words when a value is refused:
+Follows Kafka's ConfigDef, with its messages for refused values:
 
     >>> ratio = Setting("min.cleanable.dirty.ratio", "DOUBLE", 0.5, "How dirty.", least=0, most=1)
     >>> ratio.parse(" 0.25 ")
@@ -11,8 +11,8 @@ As Kafka's ConfigDef, with its words when a value is refused:
     ledgerfold.storage.errors.KafkaError: Invalid value 7.0 for configuration \
 min.cleanable.dirty.ratio: Value must be no more than 1
 
-Text is trimmed first, as there; numbers are what Java reads as one (`+7` and `1d` are; `1_000`,
-`0x10` and a double in hexadecimal are not), and a number in an error is written as Java writes it.
+Text is trimmed first, as there. Numbers are those that Java parses (`+7` and `1d` are; `1_000`,
+`0x10` and hexadecimal doubles are not), and errors show them as Java does.
 
 Source: org.apache.kafka.common.config.ConfigDef of Kafka 4.1 (parseType, Range, ValidList,
 ValidString).
@@ -38,32 +38,33 @@ _INTEGER = re.compile(r"[+-]?\d+")
 _DOUBLE = re.compile(
     r"([+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?))([fFdD]?)"
 )
-# Java's trim() takes away control characters, too.
+# Java's trim() also removes control characters.
 _BLANKS = "".join(map(chr, range(33)))
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One of them. `doc`: a line for people; `unit`: of its number, where it has one."""
+    """A setting. `doc`: a line of documentation; `unit`: of a number, if it has one."""
 
     name: str
     kind: Kind
-    # None: nothing is set, and another setting says it.
+    # None: not set; another setting applies.
     default: Value | None
     doc: str
     unit: str = ""
     least: int | None = None
     most: int | None = None
-    # A number outside of the bounds that is allowed all the same.
+    # A value outside of the bounds that is allowed.
     or_else: int | None = None
     one_of: tuple[str, ...] = ()
-    # What a broker calls it, the first that is set counts, and how many units of ours one is.
+    # The broker's names for it, of which the first that is set counts, each with its factor to this
+    # unit.
     synonyms: tuple[tuple[str, int], ...] = ()
-    # Whether a running broker takes a new value. Those of topics always are.
+    # Whether a running broker accepts a new value. Topic settings always are dynamic.
     is_dynamic: bool = True
 
     def parse(self, text: str) -> Value:
-        """The value, checked."""
+        """Parses and validates a value."""
         value = self._value(text)
         self._check(value)
         return value
@@ -120,14 +121,14 @@ class Setting:
 
 
 def invalid_config(message: str, kafka_class: str = "ConfigException") -> KafkaError:
-    """`kafka_class`: what Kafka's own code raises; a client of it sees INVALID_CONFIG for each."""
+    """Returns an INVALID_CONFIG error. `kafka_class`: the exception of Kafka's own code."""
     error = KafkaError(KafkaErrorKind.INVALID_CONFIG, message)
     error.kafka_class = kafka_class
     return error
 
 
 def text_of(value: Value) -> str:
-    """As Kafka shows it.
+    """Formats a value as Kafka shows it.
 
     >>> text_of(True), text_of(("compact", "delete")), text_of(1e10), text_of(0.5)
     ('true', 'compact,delete', '1.0E10', '0.5')

@@ -1,4 +1,4 @@
-"""What Kafka takes for a topic's name: its files hold it as a word, and a folder is called by it.
+"""Validates topic names by Kafka's rules: names are words in its files, and names of folders.
 
     >>> check_topic_name("orders.eu_2")
     >>> check_topic_name("orders eu")
@@ -21,7 +21,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def check_topic_name(name: str) -> None:
-    """Raises KafkaError (INVALID_TOPIC_EXCEPTION)."""
+    """Raises KafkaError (INVALID_TOPIC_EXCEPTION) if a name is not valid."""
     if name in (".", ".."):
         why = f"'{name}' is not allowed"
     elif len(name) > _LENGTH_MAX:

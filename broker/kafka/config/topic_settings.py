@@ -1,4 +1,4 @@
-"""Every setting that a topic may have, as Kafka 4.1 knows them.
+"""The settings of a topic, as in Kafka 4.1.
 
     >>> TOPIC_SETTINGS["segment.ms"].synonyms
     (('log.roll.ms', 1), ('log.roll.hours', 3600000))
@@ -16,7 +16,7 @@ _WEEK_MS = 7 * 24 * MS_OF_HOUR
 CODECS = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 POLICIES = ("compact", "delete")
-NO_EFFECT = "Taken as Kafka takes it; of no effect on a log without replicas or tiers."
+NO_EFFECT = "Accepted as in Kafka; without effect on a log without replicas or tiers."
 
 
 def _as(name: str, factor: int = 1) -> tuple[tuple[str, int], ...]:
@@ -28,7 +28,7 @@ _CLEANING = [
         "cleanup.policy",
         "LIST",
         ("delete",),
-        "compact keeps each key's latest value; delete lets old segments go; both do both.",
+        "compact keeps each key's latest value; delete deletes old segments; both do both.",
         one_of=POLICIES,
         synonyms=_as("log.cleanup.policy"),
     ),
@@ -36,7 +36,7 @@ _CLEANING = [
         "min.cleanable.dirty.ratio",
         "DOUBLE",
         0.5,
-        "A log is cleaned when more than this share of what may be cleaned is new.",
+        "A log is cleaned when its dirty ratio is greater than this.",
         least=0,
         most=1,
         synonyms=_as("log.cleaner.min.cleanable.ratio"),
@@ -45,7 +45,7 @@ _CLEANING = [
         "min.compaction.lag.ms",
         "LONG",
         0,
-        "How long a record stays as it is before cleaning may touch it.",
+        "The minimum time that a record stays uncompacted.",
         "ms",
         least=0,
         synonyms=_as("log.cleaner.min.compaction.lag.ms"),
@@ -54,7 +54,7 @@ _CLEANING = [
         "max.compaction.lag.ms",
         "LONG",
         LONG_MAX,
-        "How long a record may wait before its log is cleaned however clean it is.",
+        "The maximum time that a record stays ineligible for cleaning.",
         "ms",
         least=1,
         synonyms=_as("log.cleaner.max.compaction.lag.ms"),
@@ -63,7 +63,7 @@ _CLEANING = [
         "delete.retention.ms",
         "LONG",
         24 * MS_OF_HOUR,
-        "How long tombstones and transaction markers stay after the first round that copies them.",
+        "How long tombstones and markers stay after the first cleaning that copies them.",
         "ms",
         least=0,
         synonyms=_as("log.cleaner.delete.retention.ms"),
@@ -84,7 +84,7 @@ _SEGMENTS = [
         "internal.segment.bytes",
         "INT",
         None,
-        "segment.bytes without its lower bound, for tests; stands above it.",
+        "segment.bytes without its lower bound, for tests; overrides it.",
         "bytes",
     ),
     Setting(
@@ -100,7 +100,7 @@ _SEGMENTS = [
         "segment.jitter.ms",
         "LONG",
         0,
-        "The most that chance takes away from segment.ms, so that logs do not roll all at once.",
+        "The largest random reduction of segment.ms, so that logs do not roll at the same time.",
         "ms",
         least=0,
         synonyms=(("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", MS_OF_HOUR)),
@@ -118,7 +118,7 @@ _SEGMENTS = [
         "index.interval.bytes",
         "INT",
         4096,
-        "How many bytes of a segment one index entry stands for.",
+        "How many bytes of batches lie between index entries.",
         "bytes",
         least=0,
         synonyms=_as("log.index.interval.bytes"),
@@ -146,7 +146,7 @@ _RETENTION = [
         "retention.ms",
         "LONG",
         _WEEK_MS,
-        "With the policy delete: the age at which segments go. -1: never.",
+        "With the policy delete: the age at which segments are deleted. -1: never.",
         "ms",
         least=-1,
         synonyms=(
@@ -159,7 +159,7 @@ _RETENTION = [
         "retention.bytes",
         "LONG",
         -1,
-        "With the policy delete: the size of the log above which segments go. -1: no limit.",
+        "With the policy delete: the log size above which segments are deleted. -1: no limit.",
         "bytes",
         synonyms=_as("log.retention.bytes"),
     ),
@@ -170,7 +170,7 @@ _RECORDS = [
         "max.message.bytes",
         "INT",
         1024 * 1024 + 12,
-        "The largest record batch that is taken, compressed as it comes.",
+        "The largest record batch accepted, as received.",
         "bytes",
         least=0,
         synonyms=_as("message.max.bytes"),
@@ -179,7 +179,7 @@ _RECORDS = [
         "compression.type",
         "STRING",
         "producer",
-        "How batches are compressed; producer: as their producer wants.",
+        "How batches are compressed; producer: as the producer sent them.",
         one_of=CODECS,
         synonyms=_as("compression.type"),
     ),
@@ -215,7 +215,7 @@ _RECORDS = [
         "message.timestamp.type",
         "STRING",
         "CreateTime",
-        "Whose clock dates records: the producer's, or the broker's at the append.",
+        "The timestamp of records: set by the producer, or by the broker at the append.",
         one_of=TIMESTAMP_TYPES,
         synonyms=_as("log.message.timestamp.type"),
     ),
@@ -223,7 +223,7 @@ _RECORDS = [
         "message.timestamp.before.max.ms",
         "LONG",
         LONG_MAX,
-        "How far a record's time may lie before the broker's.",
+        "How far a record's timestamp may be before the broker's.",
         "ms",
         least=0,
         synonyms=_as("log.message.timestamp.before.max.ms"),
@@ -232,14 +232,14 @@ _RECORDS = [
         "message.timestamp.after.max.ms",
         "LONG",
         MS_OF_HOUR,
-        "How far a record's time may lie ahead of the broker's.",
+        "How far a record's timestamp may be ahead of the broker's.",
         "ms",
         least=0,
         synonyms=_as("log.message.timestamp.after.max.ms"),
     ),
 ]
 
-# Known, so that settings of a real cluster are taken, but of no meaning to a single log.
+# Known so that a real cluster's settings are accepted, but without effect on a single log.
 _WITHOUT_EFFECT = [
     Setting(
         "flush.messages",

@@ -1,7 +1,7 @@
-"""A log's transaction index: its aborted transactions, each in the segment that holds its marker.
+"""The transaction index: the aborted transactions of a log, each in the segment of its marker.
 
-What batches tell of them is in it (broker/kafka/producers/producers.py). A log that is copied
-brings entries of its own: a cleaning has taken data there without which the marker alone tells too
+Entries normally come from the log's batches (broker/kafka/producers/producers.py). A copied log
+brings its own entries: a cleaning has removed data there, without which the marker alone says too
 little.
 """
 
@@ -28,11 +28,11 @@ def record_of(aborted: AbortedTransaction) -> AbortedRecord:
 def committed(
     batches: Sequence[StoredBatch], segments: Iterable[LiveSegment]
 ) -> Sequence[StoredBatch]:
-    """Those of the batches, which hold data, that are of no transaction that was aborted."""
+    """Returns the data batches that belong to no aborted transaction."""
     if not any(each.header.is_transactional for each in batches):
         return batches
     first, last = batches[0].header.base_offset, batches[-1].header.last_offset
-    # By producer, transactions that overlap those offsets. A marker lies behind its data.
+    # Transactions by producer that overlap those offsets. A marker follows its data.
     spans: dict[int, list[tuple[int, int]]] = {}
     for segment in segments:
         for each in segment.aborted:
@@ -53,10 +53,10 @@ def _is_aborted(header: BatchHeader, spans: dict[int, list[tuple[int, int]]]) ->
 async def take_over(
     log: KafkaLog, stored: StoredTopic, entries: Sequence[AbortedTransaction]
 ) -> None:
-    """Entries of another log's index, of its segment that the active one is a copy of.
+    """Replaces index entries of the active segment by those of the log's original.
 
-    They take the place of what the same markers told here, and are durable when it returns. Raises
-    InvalidRequest, Moved, DiskFailure.
+    They replace what the same markers gave here, and are durable on return. Raises InvalidRequest,
+    Moved, DiskFailure.
     """
     active = log.segments.active
     for each in entries:
@@ -67,12 +67,12 @@ async def take_over(
                 f"The marker at {each.last_offset} is not in the active segment of {stored.name}, "
                 f"from {active.base_offset} to {log.end_offset}."
             )
-    told = {each.last_offset: record_of(each) for each in entries}
-    own = [each for each in active.aborted if each.last_offset not in told]
-    active.aborted = sorted([*own, *told.values()], key=lambda each: each.last_offset)
+    given = {each.last_offset: record_of(each) for each in entries}
+    own = [each for each in active.aborted if each.last_offset not in given]
+    active.aborted = sorted([*own, *given.values()], key=lambda each: each.last_offset)
 
     def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-        # A load that finds the active segment as a crash has left it asks there.
+        # A load after a crash reads the entries of the active segment there.
         del record.kafka.rolled.aborted[:]
         record.kafka.rolled.aborted.extend(active.aborted)
 

@@ -1,7 +1,7 @@
-"""A segment that begins where another log's does: for a copy of that log, built segment by segment.
+"""Begins a segment at a given offset, for a copy of another log that is built segment by segment.
 
-A log of our own ends a segment where its offsets are. In one that is copied gaps may lie between
-segments, the first need not begin at 0, and a cleaning may have left some with nothing in them.
+A log's own segments end where the next one's offsets begin. A copied log may have gaps between
+segments, need not begin at 0, and may have segments that a cleaning left empty.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, Moved
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import TopicRecord
 
-# A segment takes as many offsets as an int counts.
+# A segment's offsets span at most an int.
 LAST_BASE_OFFSET = LONG_MAX - INT_MAX
 
 
@@ -28,18 +28,18 @@ async def begin_segment(
     empty_modified_ms: int | None,
     modified_ms: int | None = None,
 ) -> LiveSegment:
-    """The active segment, which holds nothing, from that offset on, whatever the log's end was.
+    """Begins an empty active segment at `base_offset` and returns it. It is durable on return.
 
-    `empty_modified_ms`: where the active one held nothing before, it stays, as a cleaning leaves
-    segments, of that modification time; None: it moves. `modified_ms`: the new one's, as long as
-    it holds nothing; None: when it began. Durable when it returns. Raises KafkaError
-    (OFFSET_OUT_OF_RANGE), Moved, DiskFailure, and what made the log fail.
+    `empty_modified_ms`: an active segment that is empty already stays, as a cleaning leaves empty
+    segments, with this modification time; None moves it. `modified_ms`: the new segment's
+    modification time while it is empty; None is the present. Raises KafkaError
+    (OFFSET_OUT_OF_RANGE), Moved, DiskFailure, and the error with which the log failed.
     """
     if base_offset > LAST_BASE_OFFSET:
         raise KafkaError(
             KafkaErrorKind.OFFSET_OUT_OF_RANGE,
             f"A segment of {stored.name} cannot begin at {base_offset}: offsets end at "
-            f"{LONG_MAX}, and one that begins behind {LAST_BASE_OFFSET} would meet that end.",
+            f"{LONG_MAX}, and a segment may begin at {LAST_BASE_OFFSET} at most.",
         )
     if base_offset < max(log.end_offset, log.segments.active.base_offset):
         raise KafkaError(

@@ -1,4 +1,4 @@
-"""Kafka's cleaner-offset-checkpoint: how far the logs of a folder are clean. Text, not files.
+"""Kafka's cleaner-offset-checkpoint: the clean point of each log of a folder, as text.
 
     >>> print(checkpoint_text({TopicPartition("orders", 0): 1734}), end="")
     0
@@ -7,9 +7,9 @@
     >>> read_checkpoint("0\\n1\\norders 0 1734\\n", "cleaner-offset-checkpoint")
     {TopicPartition(topic='orders', partition=0): 1734}
 
-The first line is the format's version, the second counts the entries. A file without lines, or
-without the second, has none. Whatever else is wrong is a Corruption: of a number that is none, or a
-count below zero, Kafka 4.1.0's cleaner thread dies, which is not copied.
+The first line is the format's version, the second the number of entries. A file with no lines, or
+without the second line, has no entries. Any other defect is a Corruption. Kafka 4.1.0's cleaner
+thread dies on a field that is not a number or a negative count, which is not reproduced.
 
 Source: CheckpointFile, OffsetCheckpointFile, LogCleanerManager.updateCheckpoints and
 maybeTruncateCheckpoint of Kafka 4.1.
@@ -43,7 +43,7 @@ class TopicPartition(NamedTuple):
 
 
 def topic_partition(name: str) -> TopicPartition:
-    """Of a topic here.
+    """Returns Kafka's name of a topic's partition.
 
     >>> str(topic_partition("persistent://public/default/orders-partition-3"))
     'orders-3'
@@ -57,14 +57,17 @@ def topic_partition(name: str) -> TopicPartition:
 
 
 class StoredCheckpoints(NamedTuple):
-    """`shared`: lines that topics of several namespaces have; each tells of the last of them."""
+    """The file's text. `shared`: lines that topics of several namespaces share; the last topic's
+    counts.
+    """
 
     text: str
     shared: list[str]
 
 
 def stored_checkpoints(records: Iterable[TopicRecord], namespace: str = "") -> StoredCheckpoints:
-    """The file of these topics, of one namespace or of all. Kafka's names know no namespaces.
+    """Returns the file for these topics, of one namespace or of all; Kafka's names have no
+    namespaces.
 
     >>> names = ("persistent://a/b/orders", "persistent://public/default/orders")
     >>> records = [TopicRecord(name=each) for each in names]
@@ -92,7 +95,7 @@ def checkpoint_text(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def read_checkpoint(text: str, path: str) -> dict[TopicPartition, int]:
-    """Of two entries for one partition the later counts. Raises Corruption; `path`: for it."""
+    """Parses a file. A partition's last entry counts. Raises Corruption, which names `path`."""
     lines = _lines(text)
     if not lines:
         return {}
@@ -108,7 +111,7 @@ def read_checkpoint(text: str, path: str) -> dict[TopicPartition, int]:
         raise Corruption(path, at, f"{len(entries)} as the number of entries", str(count))
     offsets = {}
     for at, line in entries:
-        # As Java splits: blanks in front make an empty first field.
+        # Java's split: leading blanks make an empty first field.
         fields = _BLANKS.split(line.rstrip())
         if len(fields) != 3 or not fields[0]:
             raise Corruption(path, at, "topic, partition and offset", repr(line))
@@ -118,12 +121,17 @@ def read_checkpoint(text: str, path: str) -> dict[TopicPartition, int]:
 
 
 def truncated(checkpoint: int, active_base_offset: int) -> int:
-    """A compacted log's, once it was cut off below its active segment; the base of the new one."""
+    """Returns a compacted log's checkpoint after truncation below its active segment.
+
+    `active_base_offset`: the base offset of the new active segment.
+    """
     return min(checkpoint, active_base_offset)
 
 
 def _lines(text: str) -> list[tuple[int, str]]:
-    """Each with the byte at which it begins. As Java reads them: nothing else ends a line."""
+    """Splits into lines, with the byte at which each begins. Only \\r, \\n and \\r\\n end one, as
+    in Java.
+    """
     found, at = [], 0
     for line, end in zip(*[iter([*_LINE_END.split(text), ""])] * 2, strict=True):
         if line or end:

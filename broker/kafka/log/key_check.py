@@ -1,87 +1,160 @@
-"""The records of a batch that is appended, opened on the event loop: within bounds.
+"""Finds records without a key: compacted topics refuse them.
 
-All that the broker serves waits while an append looks into its records, and a batch of 1 KB may
-stand for millions of them. So of what one batch holds no more is looked at than takes some tenths
-of a second:
+The pass over the records also checks that they can be read: a record that no cleaning could read
+would block all after it. Parts must end where their record does, offset deltas rise by one from
+zero, and headers match their count. Only lengths are read, so that an append to a compacted topic
+costs little more than to another one.
 
-* BYTES_MAX when it is decompressed, or four times what the topic takes of it (`max.message.bytes`)
-  where that is more. Nothing is decompressed beyond.
-* RECORDS_MAX records and headers of theirs, and as many more as records have room in its own bytes.
-  Where nothing is compressed, what came is never too much.
-
-A batch that is beyond them is refused, and its records can be sent in smaller ones. Kafka has no
-such bounds; its clients' batches are mostly far below 1 MB. What need not be opened is not bounded
-here, nor is what a leader has taken.
-
-    >>> from ledgerfold.storage.kafka.batch import read_batch_header
     >>> from ledgerfold.storage.kafka.records import build_columns
-    >>> batch = build_columns([b"k", None], [b"1", b"2"], [5, 6])
-    >>> opened = OpenedRecords(read_batch_header(batch), batch[61:], "prices-0", 1_048_588)
-    >>> opened.keyless_rows, opened.columns.timestamps_ms
-    ([1], [5, 6])
+    >>> keyless_rows(build_columns([b"k", None, b""], [None, b"v", None], [1, 1, 1])[61:], 3)
+    [1]
+
+Source: LogValidator of Kafka 4.1 and DefaultRecord.readFrom, which go through all of each record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
-from ledgerfold.broker.kafka.log.record_access import keyless_rows
-from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
-from ledgerfold.storage.kafka.batch import BatchHeader
-from ledgerfold.storage.kafka.compression import BATCH_BYTES_MAX, KafkaCompression, decompress
-from ledgerfold.storage.kafka.records import plain_columns
-from ledgerfold.storage.kafka.section import RECORD_BYTES_MIN, RecordColumns, check_room
+from ledgerfold.storage.kafka.frame import Frames, Piece, SingleRecords, UniformRun
+from ledgerfold.storage.kafka.section import HEADER_BYTES_MIN, invalid_record
+from ledgerfold.storage.kafka.uniform_records import SINGLE_ROWS, more_single_rows, uniform_run_at
+from ledgerfold.storage.kafka.varints import read_bits, read_varint
 
-BYTES_MAX = 16 * 1024 * 1024
-RECORDS_MAX = 50_000
+_FRAMES = Frames()
 
 
-class OpenedRecords:
-    """Those of one batch; each part is made when it is first asked for. Raises KafkaError."""
+def keyless_rows(data: bytes, count: int, headers_max: int | None = None) -> Sequence[int]:
+    """Returns the rows without a key. `data`: the decompressed records. Raises KafkaError if they
+    are invalid.
 
-    def __init__(
-        self, header: BatchHeader, section: Buffer, partition: str, max_message_bytes: int
-    ) -> None:
-        self._header, self._section, self._partition = header, section, partition
-        self._max_message_bytes = max_message_bytes
-        self._found: tuple[bytes, Sequence[int]] | None = None
+    A batch with the same frame as an earlier one is not scanned again. A run of uniform records is
+    checked at once, others one by one, with at most `headers_max` headers in total.
+    """
+    frame = _FRAMES.fitting(data, count)
+    return _looked_through(data, count, headers_max) if frame is None else frame.keyless.tolist()
 
-    @property
-    def keyless_rows(self) -> Sequence[int]:
-        return self._looked_through()[1]
 
-    @cached_property
-    def columns(self) -> RecordColumns:
-        return plain_columns(self._header, self._looked_through()[0])
+def _looked_through(data: bytes, count: int, headers_max: int | None) -> list[int]:
+    pieces = list[Piece]()
+    walk = _Walk(data, len(data) if headers_max is None else headers_max)
+    at, row, single_rows = 0, 0, SINGLE_ROWS
+    try:
+        while row < count:
+            run = uniform_run_at(data, at, count - row, counted_from=row)
+            if run is not None:
+                layout, row_count = run
+                if layout.key_bytes < 0:
+                    walk.keyless.extend(range(row, row + row_count))
+                pieces.append(UniformRun(at, layout, row_count))
+                at += row_count * layout.stride
+                row, single_rows = row + row_count, SINGLE_ROWS
+            else:
+                rows = range(row, min(row + single_rows, count))
+                pieces.append(SingleRecords(at, len(rows)))
+                at = walk.through(at, rows)
+                row, single_rows = rows.stop, more_single_rows(single_rows)
+    except IndexError:
+        raise invalid_record("Incorrect declared batch size, premature EOF reached") from None
+    if at != len(data):
+        raise invalid_record("Incorrect declared batch size, records still remaining in file")
+    if count:
+        _FRAMES.learn(data, count, pieces)
+    return walk.keyless
 
-    def _looked_through(self) -> tuple[bytes, Sequence[int]]:
-        """The records end to end, whose headers were counted; the rows of them without a key."""
-        if self._found is None:
-            self._found = self._look_through()
-        return self._found
 
-    def _look_through(self) -> tuple[bytes, Sequence[int]]:
-        header, section = self._header, self._section
-        count = header.record_count
-        if not count or header.compression == KafkaCompression.NONE:
-            data = bytes(section)
-            check_room(data, count)
-            return data, keyless_rows(data, count)
-        most = RECORDS_MAX + len(section) // RECORD_BYTES_MIN
-        data = self._decompressed(count, most)
-        return data, keyless_rows(data, count, most - count)
+class _Walk:
+    """A pass over records one by one, which collects rows without a key."""
 
-    def _decompressed(self, count: int, most: int) -> bytes:
-        if count > most:
+    def __init__(self, data: bytes, headers_max: int) -> None:
+        self._data = data
+        self._headers_left = headers_max
+        self.keyless: list[int] = []
+
+    def through(self, end: int, rows: range) -> int:
+        """Checks these rows and returns where the last one ends. Raises KafkaError, IndexError.
+
+        A record: its length | attributes | time | offset | key | value | headers; numbers are
+        varints, and a length's first bit is its sign: set for a null key. Numbers of one byte or
+        two are decoded inline: a call would take most of the time.
+        """
+        data = self._data
+        for row in rows:
+            if (n := data[end]) < 128:
+                at = end + 2
+                end += 1 + (n >> 1)
+            elif (high := data[end + 1]) < 128:
+                at = end + 3
+                n += (high << 7) - 128
+                end += 2 + (n >> 1)
+            else:
+                n, at = read_bits(data, end)
+                end, at = at + (n >> 1), at + 1
+            if n & 1:
+                raise invalid_record(f"Found invalid record size {~(n >> 1)}")
+            if data[at] < 128:
+                at += 1
+            elif data[at + 1] < 128:
+                at += 2
+            else:
+                _, at = read_bits(data, at)
+            if (n := data[at]) < 128:
+                at += 1
+            elif (high := data[at + 1]) < 128:
+                n, at = n - 128 + (high << 7), at + 2
+            else:
+                n, at = read_bits(data, at)
+            if n != row << 1:
+                raise invalid_record(f"Record {row} of a batch has another offset in it than {row}")
+            if (n := data[at]) < 128:
+                at += 1
+            else:
+                n, at = read_bits(data, at)
+            if n & 1:
+                self.keyless.append(row)
+            else:
+                at += n >> 1
+            if (n := data[at]) < 128:
+                at += 1
+            elif (high := data[at + 1]) < 128:
+                n, at = n - 128 + (high << 7), at + 2
+            else:
+                n, at = read_bits(data, at)
+            if not n & 1:
+                at += n >> 1
+            at = self._past_headers(at) if data[at] else at + 1
+            if at != end:
+                raise invalid_record("Invalid record size: its parts end elsewhere than the record")
+        return end
+
+    def _past_headers(self, at: int) -> int:
+        """Returns where the headers end. Each is the name's length | name | the value's length or
+        null | value.
+        """
+        data = self._data
+        count, at = read_varint(data, at)
+        if not 0 <= count * HEADER_BYTES_MIN <= len(data) - at:
+            raise invalid_record(f"Found invalid number of record headers {count}")
+        self._headers_left -= count
+        if self._headers_left < 0:
             raise KafkaError(
                 KafkaErrorKind.MESSAGE_TOO_LARGE,
-                f"The record batch in the append to {self._partition} has {count} records. Its "
-                f"topic has to look into them, and takes {most} in a compressed batch of this "
-                "size. Send them in smaller batches.",
+                "The batch has more headers than a broker reads at once. Send its records in "
+                "smaller batches, or with fewer headers.",
             )
-        bytes_max = min(max(BYTES_MAX, 4 * self._max_message_bytes), BATCH_BYTES_MAX)
-        data = decompress(self._header.compression, self._section, bytes_max)
-        check_room(data, count)
-        return data
+        for _ in range(count):
+            if (n := data[at]) < 128:
+                at += 1
+            else:
+                n, at = read_bits(data, at)
+            if n & 1:
+                raise invalid_record(f"Found invalid record header key size {~(n >> 1)}")
+            at += n >> 1
+            if (n := data[at]) < 128:
+                at += 1
+            else:
+                n, at = read_bits(data, at)
+            if not n & 1:
+                at += n >> 1
+        return at

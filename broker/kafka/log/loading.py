@@ -1,9 +1,9 @@
-"""A segment of a Kafka log, as a load finds it.
+"""Loads a segment of a Kafka log.
 
-What the topic's record tells of a segment was written when the segment ended, or when the log was
-closed well. If that is of all that lies in its ledgers now, and nobody needs its batches, none of
-them is looked at: a load takes as long as there are segments, not batches. After a crash those of
-the active segment are looked at, and of any segment that has not all that it had.
+The recorded sizes of a segment were written when it ended or when the log was closed cleanly. If
+they match its ledgers and its batches are not needed otherwise, no batch is read: the time of a
+load depends on the number of segments, not of batches. After a crash the batches of the active
+segment are read, and those of every segment that has lost some.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, KafkaSegmentFigure
 
 
 class FoundBatch(NamedTuple):
-    """A batch that a load looks at. `batch()` reads it whole.
+    """A batch that a load reads. `batch()` reads it whole.
 
-    `is_behind_loss`: between the one before it and it a repair gave up entries.
+    `is_behind_loss`: a repair gave up entries between it and the batch before it.
     """
 
     segment: LiveSegment
@@ -36,73 +36,74 @@ class FoundBatch(NamedTuple):
 
 
 class SegmentLoader:
-    """Used on a thread. All raise DiskFailure, Corruption, MissingFile.
+    """Loads segments, on a thread. All methods raise DiskFailure, Corruption, MissingFile.
 
-    `grow`: how a segment with that base offset grows, by the topic's settings.
+    `grow`: creates the size tracker of a segment with that base offset, by the topic's settings.
     """
 
     def __init__(
         self, store: LedgerStore, ledgers: RawLedgers, grow: Callable[[int], Growth]
     ) -> None:
         self._store, self._ledgers, self._grow = store, ledgers, grow
-        # By base offset, of segments that were never cleaned.
-        self._told: dict[int, KafkaSegmentFigures] = {}
-        # Of those that hold what is told, no less: by the last ledger that holds anything.
+        # Recorded figures of segments that were never cleaned, by base offset.
+        self._figures: dict[int, KafkaSegmentFigures] = {}
+        # The recorded end of each complete segment, by its last ledger that is not empty.
         self._ends: dict[int, int] = {}
-        # A repair gave up entries behind the last batch that was looked at, and that matters.
+        # A repair gave up entries after the last batch that was read, and their loss matters.
         self.is_behind_loss = False
 
-    def learn(self, log: KafkaLog) -> None:
-        """What the record tells of segments, before the log goes on; their ledgers are closed.
+    def read_record(self, log: KafkaLog) -> None:
+        """Reads the recorded figures, before the log is opened for appends; its ledgers are closed.
 
-        A crash takes what a segment held last, a repair any of it, and nothing is added to one that
-        ended: what is as large as it was is what it was.
+        A crash removes the end of a segment, a repair any part of it, and nothing is added to a
+        segment that has ended: if its size is the recorded one, its contents are.
         """
         for at, segment in enumerate(log.segments, 1):
             if segment.is_cleaned:
                 continue
             if at == len(log.segments) and not segment.HasField("figures"):
-                self._told[segment.base_offset] = KafkaSegmentFigures(aborted=log.rolled.aborted)
+                self._figures[segment.base_offset] = KafkaSegmentFigures(aborted=log.rolled.aborted)
                 continue
-            self._told[segment.base_offset] = told = segment.figures
+            self._figures[segment.base_offset] = figures = segment.figures
             records = [self._ledgers.record(each) for each in segment.ledger_ids]
-            if told.size_bytes and told.size_bytes == sum(map(batches_bytes, records)):
+            if figures.size_bytes and figures.size_bytes == sum(map(batches_bytes, records)):
                 last = max(each.ledger_id for each in records if last_entry(each) is not None)
-                self._ends[last] = told.next_offset
+                self._ends[last] = figures.next_offset
 
     def segment(
         self, segment: KafkaSegment, since: int, found: Callable[[FoundBatch], object]
     ) -> LiveSegment:
-        """`found`: is told of the batches that are looked at, in order.
+        """Loads a segment. `found` is called with each batch that is read, in order.
 
-        They are if some lie at or behind `since`, or it does not hold what the record tells.
+        Batches are read if some of them end after `since`, or if the segment does not match its
+        record.
         """
         if segment.is_cleaned:
             live = cleaned_segment(segment)
             if segment.figures.next_offset > since:
-                self._look_at(live, live.ledger_ids, found)
+                self._read_batches(live, live.ledger_ids, found)
             return live
         live = LiveSegment(segment.base_offset, [], self._grow(segment.base_offset))
-        told = self._told.get(segment.base_offset, KafkaSegmentFigures())
-        if told.next_offset <= since and not self._ends.keys().isdisjoint(segment.ledger_ids):
-            live.parts += self._parts(segment, told.next_offset)
-            live.know(told)
+        figures = self._figures.get(segment.base_offset, KafkaSegmentFigures())
+        if figures.next_offset <= since and not self._ends.keys().isdisjoint(segment.ledger_ids):
+            live.parts += self._parts(segment, figures.next_offset)
+            live.restore(figures)
         else:
-            # A repair left nothing of what was counted.
-            is_repaired = segment.HasField("figures") and not told.size_bytes
-            self._look_at(live, segment.ledger_ids, found, is_repaired=is_repaired)
-            live.remember_begin(segment.begun_ms)
+            # A repair cleared the figures.
+            is_repaired = segment.HasField("figures") and not figures.size_bytes
+            self._read_batches(live, segment.ledger_ids, found, is_repaired=is_repaired)
+            live.restore_begin(segment.begun_ms)
             self._see_end(live.facts.next_offset, segment.reserved_upto, since)
-            live.check(told, segment.reserved_upto)
+            live.check(figures, segment.reserved_upto)
         return live
 
     def _see_end(self, end: int, reserved_upto: int, since: int) -> None:
-        """What is lost before `since` is known by other means."""
+        """Notes a loss at the segment's end. A loss before `since` is already accounted for."""
         self.is_behind_loss |= reserved_upto > end
         self.is_behind_loss &= max(end, reserved_upto) > since
 
     def end_of(self, ledger_id: int) -> int | None:
-        """The offset behind what a raw ledger holds; None: it holds nothing."""
+        """Returns the offset after a raw ledger's last batch; None if it is empty."""
         if last_entry(self._ledgers.record(ledger_id)) is None:
             return None
         if ledger_id in self._ends:
@@ -112,7 +113,9 @@ class SegmentLoader:
         return read_batch_header(entry.data, entry.header.header_bytes).next_offset
 
     def _parts(self, segment: KafkaSegment, end: int) -> list[Part]:
-        """One that holds nothing begins where the one behind it does, or the segment ends."""
+        """Returns the segment's parts. An empty one begins where the next one does, or at the
+        segment's end.
+        """
         first, *others = segment.ledger_ids
         parts, base_offset = list[Part](), end
         for ledger_id in reversed(others):
@@ -122,7 +125,7 @@ class SegmentLoader:
             parts.append(Part(ledger_id, base_offset))
         return [Part(first, segment.base_offset), *reversed(parts)]
 
-    def _look_at(
+    def _read_batches(
         self,
         live: LiveSegment,
         ledger_ids: Iterable[int],
@@ -130,9 +133,10 @@ class SegmentLoader:
         *,
         is_repaired: bool = False,
     ) -> None:
-        """Each of its batches. Of one that was never cleaned all is learned from them.
+        """Reads all batches of a segment. A segment that was never cleaned learns its figures from
+        them.
 
-        `is_repaired`: where offsets are missing between its ledgers, one was given up.
+        `is_repaired`: missing offsets between its ledgers mean that a ledger was given up.
         """
         next_base = live.base_offset
         for ledger_id in ledger_ids:

@@ -1,19 +1,19 @@
-"""A Kafka partition's log: batches, by their offsets, on the broker's ledgers.
+"""The log of a Kafka partition: batches by offset, on the broker's ledgers.
 
-    segment_list.py    which ledgers make up which segment
-    rolling.py    how a segment grows, and when it ends
-    loading.py    what a load learns of a segment
-    segments.py   where an offset is
-    reads.py      reads
-    below it      how anything gets to the disk (broker/log: tail, group_commit, new_ledgers)
+    segment_list.py   which ledgers make up which segment
+    rolling.py        how a segment grows, and when it ends
+    loading.py        how a segment is loaded
+    segments.py       where an offset is
+    reads.py          reads
+    broker/log        writing to disk (tail, group_commit, new_ledgers)
 
-Offsets are given out as batches are appended, and never twice but by a truncation (truncation.py):
-the log's end is found again behind what is durable, and where nothing is left, in the base offset
-of the active segment. A segment ends when Kafka's would; a ledger may end before, and the segment
-goes on in the next.
+Offsets are assigned as batches are appended, and are reused only after a truncation
+(truncation.py). A load finds the log's end after the last durable batch or, if there is no batch,
+at the base offset of the active segment. Segments roll as in Kafka. A ledger may end earlier; its
+segment then continues in the next ledger.
 
-What changes the list of segments is one synced write: a roll, what a cleaning puts in the place of
-segments, what retention deletes.
+Each change of the segment list is one synced write: a roll, the replacement of cleaned segments, a
+deletion by retention.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from typing import NamedTuple, TypeVar
 from ledgerfold.broker.common.shielding import run_to_completion
 from ledgerfold.broker.kafka.log.loading import FoundBatch, SegmentLoader
 from ledgerfold.broker.kafka.log.pending_segments import (
-    BegunSegments,
-    tell_closed,
-    tell_ended,
-    tell_opened,
+    PendingSegments,
+    record_close,
+    record_open,
+    record_repaired_figures,
 )
 from ledgerfold.broker.kafka.log.reads import KafkaReads
 from ledgerfold.broker.kafka.log.segment_list import holds_all_before, recovered, relist
@@ -42,7 +42,7 @@ from ledgerfold.broker.kafka.log.segments import (
     cleaned_segment,
 )
 from ledgerfold.broker.kafka.log.validation import Taken
-from ledgerfold.broker.kafka.producers.producer_snapshots import forget_snapshots, hand_on
+from ledgerfold.broker.kafka.producers.producer_snapshots import carry_over, forget_snapshots
 from ledgerfold.broker.log.files import LogFiles
 from ledgerfold.broker.log.group_commit import GroupCommit
 from ledgerfold.broker.log.new_ledgers import NewLedgers
@@ -69,9 +69,9 @@ from ledgerfold.v1.records_pb2 import (
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
-# Its batches tell of their producers.
+# The batches name their producers.
 _NO_PRODUCER = 0
-# In an entry's header: key_bytes and, behind it, key_crc.
+# In an entry's header: key_bytes, followed by key_crc.
 _KEY_AT = EntryHeader._fields.index("key_bytes")
 
 
@@ -81,10 +81,10 @@ class _Appended(NamedTuple):
 
 
 class KafkaLog:
-    """One per loaded topic, used on the event loop only.
+    """The log of a loaded topic, used on the event loop only.
 
-    `grow`: how a segment with that base offset that begins then grows, by the topic's settings.
-    `remember`: what is known of producers up to an offset, for the record.
+    `grow`: creates the size tracker of a segment from its base offset and creation time, by the
+    topic's settings. `take_snapshot`: returns the producer state up to an offset, for the record.
     """
 
     def __init__(
@@ -94,18 +94,18 @@ class KafkaLog:
         executor: Executor,
         clock_ms: Callable[[], int],
         grow: Callable[[int, int], Growth],
-        remember: Callable[[int], KafkaProducers],
+        take_snapshot: Callable[[int], KafkaProducers],
     ) -> None:
         self._stored, self._store, self._clock_ms = stored, store, clock_ms
-        self.grow, self._remember = grow, remember
+        self.grow, self._take_snapshot = grow, take_snapshot
         self.state = state = LogState(stored.name)
         self._files = files = LogFiles(store, executor, state)
         self._ledgers = RawLedgers(stored.record.ledger_ids, files.record)
         self._loading = SegmentLoader(
             store, self._ledgers, lambda base_offset: grow(base_offset, clock_ms())
         )
-        self._begun = BegunSegments()
-        # Where the segment begins that a new ledger begins.
+        self._pending = PendingSegments()
+        # The base offset of the segment that a new ledger begins, if it begins one.
         self._begins_at: Callable[[int], int | None] = dict[int, int]().get
         writers = Writers()
         self._new = NewLedgers(stored, store, self._ledgers, writers, state, self._relist)
@@ -113,31 +113,33 @@ class KafkaLog:
         self.tail = LogTail(stored, writers, self._new, self._commit, state, clock_ms)
         self.segments = Segments()
         self._is_open = False
-        # Never cleaned, and ended, when it was loaded.
+        # Raw segments that had ended when the log was loaded.
         self._ended = list[LiveSegment]()
-        # Of what was recorded when the active segment began nothing was lost.
+        # No batch before the active segment has been lost.
         self._is_whole = False
-        # What was known of producers then; who replays batches says it.
+        # The producer state at the load; set by the partition, which replays batches.
         self.known_at_load = KafkaProducers()
         self.reads = KafkaReads(self.segments, self._ledgers, files, state)
-        # Behind the last batch that was appended, and the last one that is durable.
+        # The offsets after the last appended batch, and after the last durable one.
         self.end_offset = 0
         self.durable_end_offset = 0
-        self._on_their_way: deque[_Appended] = deque()
-        # `durable_end_offset` has risen, or nothing will be durable any more.
+        self._in_flight: deque[_Appended] = deque()
+        # Called when `durable_end_offset` has risen, or the log has failed.
         self.on_durable: set[Callable[[], None]] = set()
         state.on_durable.add(self._advance)
 
-    # -- its life --------------------------------------------------------------------------
+    # -- opening and closing ---------------------------------------------------------------
 
     async def open(
         self, begin: Callable[[int, bool], int], found: Callable[[FoundBatch], object]
     ) -> None:
-        """Finds the segments and begins a ledger, on a thread, where `begin` is told of the log's
-        end, and whether all is there that was when the active segment began; it says where batches
-        begin to matter. Then `found` is told of each from there on, in order, and of some before.
-        What there is can be read even if the disk takes no new ledger: then the log has failed.
-        Raises DiskFailure when there is nothing yet, or it cannot be read, Corruption, MissingFile.
+        """Loads the segments and begins a ledger, on a thread.
+
+        `begin` receives the log's end, and whether nothing before the active segment was lost; it
+        returns the offset from which batches must be replayed. `found` then receives each batch
+        from there on, in order, and some earlier ones. If the disk takes no new ledger, the log has
+        failed but can be read. Raises DiskFailure if the log has no ledger yet or cannot be read,
+        Corruption, MissingFile.
         """
         await self._files.in_thread(lambda: self._open(begin, found))
 
@@ -152,7 +154,7 @@ class KafkaLog:
                 raise
             _log.error("%s can only be read: %s", self._stored.name, error)
             self.state.fail(error)
-        self._begins_at = self._begun.base_of
+        self._begins_at = self._pending.base_of
         end, _ = recovered(self._stored.record.kafka, self._loading.end_of)
         end = max(end, truncated_to)
         since = begin(end, self._is_whole)
@@ -166,11 +168,12 @@ class KafkaLog:
         self.state.last_durable = self._ledgers.last_recorded()
 
     def _begin(self) -> None:
-        """A new ledger. Raises DiskFailure."""
-        # What a failed writer left open ends at its last durable entry, before it is looked at.
+        """Begins a ledger. Raises DiskFailure."""
+        # Ledgers that a failed writer left open end at their last durable entry before they are
+        # read.
         self._store.recover_ledgers(self._stored.record.ledger_ids)
         log = self._stored.record.kafka
-        self._loading.learn(log)
+        self._loading.read_record(log)
         self._is_whole = holds_all_before(log, log.rolled.end_offset, self._loading.end_of)
         _, begins_at = recovered(log, self._loading.end_of)
         self._begins_at = lambda _: begins_at
@@ -179,42 +182,43 @@ class KafkaLog:
     def _relist(self, record: TopicRecord) -> None:
         relist(record.kafka, record.ledger_ids, self._begins_at)
         if not self._is_open:
-            tell_opened(record.kafka)
+            record_open(record.kafka)
             if not self._is_whole:
-                # NOTE: other batches will get the offsets of those that it tells of.
+                # NOTE: other batches will get the offsets of those in the snapshots.
                 forget_snapshots(record.kafka)
-        tell_ended(record.kafka, self._ended)
-        self._begun.tell(record.kafka, record.ledger_ids)
+        record_repaired_figures(record.kafka, self._ended)
+        self._pending.record(record.kafka, record.ledger_ids)
 
     async def close(self) -> None:
-        """All is durable, and the record tells what a load needs to know. Raises DiskFailure."""
+        """Makes everything durable and records the state for the next load. Raises DiskFailure."""
         if not await self._commit.close():
             return
         active = self.segments.active
         assert active.growth is not None
         active.growth.end()
-        producers = self._remember(self.end_offset)
+        producers = self._take_snapshot(self.end_offset)
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-            tell_ended(record.kafka, self._ended)
-            tell_closed(record.kafka, active, self.known_at_load, producers)
+            record_repaired_figures(record.kafka, self._ended)
+            record_close(record.kafka, active, self.known_at_load, producers)
 
         await self._stored.change(edit)
 
     @property
     def ends_with_loss(self) -> bool:
-        """When it was opened: a repair gave up entries at its end, which begin to matter there."""
+        """True if a repair gave up entries at the log's end as it was opened."""
         return self._loading.is_behind_loss
 
     # -- appending -------------------------------------------------------------------------
 
     def append(self, entry: EntryHeader, batch: Taken, append_time_ms: int) -> Position:
-        """A batch behind the log's end, which its offsets are; durable once the state says so.
+        """Appends a batch at the log's end, which its offsets continue; it is durable once the
+        state says so.
 
-        `entry`: the header of the entry as it came. Raises what made the log fail.
+        `entry`: the header of the entry as received. Raises the error with which the log failed.
         """
         header, section = batch.header, batch.section
-        # _replace() by hand: this is done for each entry, and takes half as long.
+        # Instead of _replace(), which takes twice as long: this runs for each entry.
         key = BATCH_HEADER_BYTES, crc32c(batch.header_bytes)
         changed = EntryHeader._make((*entry[:_KEY_AT], *key, *entry[_KEY_AT + 2 :]))
         if batch.is_rebuilt:
@@ -227,14 +231,14 @@ class KafkaLog:
         assert active.growth is not None
         active.growth.add(header, append_time_ms)
         self.end_offset = end = header.next_offset
-        self._on_their_way.append(_Appended(position, end))
+        self._in_flight.append(_Appended(position, end))
         return position
 
     def roll(self, base_offset: int | None = None) -> LiveSegment:
-        """The active segment, after a new one has begun, unless it is that one, and as good as new.
+        """Begins a new active segment and returns it, unless an empty one begins there already.
 
-        `base_offset`: of the new one; at least the log's end, which it is unless it is told.
-        Raises what made the log fail.
+        `base_offset`: its base offset, by default the log's end and never below it. Raises the
+        error with which the log failed.
         """
         self.tail.check_open()
         active = self.segments.active
@@ -246,27 +250,27 @@ class KafkaLog:
         active.growth.end()
         self.end_offset = base
         ledger_id = self.tail.begin_ledger()
-        known = self._remember(base)
+        known = self._take_snapshot(base)
         growth = self.grow(base, self._clock_ms())
-        self._begun.add(ledger_id, growth, active, known, self._stored.record.ledger_ids)
+        self._pending.add(ledger_id, growth, active, known, self._stored.record.ledger_ids)
         self.segments.append(LiveSegment(base, [Part(ledger_id, base)], growth))
         return self.segments.active
 
     def _advance(self) -> None:
         durable = self.state.last_durable
-        while self._on_their_way and durable is not None:
-            if self._on_their_way[0].position > durable:
+        while self._in_flight and durable is not None:
+            if self._in_flight[0].position > durable:
                 break
-            self.durable_end_offset = self._on_their_way.popleft().next_offset
+            self.durable_end_offset = self._in_flight.popleft().next_offset
         for callback in tuple(self.on_durable):
             callback()
 
     # -- segments --------------------------------------------------------------------------
 
     async def settle(self) -> None:
-        """Returns when all segments but the active one are durable, closed, and in the record.
+        """Waits until all present segments but the active one are durable, closed and recorded.
 
-        Those that there are when it is asked. Raises what made the log fail.
+        Raises the error with which the log failed.
         """
         first = self.segments.active.ledger_ids
         await self._new.settled()
@@ -279,9 +283,9 @@ class KafkaLog:
         by: Sequence[tuple[KafkaSegment, LedgerRecord | None]],
         and_also: Edit,
     ) -> None:
-        """Puts what a cleaning wrote in the place of the log's first segments, in one write.
+        """Replaces the log's first segments by the output of a cleaning, in one write.
 
-        They are settled. Raises CompactionFenced when they are not its first ones any more, Moved,
+        They are settled. Raises CompactionFenced if they are no longer its first segments, Moved,
         DiskFailure: nothing has changed then.
         """
         await run_to_completion(self._replace(sources, by, and_also))
@@ -303,7 +307,7 @@ class KafkaLog:
             for _, ledger in by:
                 if ledger is not None:
                     batch.put_ledger(ledger)
-            hand_on(record.kafka.segments[:count], (each for each, _ in by))
+            carry_over(record.kafka.segments[:count], (each for each, _ in by))
             self._drop_from(record, batch, count)
             reach("clean.before-batch")
             kept = [*(each for each, _ in by), *record.kafka.segments]
@@ -317,7 +321,8 @@ class KafkaLog:
             self._forget(count, live)
             gone = {each.base_offset for each in sources} - {each.base_offset for each in live}
             if self.known_at_load.end_offset in gone:
-                # A segment's snapshot goes with it, as in Kafka, and that of the load was its.
+                # A segment's snapshot is deleted with it, as in Kafka, and this one was the
+                # snapshot of the load.
                 self.known_at_load = KafkaProducers()
 
         await self._stored.change(edit, applied)
@@ -325,10 +330,10 @@ class KafkaLog:
         reach("clean.after-delete")
 
     async def drop_first(self, choose: Callable[[], int], and_also: Edit) -> int:
-        """Deletes the log's first segments: as many as `choose` says when their turn has come.
+        """Deletes the log's first segments: as many as `choose` returns when the change is applied.
 
-        Never the active one, nor one that ended since this was asked for: it may not be closed yet.
-        How many. Raises Moved, DiskFailure.
+        The active segment stays, and so does one that ended since the call: it may not be closed
+        yet. Returns their number. Raises Moved, DiskFailure.
         """
         return await run_to_completion(self._drop_first(choose, and_also))
 
@@ -366,11 +371,13 @@ class KafkaLog:
         self._ledgers.drop_oldest(gone)
 
     async def in_thread(self, call: Callable[[], _T]) -> _T:
-        """Work of the disk."""
+        """Runs disk work on a thread."""
         return await self._files.in_thread(call)
 
     async def delete_files(self, ledger_ids: Sequence[int]) -> None:
-        """Of ledgers that nobody names. What cannot be removed now the store tries again."""
+        """Deletes the files of unreferenced ledgers. The store retries those that it cannot remove
+        now.
+        """
         for ledger_id in ledger_ids:
             try:
                 await self._files.in_thread(functools.partial(self._store.delete_files, ledger_id))
@@ -378,5 +385,5 @@ class KafkaLog:
                 _log.warning("The files of ledger %d stay for now: %s", ledger_id, error)
 
     def files_of(self, segment: LiveSegment) -> list[LedgerRecord]:
-        """The records of its ledgers. Raises MissingFile, Moved."""
+        """Returns the records of a segment's ledgers. Raises MissingFile, Moved."""
         return [self._files.record(each) for each in segment.ledger_ids]

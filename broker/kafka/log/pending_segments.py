@@ -1,9 +1,9 @@
-"""What a topic's record is to tell of segments that begin and end, beside the ledgers they are in.
+"""Records facts about segments in the topic's record, with the ledgers that begin or end them.
 
-Of one that ended: its figures, for its indexes are then what they are. Of one that begins: what was
-known of producers. Both are told with the new segment's first ledger, in one write. A log that is
-closed well tells the same of its active segment and of its end, until it is opened again: what is
-appended then makes it untrue.
+A segment that ended has its figures recorded, because its indexes are final. A segment that begins
+has a snapshot of producers recorded. Both are written with the new segment's first ledger, in one
+write. A log that is closed cleanly records the same of its active segment and its end, until it is
+opened again: later appends make that obsolete.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from ledgerfold.broker.kafka.log.segments import LiveSegment, figures_of
-from ledgerfold.broker.kafka.producers.producer_snapshots import remember_rolled
+from ledgerfold.broker.kafka.producers.producer_snapshots import record_rolled
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducers, KafkaSegmentFigures
 
 
-class _Begun(NamedTuple):
+class _PendingSegment(NamedTuple):
     base_offset: int
     ended_base_offset: int
     begun_ms: int
@@ -25,11 +25,11 @@ class _Begun(NamedTuple):
     producers: KafkaProducers
 
 
-class BegunSegments:
-    """By the ledgers that began them. Bounded by the ledgers whose records are on their way."""
+class PendingSegments:
+    """Segments whose first ledger is not recorded yet, by that ledger. Bounded by those ledgers."""
 
     def __init__(self) -> None:
-        self._by_ledger: dict[int, _Begun] = {}
+        self._by_ledger: dict[int, _PendingSegment] = {}
 
     def add(
         self,
@@ -39,10 +39,10 @@ class BegunSegments:
         producers: KafkaProducers,
         recorded: Collection[int],
     ) -> None:
-        """`recorded`: ledgers of which the record tells by now."""
+        """Adds a segment that begins. `recorded`: the ledgers in the topic's record now."""
         for each in [each for each in self._by_ledger if each in recorded]:
             del self._by_ledger[each]
-        self._by_ledger[ledger_id] = _Begun(
+        self._by_ledger[ledger_id] = _PendingSegment(
             begun.base_offset,
             ended.base_offset,
             begun.modified_ms,
@@ -51,12 +51,14 @@ class BegunSegments:
         )
 
     def base_of(self, ledger_id: int) -> int | None:
-        """None: the ledger goes on with a segment."""
+        """Returns the base offset of the segment that a ledger begins; None if it continues one."""
         begun = self._by_ledger.get(ledger_id)
         return None if begun is None else begun.base_offset
 
-    def tell(self, log: KafkaLog, ledger_ids: Collection[int]) -> None:
-        """`log`: its segments are listed; `ledger_ids`: its raw ledgers."""
+    def record(self, log: KafkaLog, ledger_ids: Collection[int]) -> None:
+        """Records the pending segments of `ledger_ids`, the raw ledgers, in `log`, which lists
+        them.
+        """
         for ledger_id, begun in self._by_ledger.items():
             if ledger_id not in ledger_ids:
                 continue
@@ -65,11 +67,11 @@ class BegunSegments:
                     segment.figures.CopyFrom(begun.figures)
                 elif ledger_id in segment.ledger_ids:
                     segment.begun_ms = begun.begun_ms
-            remember_rolled(log, begun.producers)
+            record_rolled(log, begun.producers)
 
 
-def tell_ended(log: KafkaLog, ended: Iterable[LiveSegment]) -> None:
-    """Of segments of which a repair gave up something: what a load has found of them."""
+def record_repaired_figures(log: KafkaLog, ended: Iterable[LiveSegment]) -> None:
+    """Records figures that a load found for ended segments of which a repair gave up entries."""
     found = {each.base_offset: each for each in ended}
     for segment in log.segments[:-1]:
         live = found.get(segment.base_offset)
@@ -77,24 +79,24 @@ def tell_ended(log: KafkaLog, ended: Iterable[LiveSegment]) -> None:
             segment.figures.CopyFrom(figures_of(live.facts, live.aborted))
 
 
-def tell_closed(
+def record_close(
     log: KafkaLog, active: LiveSegment, loaded: KafkaProducers, producers: KafkaProducers
 ) -> None:
-    """`loaded`: what was known of producers at the load."""
+    """Records a clean close. `loaded`: the producer snapshot of the load."""
     log.segments[-1].figures.CopyFrom(figures_of(active.facts, active.aborted))
     log.closed.CopyFrom(producers)
     log.loaded.CopyFrom(loaded)
 
 
-def tell_opened(log: KafkaLog) -> None:
-    """Its active segment is listed, with a ledger for what is appended now."""
+def record_open(log: KafkaLog) -> None:
+    """Records an opening. The active segment is listed, with a ledger for new appends."""
     active = log.segments[-1]
     if log.HasField("closed") and log.closed.end_offset == active.base_offset:
-        # It begins here, or has held nothing.
-        remember_rolled(log, log.closed)
+        # The active segment begins here, or has been empty.
+        record_rolled(log, log.closed)
     if not log.HasField("truncated_to"):
         if not log.HasField("closed"):
-            # Its indexes are made anew.
+            # After a crash its indexes are rebuilt.
             active.ClearField("closed_behind")
             active.ClearField("cut_behind")
         active.closed_behind.extend(active.ledger_ids[-2:-1])

@@ -1,8 +1,8 @@
-"""Reads of a Kafka log by offset: through cleaned and raw ledgers, as one.
+"""Reads a Kafka log by offset, through cleaned and raw ledgers.
 
-A read at an offset that is not there gives what comes next (docs/KAFKA.md, "Reading"). Segments
-that a cleaning replaces, or retention deletes, while they are read do not fail the read: it looks
-the offset up again in those that there are then. Only what is durable is read.
+A read at a missing offset returns the next batch (docs/KAFKA.md, "Produce and read"). Segments that
+a cleaning replaces, or retention deletes, during a read do not fail it: the offset is looked up
+again in the present segments. Only durable batches are read.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from ledgerfold.storage.ledger import LedgerReader, StoredEntry
 
 
 class StoredBatch(NamedTuple):
-    """An entry, and the header of the batch that it is."""
+    """An entry and the header of its batch."""
 
     entry: StoredEntry
     header: BatchHeader
 
 
 class Place(NamedTuple):
-    """Where a reader that reads on finds the batch at or behind an offset."""
+    """The position of the next batch, for a reader that continues at `offset`."""
 
     offset: int
     position: Position
@@ -37,9 +37,9 @@ class Place(NamedTuple):
 
 
 class KafkaRead(NamedTuple):
-    """Batches, the offset behind them, and where that is, if it is known.
+    """Batches, the offset after them, and its place if known.
 
-    None at all: there is nothing at or behind the offset that is asked for, or not yet.
+    Without batches there is nothing at or after the requested offset yet.
     """
 
     batches: Sequence[StoredBatch]
@@ -48,7 +48,7 @@ class KafkaRead(NamedTuple):
 
 
 class KafkaReads:
-    """Used on the event loop only; what is not in memory is read on a thread."""
+    """Reads on the event loop; data that is not in memory is read on a thread."""
 
     def __init__(
         self, segments: Segments, ledgers: RawLedgers, files: LogFiles, state: LogState
@@ -57,14 +57,14 @@ class KafkaReads:
         self._files, self._state = files, state
 
     async def read(
-        self, offset: int, *, upto: int, bytes_max: int, place: Place | None = None
+        self, offset: int, *, end: int, bytes_max: int, place: Place | None = None
     ) -> KafkaRead:
-        """Batches that end at or behind `offset` and before `upto`, in order, about `bytes_max`.
+        """Reads batches that end at or after `offset` and before `end`, about `bytes_max` of them.
 
-        `place`: what an earlier read said of that offset. Raises Moved when the topic was unloaded,
-        Corruption, MissingFile.
+        `place`: the place that an earlier read returned for that offset. Raises Moved when the
+        topic was unloaded, Corruption, MissingFile.
         """
-        while offset < upto:
+        while offset < end:
             if self._state.closed is not None:
                 raise self._state.closed
             segment = self._segments.floor(offset)
@@ -79,20 +79,20 @@ class KafkaReads:
                         raise
                     place = None
                     continue
-                batches = _before(entries, upto)
+                batches = _before(entries, end)
                 if entries:
                     return _found(batches, part.ledger_id, offset)
                 if not self._segments.holds(part.ledger_id):
-                    # What has replaced it meanwhile may reach further.
+                    # Its replacement may reach further.
                     continue
-            following = self._behind(segment, at)
+            following = self._start_after(segment, at)
             if following is None:
                 break
             offset, place = max(offset, following), None
         return KafkaRead((), offset, None)
 
-    def _behind(self, segment: LiveSegment, at: int) -> int | None:
-        """The first offset that may be in the part behind that one."""
+    def _start_after(self, segment: LiveSegment, at: int) -> int | None:
+        """Returns the first offset that may be in the part after that one."""
         if at + 1 < len(segment.parts):
             return segment.parts[at + 1].base_offset
         return self._segments.next_base(self._segments.index(segment.base_offset))
@@ -104,7 +104,7 @@ class KafkaReads:
         if place is not None and place.offset == offset and place.ledger_id == part.ledger_id:
             start: Position | None = place.position
         elif segment.is_cleaned:
-            # Its entries stand at (0, last offset of the batch).
+            # Entries of cleaned ledgers have the position (0, last offset of the batch).
             start = Position(0, offset)
         elif offset <= part.base_offset:
             start = Position(part.ledger_id, 0)
@@ -116,16 +116,16 @@ class KafkaReads:
         return await self._files.read(reader, start, bytes_max, LATEST)
 
     def reader(self, segment: LiveSegment, part: Part) -> LedgerReader:
-        """Raises MissingFile, Moved."""
+        """Opens a part's ledger. Raises MissingFile, Moved."""
         closed = None if segment.is_cleaned else self._ledgers.closed_record(part.ledger_id)
         return self._files.open_reader(part.ledger_id, closed)
 
 
-def _before(entries: Sequence[StoredEntry], upto: int) -> list[StoredBatch]:
+def _before(entries: Sequence[StoredEntry], end: int) -> list[StoredBatch]:
     batches = list[StoredBatch]()
     for entry in entries:
         header = read_batch_header(entry.data, entry.header.header_bytes)
-        if header.last_offset >= upto:
+        if header.last_offset >= end:
             break
         batches.append(StoredBatch(entry, header))
     return batches
@@ -142,9 +142,10 @@ def _found(batches: list[StoredBatch], ledger_id: int, offset: int) -> KafkaRead
 
 
 def first_reaching(reader: LedgerReader, ledger_id: int, offset: int) -> Position | None:
-    """The first entry of a raw ledger that ends at or behind `offset`; None: none does.
+    """Returns the first entry of a raw ledger that ends at or after `offset`; None if there is
+    none.
 
-    By halves, for offsets rise with entry ids: a few reads, on a thread.
+    A binary search, as offsets rise with entry ids: a few reads, on a thread.
     """
     last = reader.last
     if last is None:
@@ -152,7 +153,7 @@ def first_reaching(reader: LedgerReader, ledger_id: int, offset: int) -> Positio
     low, high = 0, last.entry_id + 1
     while low < high:
         middle = (low + high) // 2
-        # What a repair gave up is not there: the next one is.
+        # An entry that a repair gave up is missing; the read returns the next one.
         entry = reader.read(Position(ledger_id, middle), bytes_max=1, end=last)[0]
         if read_batch_header(entry.data, entry.header.header_bytes).last_offset < offset:
             low = entry.header.entry_id + 1
@@ -162,7 +163,7 @@ def first_reaching(reader: LedgerReader, ledger_id: int, offset: int) -> Positio
 
 
 def headers_of(reader: LedgerReader) -> Iterator[tuple[EntryHeader, BatchHeader]]:
-    """Of all batches of a ledger, in order. Raises Corruption, MissingFile."""
+    """Yields the headers of a ledger's batches, in order. Raises Corruption, MissingFile."""
     for segment in reader.record.segments:
         if segment.entries:
             for entry, keys in reader.keys(segment):
@@ -170,7 +171,7 @@ def headers_of(reader: LedgerReader) -> Iterator[tuple[EntryHeader, BatchHeader]
 
 
 def whole_batch(reader: LedgerReader, position: Position) -> bytes:
-    """Raises Corruption, MissingFile."""
+    """Reads a whole batch. Raises Corruption, MissingFile."""
     entries = reader.read(position, bytes_max=1, end=position)
     if not entries:
         raise MissingFile(str(position), "a ledger's segment")

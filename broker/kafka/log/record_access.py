@@ -1,158 +1,86 @@
-"""Which records of a batch have no key: a compacted topic takes none of them.
+"""Bounded access to the records of an appended batch, on the event loop.
 
-On the way through the records it is seen whether they are some that can be read: what no round
-could read would stand in front of all behind it. Parts must end where their record does, offsets
-rise by one from zero, headers are as many as the record says. Only lengths are read, so that an
-append to a compacted topic costs little more than to another one.
+All other work of the broker waits while an append reads its records, and a batch of 1 KB may expand
+to millions of them. The work on one batch is therefore bounded to some tenths of a second:
 
+* BYTES_MAX decompressed bytes, or four times `max.message.bytes` of the topic if that is more.
+  Decompression stops there.
+* RECORDS_MAX records and record headers, plus as many records as fit the batch's own bytes. An
+  uncompressed batch is never too large.
+
+A larger batch is refused; its records can be sent in smaller batches. Kafka has no such bounds; its
+clients' batches are mostly far below 1 MB. Batches whose records need not be read are not bounded,
+nor are batches that a leader accepted.
+
+    >>> from ledgerfold.storage.kafka.batch import read_batch_header
     >>> from ledgerfold.storage.kafka.records import build_columns
-    >>> keyless_rows(build_columns([b"k", None, b""], [None, b"v", None], [1, 1, 1])[61:], 3)
-    [1]
-
-Source: LogValidator of Kafka 4.1 and DefaultRecord.readFrom, which go through all of each record.
+    >>> batch = build_columns([b"k", None], [b"1", b"2"], [5, 6])
+    >>> opened = OpenedRecords(read_batch_header(batch), batch[61:], "prices-0", 1_048_588)
+    >>> opened.keyless_rows, opened.columns.timestamps_ms
+    ([1], [5, 6])
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
+from ledgerfold.broker.kafka.log.key_check import keyless_rows
+from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
-from ledgerfold.storage.kafka.alike import ALONE_ROWS, more_alone, stretch_at
-from ledgerfold.storage.kafka.frame import Alone, Frames, Piece, Stretch
-from ledgerfold.storage.kafka.section import HEADER_BYTES_MIN, invalid_record
-from ledgerfold.storage.kafka.varints import read_bits, read_varint
+from ledgerfold.storage.kafka.batch import BatchHeader
+from ledgerfold.storage.kafka.compression import BATCH_BYTES_MAX, KafkaCompression, decompress
+from ledgerfold.storage.kafka.records import plain_columns
+from ledgerfold.storage.kafka.section import RECORD_BYTES_MIN, RecordColumns, check_room
 
-_FRAMES = Frames()
-
-
-def keyless_rows(data: bytes, count: int, headers_max: int | None = None) -> Sequence[int]:
-    """`data`: what follows the header, decompressed. Raises KafkaError when that is no records.
-
-    A batch that is framed as one before it is not looked through again. A stretch of records that
-    are all laid out alike is looked at as one, others one by one; and no more headers than those,
-    in all.
-    """
-    frame = _FRAMES.fitting(data, count)
-    return _looked_through(data, count, headers_max) if frame is None else frame.keyless.tolist()
+BYTES_MAX = 16 * 1024 * 1024
+RECORDS_MAX = 50_000
 
 
-def _looked_through(data: bytes, count: int, headers_max: int | None) -> list[int]:
-    pieces = list[Piece]()
-    walk = _Walk(data, len(data) if headers_max is None else headers_max)
-    at, row, alone = 0, 0, ALONE_ROWS
-    try:
-        while row < count:
-            stretch = stretch_at(data, at, count - row, counted_from=row)
-            if stretch is not None:
-                layout, alike = stretch
-                if layout.key_bytes < 0:
-                    walk.keyless.extend(range(row, row + alike))
-                pieces.append(Stretch(at, layout, alike))
-                at += alike * layout.stride
-                row, alone = row + alike, ALONE_ROWS
-            else:
-                rows = range(row, min(row + alone, count))
-                pieces.append(Alone(at, len(rows)))
-                at = walk.through(at, rows)
-                row, alone = rows.stop, more_alone(alone)
-    except IndexError:
-        raise invalid_record("Incorrect declared batch size, premature EOF reached") from None
-    if at != len(data):
-        raise invalid_record("Incorrect declared batch size, records still remaining in file")
-    if count:
-        _FRAMES.learn(data, count, pieces)
-    return walk.keyless
+class OpenedRecords:
+    """The records of one batch, read lazily. Raises KafkaError."""
 
+    def __init__(
+        self, header: BatchHeader, section: Buffer, partition: str, max_message_bytes: int
+    ) -> None:
+        self._header, self._section, self._partition = header, section, partition
+        self._max_message_bytes = max_message_bytes
+        self._found: tuple[bytes, Sequence[int]] | None = None
 
-class _Walk:
-    """Through records one by one: those that have no key."""
+    @property
+    def keyless_rows(self) -> Sequence[int]:
+        return self._looked_through()[1]
 
-    def __init__(self, data: bytes, headers_max: int) -> None:
-        self._data = data
-        self._headers_left = headers_max
-        self.keyless: list[int] = []
+    @cached_property
+    def columns(self) -> RecordColumns:
+        return plain_columns(self._header, self._looked_through()[0])
 
-    def through(self, end: int, rows: range) -> int:
-        """Where the last of those ends. Raises KafkaError, IndexError.
+    def _looked_through(self) -> tuple[bytes, Sequence[int]]:
+        """Returns the decompressed records and the rows without a key, with headers counted."""
+        if self._found is None:
+            self._found = self._look_through()
+        return self._found
 
-        A record: its length | attributes | time | offset | key | value | headers; numbers are
-        varints, and a length's first bit is its sign: of a null key it is set. Numbers of one byte
-        or two are read in place: a call would take most of the time.
-        """
-        data = self._data
-        for row in rows:
-            if (n := data[end]) < 128:
-                at = end + 2
-                end += 1 + (n >> 1)
-            elif (high := data[end + 1]) < 128:
-                at = end + 3
-                n += (high << 7) - 128
-                end += 2 + (n >> 1)
-            else:
-                n, at = read_bits(data, end)
-                end, at = at + (n >> 1), at + 1
-            if n & 1:
-                raise invalid_record(f"Found invalid record size {~(n >> 1)}")
-            if data[at] < 128:
-                at += 1
-            elif data[at + 1] < 128:
-                at += 2
-            else:
-                _, at = read_bits(data, at)
-            if (n := data[at]) < 128:
-                at += 1
-            elif (high := data[at + 1]) < 128:
-                n, at = n - 128 + (high << 7), at + 2
-            else:
-                n, at = read_bits(data, at)
-            if n != row << 1:
-                raise invalid_record(f"Record {row} of a batch has another offset in it than {row}")
-            if (n := data[at]) < 128:
-                at += 1
-            else:
-                n, at = read_bits(data, at)
-            if n & 1:
-                self.keyless.append(row)
-            else:
-                at += n >> 1
-            if (n := data[at]) < 128:
-                at += 1
-            elif (high := data[at + 1]) < 128:
-                n, at = n - 128 + (high << 7), at + 2
-            else:
-                n, at = read_bits(data, at)
-            if not n & 1:
-                at += n >> 1
-            at = self._past_headers(at) if data[at] else at + 1
-            if at != end:
-                raise invalid_record("Invalid record size: its parts end elsewhere than the record")
-        return end
+    def _look_through(self) -> tuple[bytes, Sequence[int]]:
+        header, section = self._header, self._section
+        count = header.record_count
+        if not count or header.compression == KafkaCompression.NONE:
+            data = bytes(section)
+            check_room(data, count)
+            return data, keyless_rows(data, count)
+        most = RECORDS_MAX + len(section) // RECORD_BYTES_MIN
+        data = self._decompressed(count, most)
+        return data, keyless_rows(data, count, most - count)
 
-    def _past_headers(self, at: int) -> int:
-        """Each: the name's length | name | the value's length, or null | value."""
-        data = self._data
-        count, at = read_varint(data, at)
-        if not 0 <= count * HEADER_BYTES_MIN <= len(data) - at:
-            raise invalid_record(f"Found invalid number of record headers {count}")
-        self._headers_left -= count
-        if self._headers_left < 0:
+    def _decompressed(self, count: int, most: int) -> bytes:
+        if count > most:
             raise KafkaError(
                 KafkaErrorKind.MESSAGE_TOO_LARGE,
-                "A batch with more headers than are looked into at once. Send its records in "
-                "smaller batches, or with fewer headers.",
+                f"The record batch in the append to {self._partition} has {count} records. Its "
+                f"topic has to look into them, and takes {most} in a compressed batch of this "
+                "size. Send them in smaller batches.",
             )
-        for _ in range(count):
-            if (n := data[at]) < 128:
-                at += 1
-            else:
-                n, at = read_bits(data, at)
-            if n & 1:
-                raise invalid_record(f"Found invalid record header key size {~(n >> 1)}")
-            at += n >> 1
-            if (n := data[at]) < 128:
-                at += 1
-            else:
-                n, at = read_bits(data, at)
-            if not n & 1:
-                at += n >> 1
-        return at
+        bytes_max = min(max(BYTES_MAX, 4 * self._max_message_bytes), BATCH_BYTES_MAX)
+        data = decompress(self._header.compression, self._section, bytes_max)
+        check_room(data, count)
+        return data

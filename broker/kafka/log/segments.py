@@ -1,14 +1,14 @@
-"""The segments of a loaded Kafka log: where a batch is, by its offset.
+"""The segments of a loaded Kafka log, and the lookup of offsets.
 
-A segment is one cleaned ledger, or none where nothing was left, or raw ledgers one behind the other
-(broker/kafka/log/segment_list.py). Offsets have gaps, within segments and between them; what is
-looked for at an offset is the first batch that ends at or behind it.
+A segment consists of one cleaned ledger, or of none if a cleaning left nothing, or of consecutive
+raw ledgers (broker/kafka/log/segment_list.py). Offsets have gaps within segments and between them;
+a lookup finds the first batch that ends at or after an offset.
 
     >>> segments = Segments([LiveSegment(0, [Part(3, 0)]), LiveSegment(40, [Part(5, 40)])])
     >>> segments.floor(39).base_offset, segments.floor(40).base_offset, segments.next_base(0)
     (0, 40, 40)
 
-Bounds: what a load finds of each segment, about 0.5 KB, as long as the topic is loaded.
+Bounds: about 0.5 KB for each segment while the topic is loaded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ledgerfold.v1.records_pb2 import (
 
 
 class Part(NamedTuple):
-    """A ledger, and the first offset that may be in it."""
+    """A ledger of a segment, and the first offset that it may hold."""
 
     ledger_id: int
     base_offset: int
@@ -38,14 +38,14 @@ class Part(NamedTuple):
 
 @dataclass
 class LiveSegment:
-    """`parts`: of a cleaned segment one or none, of a raw one at least one."""
+    """A segment of a loaded log. `parts`: at most one if cleaned, else at least one."""
 
     base_offset: int
     parts: list[Part]
-    # One that was never cleaned grows while it is the active one; a cleaned one is what it is.
+    # The size tracker of a raw segment, or the fixed figures of a cleaned one.
     growth: Growth | None = None
     cleaned: Segment | None = None
-    # Transactions whose abort marker lies in it.
+    # Aborted transactions whose marker it holds.
     aborted: list[AbortedTransaction] = field(default_factory=list)
 
     @property
@@ -58,53 +58,56 @@ class LiveSegment:
 
     @property
     def facts(self) -> Segment:
-        """What the rules ask of it."""
+        """The segment as the cleaner's and retention's rules see it."""
         if self.cleaned is not None:
             return self.cleaned
         assert self.growth is not None
         return self.growth.segment(self.parts[0].ledger_id)
 
-    def know(self, told: KafkaSegmentFigures) -> None:
-        """At a load: all that the record tells of it. Nobody has looked at its batches."""
+    def restore(self, figures: KafkaSegmentFigures) -> None:
+        """Restores the recorded figures at a load that has not read its batches."""
         assert self.growth is not None
-        self.growth.know(told)
-        self.aborted = list(told.aborted)
+        self.growth.restore(figures)
+        self.aborted = list(figures.aborted)
 
-    def check(self, told: KafkaSegmentFigures, reserved_upto: int) -> None:
-        """At a load that has looked at its batches: is what the record tells of all of them?
+    def check(self, figures: KafkaSegmentFigures, reserved_upto: int) -> None:
+        """Checks the recorded figures at a load that has read its batches.
 
-        If not, its indexes are made anew, as Kafka's are after a crash. Transactions that were not
-        replayed are those of the record: but for markers that a crash took, as other batches get
-        their offsets. Below `reserved_upto` none does, and what a repair gave up there was true.
+        If they do not match, its indexes are rebuilt, as Kafka's are after a crash. Aborted
+        transactions that were not replayed are taken from the record, except those whose marker a
+        crash removed, as other batches get their offsets. Offsets below `reserved_upto` are not
+        assigned again, and entries for them stay valid.
         """
         assert self.growth is not None
         behind = max(self.growth.next_offset, reserved_upto)
         known = {each.last_offset for each in self.aborted}
         self.aborted += [
             each
-            for each in told.aborted
+            for each in figures.aborted
             if each.last_offset < behind and each.last_offset not in known
         ]
-        if told.size_bytes == self.growth.size_bytes > 0:
-            self.growth.know(told)
+        if figures.size_bytes == self.growth.size_bytes > 0:
+            self.growth.restore(figures)
         else:
             self.growth.end()
             self.growth.unindexed_bytes = 0
 
-    def remember_begin(self, begun_ms: int) -> None:
-        """At a load: of one that holds nothing; 0: nothing tells."""
+    def restore_begin(self, begun_ms: int) -> None:
+        """Restores the creation time of an empty segment at a load; 0 if it was not recorded."""
         assert self.growth is not None
         if begun_ms and not self.growth.size_bytes:
             self.growth.modified_ms = begun_ms
 
     def part_at(self, offset: int) -> int:
-        """Which part may hold the first batch that ends at or behind `offset`."""
+        """Returns the index of the part that may hold the first batch that ends at or after
+        `offset`.
+        """
         at = bisect_right(self.parts, offset, key=lambda part: part.base_offset)
         return max(at - 1, 0)
 
 
 def cleaned_segment(record: KafkaSegment) -> LiveSegment:
-    """One that a cleaning wrote, from what the topic's record tells of it."""
+    """Returns a cleaned segment from its record."""
     figures = record.figures
     facts = Segment(
         ledger_id=record.ledger_ids[0] if record.ledger_ids else -1,
@@ -123,19 +126,19 @@ def cleaned_segment(record: KafkaSegment) -> LiveSegment:
 
 
 def empty_segment(base_offset: int, modified_ms: int) -> KafkaSegment:
-    """One of which a cleaning left nothing, as the topic's record tells of it."""
+    """Returns the record of an empty cleaned segment."""
     facts = Segment(-1, base_offset, base_offset, 0, modified_ms=modified_ms)
     figures = figures_of(facts, ())
     return KafkaSegment(base_offset=base_offset, is_cleaned=True, figures=figures)
 
 
 def batches_bytes(record: LedgerRecord) -> int:
-    """Of the batches in a raw ledger, which is entries end to end and nothing else."""
+    """Returns the size of the batches in a raw ledger, which holds entries only."""
     return sum(each.size_bytes - each.entries * HEADER_BYTES for each in record.segments)
 
 
 def figures_of(facts: Segment, aborted: Iterable[AbortedTransaction]) -> KafkaSegmentFigures:
-    """As the topic's record keeps them of a cleaned segment."""
+    """Returns the figures that the topic's record keeps of a segment."""
     return KafkaSegmentFigures(
         next_offset=facts.next_offset,
         size_bytes=facts.size_bytes,
@@ -150,7 +153,7 @@ def figures_of(facts: Segment, aborted: Iterable[AbortedTransaction]) -> KafkaSe
 
 
 class Segments:
-    """Oldest first; the last one is the active one. Used on the event loop only."""
+    """A log's segments, oldest first; the last one is active. Used on the event loop only."""
 
     def __init__(self, segments: Iterable[LiveSegment] = ()) -> None:
         self._all = list(segments)
@@ -167,11 +170,11 @@ class Segments:
 
     @property
     def last_ended(self) -> LiveSegment:
-        """The active one, if there is no other."""
+        """The last segment before the active one, or the active one if it is alone."""
         return self._all[-2:][0]
 
     def before(self, segment: LiveSegment) -> Sequence[LiveSegment]:
-        """Those in front of it; none, if it is not there any more."""
+        """Returns the segments before `segment`; none if it is no longer listed."""
         at = next((at for at, each in enumerate(self._all) if each is segment), 0)
         return self._all[:at]
 
@@ -185,7 +188,9 @@ class Segments:
         self._all[-1:] = by
 
     def index(self, offset: int) -> int:
-        """Of the segment that an offset belongs to: the first one, for what lies before it."""
+        """Returns the index of the segment that an offset belongs to; 0 for offsets before the
+        first.
+        """
         at = bisect_right(self._all, offset, key=lambda each: each.base_offset)
         return max(at - 1, 0)
 
@@ -193,11 +198,11 @@ class Segments:
         return self._all[self.index(offset)]
 
     def since(self, offset: int) -> Sequence[LiveSegment]:
-        """The one that an offset belongs to, and those behind it."""
+        """Returns the segment that an offset belongs to, and those after it."""
         return self._all[self.index(offset) :]
 
     def next_base(self, index: int) -> int | None:
-        """Where the segment behind that one begins; None: that is the active one."""
+        """Returns the base offset of the segment after that one; None for the active one."""
         at = index + 1
         return self._all[at].base_offset if at < len(self._all) else None
 

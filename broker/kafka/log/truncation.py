@@ -1,19 +1,18 @@
-"""Truncating a Kafka log: what lies at or behind an offset goes, acknowledged or not.
+"""Truncates a Kafka log: deletes everything at or after an offset, acknowledged or not.
 
-So a follower begins when its leader has not what it has. The log is closed while it is done, and
-what comes of it is one synced write: before it all is as it was, after it all is truncated.
+A Kafka follower does this when its log diverges from its leader's. The log is closed meanwhile, and
+the result is one synced write: all is unchanged before it, and truncated after it.
 
-1. Segments that begin behind the offset go. The one that holds it is the active one from now on,
-   also if it was cleaned: appends go on in it.
-2. Of that one whole batches go, all that reach behind the offset, and the log's end is the offset
-   none the less. A ledger that is cut in its midst is not touched: the batches that stay are copied
-   into a new one, aside.
-3. Below the log's first segment nothing stays, and the log begins anew at the offset.
-4. What the log's record tells goes with it: producers are those of the newest snapshot that is
-   left, and the next load replays what follows it; aborted transactions whose marker is gone are
-   data again; the log's start is no higher than its end.
-5. Where the active segment goes or is another one, the cleaner's checkpoint of a compacted log is
-   no higher than the base offset of the new one.
+1. Segments that begin after the offset are deleted. The one that holds it becomes the active
+   segment, even if it was cleaned: appends continue in it.
+2. Whole batches that reach past the offset are deleted from it; the log's end is the offset all
+   the same. A ledger is not cut: its remaining batches are copied into a new one, aside.
+3. Below the log's first segment nothing is left, and the log restarts at the offset.
+4. The log's record follows: producers are those of the newest remaining snapshot, from which the
+   next load replays; aborted transactions whose marker is deleted become ordinary data; the log
+   start is no higher than the log's end.
+5. If the active segment is deleted or replaced, the checkpoint of a compacted log is no higher
+   than the base offset of the new active segment.
 
 Source: UnifiedLog.truncateTo and truncateFullyAndStartAt, LogSegment.truncateTo, TimeIndex,
 LogManager.truncateTo, LogCleanerManager.maybeTruncateCheckpoint of Kafka 4.1.
@@ -29,7 +28,7 @@ from typing import NamedTuple
 from ledgerfold.broker.kafka.log.checkpoint_file import truncated
 from ledgerfold.broker.kafka.log.reads import headers_of
 from ledgerfold.broker.kafka.log.segments import figures_of
-from ledgerfold.broker.kafka.producers.producer_snapshots import newest_upto
+from ledgerfold.broker.kafka.producers.producer_snapshots import newest_snapshot
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, LATEST
@@ -45,12 +44,12 @@ from ledgerfold.v1.records_pb2 import (
     TopicRecord,
 )
 
-# Copied at once.
+# Bytes copied at a time.
 _COPY_BYTES = 1024 * 1024
 
 
-class _Head(NamedTuple):
-    """What stays of a segment; `made`: the ledger of its last batches, if they were copied."""
+class _Remainder(NamedTuple):
+    """The rest of a segment. `made`: the ledger of its copied batches, if there are any."""
 
     segment: KafkaSegment
     made: LedgerRecord | None
@@ -67,33 +66,36 @@ def truncate(
     is_compacted: bool,
     knows_producers: bool,
 ) -> list[int]:
-    """Of a log that was closed well, and ends behind the offset; `record` is changed, too.
+    """Truncates a log that was closed cleanly and ends after the offset. Changes `record`, too.
 
-    `knows_producers`: any, or that a transaction has ended above the high watermark.
+    `knows_producers`: whether a producer is known, or a transaction has ended above the high
+    watermark.
 
-    On a thread. The ledgers that nobody names any more. Raises DiskFailure, Corruption,
-    MissingFile: nothing has changed then.
+    Runs on a thread. Returns the ledgers that are no longer referenced. Raises DiskFailure,
+    Corruption, MissingFile: nothing has changed then.
     """
     log, old_active = record.kafka, record.kafka.segments[-1].base_offset
     kept = [each for each in log.segments if each.base_offset <= offset]
-    head = _Head(KafkaSegment(base_offset=offset), None)
+    remainder = _Remainder(KafkaSegment(base_offset=offset), None)
     if kept:
         is_ended = kept[-1].base_offset != old_active
         growth = grow(kept[-1].base_offset, now_ms)
-        head = _Cut(store, record.name, kept.pop(), offset, growth, is_ended).head(now_ms)
+        remainder = _Truncation(store, record.name, kept.pop(), offset, growth, is_ended).remainder(
+            now_ms
+        )
         log.log_start_offset = min(log.log_start_offset, offset)
     else:
         log.log_start_offset = offset
-    _remember(log, offset, head.segment, knows_producers=knows_producers)
+    _set_load_state(log, offset, remainder.segment, knows_producers=knows_producers)
     named = {each for segment in log.segments for each in segment.ledger_ids}
-    _put_list(log, [*kept, head.segment])
+    _put_list(log, [*kept, remainder.segment])
     left = {each for segment in log.segments for each in segment.ledger_ids}
     raw = (segment for segment in log.segments if not segment.is_cleaned)
     record.ledger_ids[:] = [each for segment in raw for each in segment.ledger_ids]
     if is_compacted and offset < old_active and log.HasField("first_dirty_offset"):
-        log.first_dirty_offset = truncated(log.first_dirty_offset, head.segment.base_offset)
+        log.first_dirty_offset = truncated(log.first_dirty_offset, remainder.segment.base_offset)
     gone = sorted(named - left)
-    _write(record, head.made, gone, store, metadata)
+    _write(record, remainder.made, gone, store, metadata)
     return gone
 
 
@@ -113,7 +115,7 @@ def _write(
                 store.mark_deleting(ledger_id, batch)
             batch.put_topic(record)
     except LedgerfoldError as error:
-        # NOTE: what a failed write may have published after all is the next start's to judge.
+        # NOTE: the next start decides about a failed write that may be durable after all.
         may_be_durable = isinstance(error, DiskFailure) and error.may_be_durable
         if made is not None and not may_be_durable:
             store.delete_files(made.ledger_id)
@@ -127,12 +129,14 @@ def _put_list(log: KafkaLog, segments: list[KafkaSegment]) -> None:
     log.segments.extend(relisted.segments)
 
 
-def _remember(log: KafkaLog, offset: int, active: KafkaSegment, *, knows_producers: bool) -> None:
-    """What the next load begins with. `active`: the segment that is it then."""
-    active.producers.CopyFrom(newest_upto(log, active.base_offset))
-    log.rolled.CopyFrom(newest_upto(log, offset))
+def _set_load_state(
+    log: KafkaLog, offset: int, active: KafkaSegment, *, knows_producers: bool
+) -> None:
+    """Sets the state that the next load starts from. `active`: the new active segment."""
+    active.producers.CopyFrom(newest_snapshot(log, active.base_offset))
+    log.rolled.CopyFrom(newest_snapshot(log, offset))
     if not knows_producers:
-        # NOTE: as in Kafka, who knew of none looks for none in what is left.
+        # NOTE: as in Kafka, without known producers the remaining batches are not replayed.
         log.rolled.end_offset = offset
     if not active.producers.end_offset == active.base_offset < log.rolled.end_offset:
         active.ClearField("producers")
@@ -144,10 +148,11 @@ def _remember(log: KafkaLog, offset: int, active: KafkaSegment, *, knows_produce
     log.ClearField("loaded")
 
 
-class _Cut:
-    """Of one segment, at an offset. `growth`: of one that begins now where it begins.
+class _Truncation:
+    """Truncates one segment at `offset`. `growth`: a fresh size tracker at the segment's base
+    offset.
 
-    `is_ended`: it was not the active one.
+    `is_ended`: the segment was not the active one.
     """
 
     def __init__(
@@ -162,7 +167,7 @@ class _Cut:
         self._store, self._topic, self._segment = store, topic, segment
         self._offset, self._growth, self._is_ended = offset, growth, is_ended
 
-    def head(self, now_ms: int) -> _Head:
+    def remainder(self, now_ms: int) -> _Remainder:
         old, growth, made = self._segment, self._growth, None
         new = KafkaSegment(base_offset=old.base_offset)
         for at, ledger_id in enumerate(old.ledger_ids):
@@ -178,7 +183,7 @@ class _Cut:
                 is_closed, is_cut = self._is_closed_behind(at), ledger_id in old.cut_behind
             else:
                 gone = chain([first_gone], batches, self._behind(at))
-                is_closed, is_cut = self._is_noted(gone), True
+                is_closed, is_cut = self._is_in_time_index(gone), True
             if is_closed:
                 growth.end()
             if is_closed or is_cut:
@@ -193,12 +198,12 @@ class _Cut:
             new.figures.CopyFrom(figures_of(growth.segment(new.ledger_ids[0]), aborted))
             new.figures.last_time_entry_ms = growth.last_time_entry_ms
         if old.reserved_upto:
-            # A repair gave up something of it: nothing is added to it.
+            # Nothing is added to a segment of which a repair gave up entries.
             new.reserved_upto = min(old.reserved_upto, self._offset)
-        return _Head(new, made)
+        return _Remainder(new, made)
 
     def _keep(self, batches: Iterator[BatchHeader]) -> tuple[int, BatchHeader | None]:
-        """How many of a ledger's batches stay, and the first that does not."""
+        """Returns how many of a ledger's batches stay, and the first that is deleted."""
         count = 0
         for header in batches:
             if header.next_offset > self._offset:
@@ -208,13 +213,13 @@ class _Cut:
         return count, None
 
     def _is_closed_behind(self, at: int) -> bool:
-        """Whether the segment's indexes were closed behind the ledger at that place."""
+        """Returns whether the indexes were closed after the ledger at `at`."""
         ledger_ids = self._segment.ledger_ids
         is_end = self._is_ended and at + 1 == len(ledger_ids)
         return is_end or ledger_ids[at] in self._segment.closed_behind
 
     def _behind(self, at: int) -> Iterator[BatchHeader | None]:
-        """The batches of the ledgers behind that one; None: the indexes were closed there."""
+        """Yields the batches of later ledgers, and None where the indexes were closed."""
         for place, ledger_id in list(enumerate(self._segment.ledger_ids))[at:]:
             if place > at:
                 reader = self._store.open_reader(ledger_id)
@@ -222,11 +227,11 @@ class _Cut:
             if self._is_closed_behind(place):
                 yield None
 
-    def _is_noted(self, gone: Iterable[BatchHeader | None]) -> bool:
-        """Whether the time index keeps an entry of the highest time that stays.
+    def _is_in_time_index(self, gone: Iterable[BatchHeader | None]) -> bool:
+        """Returns whether the time index keeps an entry for the highest remaining time.
 
-        One that was made later, by a batch that goes, before one of a higher time came, or when
-        the indexes were closed.
+        It keeps one that was added later: by a deleted batch before a higher time came, or when the
+        indexes were closed.
         """
         grown = copy(self._growth)
         for header in gone:
@@ -240,7 +245,7 @@ class _Cut:
         return False
 
     def _copied(self, reader: LedgerReader, count: int) -> LedgerRecord:
-        """The first batches of a ledger, in a new one. Raises DiskFailure, Corruption."""
+        """Copies the first batches of a ledger into a new one. Raises DiskFailure, Corruption."""
         writer = self._store.create_aside(self._topic)
         try:
             last = self._copy(reader, count, writer)
@@ -255,13 +260,13 @@ class _Cut:
         return made
 
     def _copy(self, reader: LedgerReader, count: int, writer: LedgerWriter) -> int:
-        """The id of the last entry."""
+        """Copies the first `count` batches. Returns the id of the last entry."""
         start = EARLIEST
         while count:
             for entry in reader.read(start, bytes_max=_COPY_BYTES, end=LATEST)[:count]:
                 header = entry.header
                 if not self._segment.is_cleaned:
-                    # What a repair gave up stays missing.
+                    # Entries that a repair gave up stay missing.
                     writer.skip_to(header.entry_id)
                 body = memoryview(entry.data)[header.header_bytes :]
                 writer.append(header, (body,), header.append_time_ms, header.producer_number)

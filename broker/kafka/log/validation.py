@@ -1,9 +1,9 @@
-"""What may be appended, and what it becomes: offsets given out, times stamped.
+"""Validates appended batches, and assigns their offsets and times.
 
-A batch is taken or refused as a whole. What its header tells is checked there and nothing is
-decoded, but in three cases: the topic is compacted (each record needs a key; only lengths are
-looked at), a time bound may be broken, or the topic's codec is another one than the batch's, which
-is then built anew. How much is looked into then is bounded (key_check.py).
+A batch is accepted or refused as a whole. Its header is checked and no record is decoded, except in
+three cases: the topic is compacted (each record needs a key; only lengths are read), a time bound
+may be broken, or the topic's codec differs from the batch's, which is then rebuilt. That work is
+bounded (record_access.py).
 
     >>> from ledgerfold.storage.kafka.records import build_columns
     >>> rules = AppendRules("prices-0", LogConfig.of({"cleanup.policy": "compact"}))
@@ -20,7 +20,7 @@ record errors in total, and only showing the first three errors at most: \
 [RecordError(batchIndex=0, message='Compacted topic cannot accept message without key in topic \
 partition prices-0')]
 
-A header's largest timestamp is believed where Kafka computes it: the checksum covers it, and the
+A header's largest timestamp is trusted where Kafka computes it: the checksum covers it, and the
 clients that write batches here set it.
 
 Source: LogValidator, UnifiedLog.append and analyzeAndValidateRecords of Kafka 4.1.
@@ -34,7 +34,7 @@ from typing import NamedTuple, NoReturn
 
 from ledgerfold.broker.kafka.config.config import LogConfig
 from ledgerfold.broker.kafka.config.settings import LONG_MAX
-from ledgerfold.broker.kafka.log.key_check import OpenedRecords
+from ledgerfold.broker.kafka.log.record_access import OpenedRecords
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.kafka.segment import NO_TIMESTAMP
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
@@ -54,7 +54,7 @@ from ledgerfold.storage.kafka.section import RecordColumns
 from ledgerfold.storage.kafka.varints import int64
 
 _LOG_APPEND_TIME_BIT = 1 << 3
-# Of the records that are refused, those of which the error tells.
+# Refused records that an error lists.
 _SHOWN = 3
 _CODECS = {
     "uncompressed": KafkaCompression.NONE,
@@ -66,9 +66,9 @@ _CODECS = {
 
 
 class Taken(NamedTuple):
-    """As it goes into the log. `append_time_ms`: what the producer is told, under LogAppendTime.
+    """A batch as it is appended. `append_time_ms`: reported to the producer under LogAppendTime.
 
-    `is_rebuilt`: the records are not those that came.
+    `is_rebuilt`: the records differ from those received.
     """
 
     header: BatchHeader
@@ -80,7 +80,7 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AppendRules:
-    """Of one partition, named as Kafka names it: topic-number."""
+    """The append rules of one partition, named as in Kafka: topic-number."""
 
     partition: str
     config: LogConfig
@@ -88,13 +88,15 @@ class AppendRules:
     def lead(
         self, batch: BatchParts, origin: Origin, *, offset: int, now_ms: int, leader_epoch: int = 0
     ) -> Taken:
-        """A client's append, or a coordinator's, which gets its offsets here. Raises KafkaError."""
+        """Validates an append of a client or coordinator and assigns its offsets. Raises
+        KafkaError.
+        """
         header, section, config = self._checked(batch, origin), batch.section, self.config
         if origin is Origin.CLIENT:
             self._check_client(header)
         self._check_offsets(offset + header.last_offset_delta)
         opened = OpenedRecords(header, section, self.partition, config.max_message_bytes)
-        # Of most records nothing is wrong, and this is done for each batch.
+        # Most records are valid, and this runs for each batch.
         keyless = opened.keyless_rows if config.is_compacted and not header.is_control else ()
         late = self._late_rows(header, opened, now_ms)
         if keyless or late:
@@ -108,7 +110,7 @@ class AppendRules:
             attributes = changed.attributes | _LOG_APPEND_TIME_BIT
             changed = changed._replace(attributes=attributes, max_timestamp_ms=now_ms)
         elif header.timestamp_type == TimestampType.LOG_APPEND_TIME:
-            # Kafka takes the mark of another clock away, and leaves the largest timestamp.
+            # Kafka clears the flag of another clock, and keeps the largest timestamp.
             changed = changed._replace(attributes=changed.attributes & ~_LOG_APPEND_TIME_BIT)
         if changed is not header:
             changed = with_checksum(changed, section)
@@ -121,9 +123,9 @@ class AppendRules:
     def follow(
         self, batch: BatchParts, *, log_end: int, log_start: int, fits_segment: bool = True
     ) -> Taken:
-        """A leader's append, with the offsets that it gave out. Raises KafkaError.
+        """Validates a leader's append, whose offsets are assigned already. Raises KafkaError.
 
-        `fits_segment` False: a segment is as large as it is there, whatever the settings say here.
+        `fits_segment` False: skips the check of the segment size, which is the leader's.
         """
         header = check_parts(batch)
         if header.base_offset < log_end:
@@ -182,7 +184,7 @@ class AppendRules:
             )
 
     def _check_offsets(self, last_offset: int) -> None:
-        # The log's end lies behind it, and is a number of 64 bits, too.
+        # The log's end follows it, and is a 64-bit number, too.
         if last_offset >= LONG_MAX:
             raise KafkaError(
                 KafkaErrorKind.INVALID_REQUEST,
@@ -202,7 +204,7 @@ class AppendRules:
     def _refuse(
         self, opened: OpenedRecords, keyless: Sequence[int], late_rows: Sequence[int], now_ms: int
     ) -> NoReturn:
-        """Raises RecordsRefused: of the first records the first reason of each."""
+        """Raises RecordsRefused with the first reason for each of the first refused records."""
         known = set(keyless)
         late = [row for row in late_rows if row not in known]
         records = [
@@ -229,7 +231,7 @@ class AppendRules:
         )
 
     def _late_rows(self, header: BatchHeader, opened: OpenedRecords, now_ms: int) -> Sequence[int]:
-        """Those whose times are not within bounds, or not the broker's to be."""
+        """Returns the rows whose times are out of bounds, or not theirs to set."""
         if self.config.is_dated_at_append:
             is_wrong_type = header.timestamp_type == TimestampType.LOG_APPEND_TIME
             return range(len(opened.columns.values)) if is_wrong_type else ()
@@ -238,7 +240,7 @@ class AppendRules:
         if is_early_enough and before_ms == LONG_MAX:
             return ()
         times = opened.columns.timestamps_ms
-        # Most records of a batch have few times.
+        # Most batches have few distinct times.
         late = {
             time_ms
             for time_ms in set(times)
@@ -269,7 +271,7 @@ class AppendRules:
     def _check_rebuilt(self, size_bytes: int) -> None:
         most = self.config.max_message_bytes
         if size_bytes > most:
-            # Kafka's text has no blank in front of "partition", either.
+            # Kafka's text has no blank before "partition", either.
             raise KafkaError(
                 KafkaErrorKind.MESSAGE_TOO_LARGE,
                 f"Message batch size is {size_bytes} bytes in append "

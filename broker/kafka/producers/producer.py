@@ -1,12 +1,12 @@
-"""What the broker remembers of one idempotent producer, and what of an append that it checks.
+"""The state of one idempotent producer, and the checks of its appends.
 
     >>> entry = ProducerEntry(7)
     >>> entry.add_batch(0, Sent(last_sequence=2, last_offset=2, offset_delta=2, timestamp_ms=9))
     >>> entry.duplicate_of(epoch=0, first_sequence=0, last_sequence=2).first_offset
     0
 
-The last five batches are kept: one that is sent again is answered with the first's offsets. Behind
-sequence number 2^31 - 1 comes 0. A new epoch forgets the batches of the one before.
+The last five batches are kept: a duplicate is answered with the original's offsets. Sequence
+numbers wrap from 2^31 - 1 to 0. A new epoch drops the batches of the old one.
 
 Source: ProducerStateEntry, BatchMetadata, ProducerAppendInfo of Kafka 4.1.
 """
@@ -29,17 +29,17 @@ BATCHES_REMEMBERED = 5
 
 
 class Origin(Enum):
-    """Whose append it is: what is checked depends on it."""
+    """The source of an append, which determines its checks."""
 
     CLIENT = "client"
-    # Offset commits and transaction markers: they have no sequence numbers.
+    # Offset commits and transaction markers, which have no sequence numbers.
     COORDINATOR = "coordinator"
-    # Checked by the leader already; taken as it is.
+    # Checked by the leader already, and accepted as it is.
     REPLICATION = "replication"
 
 
 class Sent(NamedTuple):
-    """A batch that was appended."""
+    """An appended batch."""
 
     last_sequence: int
     last_offset: int
@@ -62,7 +62,7 @@ class Sent(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """What a control batch says: how a transaction of its producer ended."""
+    """The end of a transaction, from a control batch."""
 
     is_abort: bool
     coordinator_epoch: int
@@ -70,7 +70,7 @@ class Marker(NamedTuple):
 
 
 def read_marker(batch: Buffer) -> Marker | None:
-    """Of a control batch. None: it is of another kind, or cleaning left only its header."""
+    """Reads a control batch. Returns None if it is of another kind, or only its header is left."""
     found = read_end_marker(batch)
     if found is None:
         return None
@@ -82,7 +82,7 @@ def read_marker(batch: Buffer) -> Marker | None:
 
 
 class EndedTransaction(NamedTuple):
-    """`last_offset`: the marker's."""
+    """A transaction that has ended. `last_offset`: its marker's."""
 
     producer_id: int
     first_offset: int
@@ -92,10 +92,10 @@ class EndedTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """`transaction_first_offset`: of the one that is open, if there is one.
+    """The state of a producer. `transaction_first_offset`: of the open transaction, if any.
 
-    `is_forgotten`: Kafka would not know it any more, and the cleaner does not ask for it. What it
-    sends again is known all the same.
+    `is_forgotten`: Kafka would have expired the entry, and the cleaner ignores it. It still detects
+    duplicates.
     """
 
     producer_id: int
@@ -104,7 +104,7 @@ class ProducerEntry:
     last_timestamp_ms: int = NO_TIMESTAMP
     transaction_first_offset: int | None = None
     sent: deque[Sent] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
-    # When the broker took the last one, whatever the times of its records are.
+    # The broker's time of the last append, whatever its records' times.
     last_append_time_ms: int = 0
     is_forgotten: bool = False
 
@@ -114,7 +114,7 @@ class ProducerEntry:
 
     @property
     def last_data_offset(self) -> int:
-        """-1: only markers are known of it."""
+        """The last data offset; -1 if only markers are known."""
         return self.sent[-1].last_offset if self.sent else -1
 
     def add_batch(self, epoch: int, sent: Sent) -> None:
@@ -129,7 +129,7 @@ class ProducerEntry:
         self.transaction_first_offset = None
 
     def take_over(self, newer: ProducerEntry) -> None:
-        """What was appended by it since."""
+        """Merges the producer's later appends."""
         self._move_to(newer.epoch)
         self.sent.extend(newer.sent)
         self.coordinator_epoch = newer.coordinator_epoch
@@ -138,7 +138,7 @@ class ProducerEntry:
         self.last_append_time_ms, self.is_forgotten = newer.last_append_time_ms, False
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> Sent | None:
-        """The batch of the last five that has exactly these sequence numbers."""
+        """Returns the batch among the last five with exactly these sequence numbers."""
         if epoch != self.epoch:
             return None
         for each in self.sent:
@@ -147,12 +147,12 @@ class ProducerEntry:
         return None
 
     def comes_next(self, header: BatchHeader) -> bool:
-        """Whether that is the batch behind its last one, with data of no transaction."""
+        """Returns whether a batch directly follows the last one, with data outside transactions."""
         return (
             header.producer_epoch == self.epoch
             and bool(self.sent)
             and header.base_sequence == self.sent[-1].last_sequence + 1
-            # Where numbers begin anew, or had, this one may be known.
+            # Around a wrap of the numbers, this batch may be known already.
             and header.base_sequence + header.last_offset_delta <= INT_MAX
             and max(self.sent).last_sequence < header.base_sequence
             and self.transaction_first_offset is None
@@ -167,9 +167,9 @@ class ProducerEntry:
 
 
 class ProducerAppend:
-    """Checks what one producer appends, and collects what will be known of it.
+    """Checks one producer's appends and collects its new state.
 
-    Nothing changes for others until Producers.update takes `entry` over. `partition`: for messages.
+    Nothing changes for others until Producers.commit merges `entry`. `partition`: for messages.
     """
 
     def __init__(self, known: ProducerEntry, origin: Origin, partition: str) -> None:
@@ -181,11 +181,11 @@ class ProducerAppend:
             known.last_timestamp_ms,
             known.transaction_first_offset,
         )
-        # The first offset of the transaction that began here.
+        # The first offset of the transaction that this append began.
         self.began: int | None = None
 
     def append_data(self, header: BatchHeader) -> None:
-        """Raises KafkaError."""
+        """Checks and adds a data batch. Raises KafkaError."""
         offset = header.base_offset
         self._check_epoch(header.producer_epoch, offset)
         if self._origin is Origin.CLIENT:
@@ -203,9 +203,10 @@ class ProducerAppend:
             self.began = offset
 
     def append_marker(self, header: BatchHeader, marker: Marker | None) -> EndedTransaction | None:
-        """The transaction that it ended, if one was open. Raises KafkaError.
+        """Checks and adds a marker. Returns the transaction that it ended, if any. Raises
+        KafkaError.
 
-        None instead of a marker: a control batch without its record is what cleaning left of one.
+        `marker` is None for a control batch without its record, as a cleaning leaves it.
         """
         if marker is None:
             return None
@@ -227,19 +228,19 @@ class ProducerAppend:
             )
 
     def _check_coordinator(self, marker: Marker, offset: int) -> None:
-        known, told = self.entry.coordinator_epoch, marker.coordinator_epoch
-        if known > told and self._origin is not Origin.REPLICATION:
+        known, given = self.entry.coordinator_epoch, marker.coordinator_epoch
+        if known > given and self._origin is not Origin.REPLICATION:
             raise KafkaError(
                 KafkaErrorKind.TRANSACTION_COORDINATOR_FENCED,
                 f"Invalid coordinator epoch for producerId {self.entry.producer_id} at offset "
-                f"{offset} in partition {self._partition}: {told} (zombie), {known} (current)",
+                f"{offset} in partition {self._partition}: {given} (zombie), {known} (current)",
             )
 
     def _check_sequence(self, header: BatchHeader) -> None:
         entry, first, offset = self.entry, header.base_sequence, header.base_offset
         if header.producer_epoch != entry.epoch:
             if first != 0 and entry.epoch != NO_EPOCH:
-                # Kafka's text has no blank in front of "at", either.
+                # Kafka's text has no blank before "at", either.
                 raise KafkaError(
                     KafkaErrorKind.OUT_OF_ORDER_SEQUENCE_NUMBER,
                     f"Invalid sequence number for new epoch of producer {entry.producer_id}at "
@@ -248,7 +249,7 @@ class ProducerAppend:
                     "epoch)",
                 )
             return
-        # A producer whose records are all gone may go on with whatever number it has.
+        # A producer whose records are all deleted may continue with any number.
         if self._known.epoch == NO_EPOCH:
             return
         last = self._known.last_sequence

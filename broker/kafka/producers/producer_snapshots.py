@@ -1,20 +1,21 @@
-"""What a topic's record remembers of producers, as Kafka's snapshot files do.
+"""Producer snapshots in a topic's record, as in Kafka's snapshot files.
 
     >>> from ledgerfold.broker.kafka.producers.producers import Producers
-    >>> remembered(Producers("t-0", expiration_ms=1), 7).end_offset
+    >>> take_snapshot(Producers("t-0", expiration_ms=1), 7).end_offset
     7
 
-A snapshot is taken when a segment begins, and when the log is closed well. A load begins with one:
+A snapshot is taken when a segment begins, and when the log is closed cleanly. A load starts from
+one:
 
-* Closed well: with that one, and nothing is replayed.
-* Not closed well: with that of the active segment, all of whose batches are replayed.
-* Not closed well, and what was before the active segment had not all got durable: with none. That
-  snapshot tells of batches that are gone, and others have their offsets.
-* One at or below the log's start tells of nothing that is left, and is not asked.
-* Of a log that was truncated: with the newest one that is left. For that each segment keeps the one
-  of its beginning, as in Kafka.
+* After a clean close: from the snapshot of the close; nothing is replayed.
+* After a crash: from that of the active segment, all of whose batches are replayed.
+* After a crash that lost batches before the active segment: from none. The snapshot describes
+  lost batches, whose offsets others get.
+* A snapshot at or below the log start describes nothing that is left, and is ignored.
+* After a truncation: from the newest remaining one. Each segment keeps the snapshot of its
+  beginning for that, as in Kafka.
 
-Bounds: SNAPSHOTS_MAX producers in the snapshots of segments that ended; the oldest go first.
+Bounds: SNAPSHOTS_MAX producers in the snapshots of ended segments; the oldest are dropped first.
 """
 
 from __future__ import annotations
@@ -28,25 +29,27 @@ from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducer, KafkaProducers, K
 SNAPSHOTS_MAX = 2000
 
 
-class Beginning(NamedTuple):
-    """With what a load begins: batches that end at or behind `replayed_from` are replayed."""
+class ReplayStart(NamedTuple):
+    """The start of a load: batches that end at or after `replayed_from` are replayed."""
 
     producers: Iterable[ProducerSnapshot]
     replayed_from: int
 
 
-def remembered(producers: Producers, end_offset: int) -> KafkaProducers:
+def take_snapshot(producers: Producers, end_offset: int) -> KafkaProducers:
     return KafkaProducers(
         end_offset=end_offset,
         producers=[KafkaProducer(**each._asdict()) for each in producers.snapshot()],
     )
 
 
-def beginning(log: KafkaLog, log_end: int, *, is_whole: bool) -> Beginning:
-    """`log`: as it was before it was opened; `is_whole`: nothing is lost before its active segment.
+def replay_start(log: KafkaLog, log_end: int, *, is_whole: bool) -> ReplayStart:
+    """Returns the start of a load of `log`, as it was before it was opened.
+
+    `is_whole`: nothing is lost before its active segment.
 
     >>> log = KafkaLog(rolled={"end_offset": 9, "producers": [{"producer_id": 7}]})
-    >>> [beginning(log, 9, is_whole=each).replayed_from for each in (True, False)]
+    >>> [replay_start(log, 9, is_whole=each).replayed_from for each in (True, False)]
     [9, 0]
     """
     if log.HasField("closed") and log.closed.end_offset == log_end:
@@ -54,14 +57,14 @@ def beginning(log: KafkaLog, log_end: int, *, is_whole: bool) -> Beginning:
     elif is_whole and log.HasField("rolled") and log.rolled.end_offset <= log_end:
         found = log.rolled
     else:
-        return Beginning((), 0)
+        return ReplayStart((), 0)
     if found.end_offset <= log.log_start_offset:
-        return Beginning((), found.end_offset)
-    return Beginning(map(_snapshot, found.producers), found.end_offset)
+        return ReplayStart((), found.end_offset)
+    return ReplayStart(map(_snapshot, found.producers), found.end_offset)
 
 
-def remember_rolled(log: KafkaLog, producers: KafkaProducers) -> None:
-    """An active segment has begun: what was known then. The one before it keeps its own."""
+def record_rolled(log: KafkaLog, producers: KafkaProducers) -> None:
+    """Records the snapshot of a new active segment. The segment before it keeps its own."""
     if log.HasField("rolled"):
         for segment in log.segments:
             if segment.base_offset == log.rolled.end_offset < producers.end_offset:
@@ -74,12 +77,12 @@ def remember_rolled(log: KafkaLog, producers: KafkaProducers) -> None:
             segment.ClearField("producers")
 
 
-def newest_upto(log: KafkaLog, offset: int) -> KafkaProducers:
-    """The snapshot to begin with when nothing behind that offset is left.
+def newest_snapshot(log: KafkaLog, offset: int) -> KafkaProducers:
+    """Returns the snapshot to start from when nothing after that offset is left.
 
     >>> one = {"base_offset": 5, "producers": {"end_offset": 5}}
     >>> log = KafkaLog(segments=[one], rolled={"end_offset": 9})
-    >>> [newest_upto(log, each).end_offset for each in (9, 8, 4)]
+    >>> [newest_snapshot(log, each).end_offset for each in (9, 8, 4)]
     [9, 5, 0]
     """
     known = [each.producers for each in log.segments if each.HasField("producers")]
@@ -90,8 +93,8 @@ def newest_upto(log: KafkaLog, offset: int) -> KafkaProducers:
     return max(there, key=lambda each: each.end_offset, default=nothing)
 
 
-def hand_on(old: Iterable[KafkaSegment], new: Iterable[KafkaSegment]) -> None:
-    """What comes in the place of segments, by a cleaning or at a load, begins where some did."""
+def carry_over(old: Iterable[KafkaSegment], new: Iterable[KafkaSegment]) -> None:
+    """Copies snapshots and creation times to replacements of segments with the same base offset."""
     known = {each.base_offset: each for each in old}
     for segment in new:
         before = known.get(segment.base_offset)
@@ -103,7 +106,7 @@ def hand_on(old: Iterable[KafkaSegment], new: Iterable[KafkaSegment]) -> None:
 
 
 def forget_snapshots(log: KafkaLog) -> None:
-    """They tell of batches that are gone, and other batches will get their offsets."""
+    """Drops snapshots that describe lost batches, whose offsets other batches get."""
     log.ClearField("rolled")
     log.ClearField("loaded")
     for segment in log.segments:

@@ -1,7 +1,7 @@
-"""What the broker remembers of all producers of a partition, and of their transactions.
+"""The producers of a partition and their transactions.
 
-An append is asked about first (`prepare`), which changes nothing; what was appended is then made
-known (`commit`). A batch that was sent before is answered with the first's offsets:
+`prepare` checks an append and changes nothing; `commit` applies it once it is in the log. A
+duplicate is answered with the original's offsets:
 
     >>> producers = Producers("t-0", expiration_ms=86_400_000)
     >>> first = BatchHeader(0, 49, 0, 2, 0, 0, 1, 5, 5, 7, 0, 0, 2)
@@ -12,16 +12,16 @@ known (`commit`). A batch that was sent before is answered with the first's offs
     1
 
 The *last stable offset* is the first offset of the oldest transaction that is open or whose marker
-the high watermark has not passed; else the high watermark. Each aborted transaction gives an entry
-of the transaction index, which the segment of its marker keeps.
+the high watermark has not passed; else the high watermark. Each aborted transaction is an entry of
+the transaction index, in the segment of its marker.
 
-Bounds: a producer takes five batches' figures, and is *forgotten* `producer.id.expiration.ms` after
-its last record's time, unless a transaction of it is open: the cleaner keeps nothing for its sake.
-That time is the sender's word. So its entry stays until its last append is as old, too, and a batch
-that is sent again is known by it, except where Kafka's rule is wanted (`by_record_time`).
+Bounds: five batches are kept for each producer. It is *forgotten* `producer.id.expiration.ms` after
+its last record's time, unless it has an open transaction: the cleaner then keeps nothing for it.
+That time is set by the sender. The entry therefore stays, and detects duplicates, until its last
+append is as old, too, except under Kafka's rule (`by_record_time`).
 
-Source: ProducerStateManager, UnifiedLog.analyzeAndValidateProducerState of Kafka 4.1. Whether a
-transaction's coordinator knows of it (KIP-890) is not asked: there is none here.
+Source: ProducerStateManager, UnifiedLog.analyzeAndValidateProducerState of Kafka 4.1. There is no
+transaction coordinator, so a transaction is not verified with one (KIP-890).
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class AbortedTransaction(NamedTuple):
 
 
 class LastEntry(NamedTuple):
-    """What cleaning must not take away of a producer. -1: only markers are known."""
+    """A producer's last batch, which cleaning must keep. -1: only markers are known."""
 
     last_data_offset: int
     epoch: int
 
 
 class ProducerSnapshot(NamedTuple):
-    """An entry as it is kept on the disk: of the last batch alone, as in Kafka's snapshots."""
+    """A stored producer entry, with its last batch only, as in Kafka's snapshots."""
 
     producer_id: int
     epoch: int
@@ -79,9 +79,10 @@ class ProducerSnapshot(NamedTuple):
 
 @dataclass(slots=True)
 class PreparedAppend:
-    """What would be known once a batch is in the log. `duplicate`: it is there already.
+    """The effect of a batch once it is in the log. `duplicate`: the original, if it is there
+    already.
 
-    `next_of`: whose next batch it is, with no more to be known of it than `sent`.
+    `next_of`: the entry whose next batch it is, if `sent` is the only change.
     """
 
     next_offset: int
@@ -93,7 +94,7 @@ class PreparedAppend:
 
 
 class Producers:
-    """Of one partition. `end_offset`: up to where the log is known."""
+    """The producers of one partition. `end_offset`: the log's end as known here."""
 
     def __init__(
         self, partition: str, expiration_ms: int, by_record_time: Callable[[], bool] = lambda: False
@@ -102,21 +103,22 @@ class Producers:
         self._by_record_time = by_record_time
         self.entries: dict[int, ProducerEntry] = {}
         self.end_offset = 0
-        # First offsets, rising as appends do: of whom each is, and where its marker is.
+        # Producers of open transactions by first offset, ascending, and marker offsets of ended
+        # ones.
         self._open: dict[int, int] = {}
         self._ended: dict[int, int] = {}
-        # And where the first batch is that there is of it, if it is not there.
+        # The first remaining batch of a transaction whose own first batch is missing.
         self._begins: dict[int, int] = {}
 
     def prepare(self, header: BatchHeader, marker: Marker | None, origin: Origin) -> PreparedAppend:
-        """A batch with the offsets that it would have. Raises KafkaError."""
+        """Checks a batch with its assigned offsets. Raises KafkaError."""
         prepared = PreparedAppend(header.next_offset)
         if not header.has_producer:
             return prepared
         known = self.entries.get(header.producer_id)
         if origin is Origin.CLIENT and known is not None:
             if known.comes_next(header):
-                # As with most batches: there is nothing more to check.
+                # The common case: nothing more to check.
                 prepared.next_of, prepared.sent = known, Sent.of(header)
                 return prepared
             prepared.duplicate = known.duplicate_of(
@@ -135,7 +137,7 @@ class Producers:
     def commit(
         self, prepared: PreparedAppend, append_time_ms: int
     ) -> tuple[AbortedTransaction, ...]:
-        """It is in the log now. What its segment's transaction index gets."""
+        """Applies an append. Returns the entries for its segment's transaction index."""
         assert prepared.duplicate is None
         self.end_offset = prepared.next_offset
         known = prepared.next_of
@@ -160,7 +162,7 @@ class Producers:
         aborted = []
         for ended in transactions:
             if ended.is_aborted:
-                aborted.append(self._line(ended))
+                aborted.append(self._index_entry(ended))
             del self._open[ended.first_offset]
             self._ended[ended.first_offset] = ended.last_offset
         return tuple(aborted)
@@ -168,9 +170,9 @@ class Producers:
     def replay(
         self, header: BatchHeader, marker: Marker | None, append_time_ms: int
     ) -> tuple[AbortedTransaction, ...]:
-        """A batch that lies in the log already, at a load.
+        """Applies a batch of the log at a load.
 
-        What a producer writes without a transaction tells that its last one had ended.
+        Data outside transactions implies that the producer's last transaction had ended.
         """
         lost: tuple[AbortedTransaction, ...] = ()
         known = self.entries.get(header.producer_id)
@@ -179,11 +181,11 @@ class Producers:
         prepared = self.prepare(header, marker, Origin.REPLICATION)
         return (*lost, *self.commit(prepared, append_time_ms))
 
-    def pass_loss(self, offset: int) -> tuple[AbortedTransaction, ...]:
-        """At a load: a repair gave up entries in front of that offset, markers perhaps.
+    def abort_open_transactions(self, offset: int) -> tuple[AbortedTransaction, ...]:
+        """Aborts all open transactions at a load: a repair gave up entries before `offset`.
 
-        NOTE: nothing tells how transactions ended that were open there, nor whether. They count as
-        aborted: what goes on behind the loss is another one.
+        NOTE: their markers may be among those entries. They count as aborted: what follows the loss
+        is another transaction.
         """
         return self._end_without_marker(self.entries.values(), offset)
 
@@ -208,38 +210,39 @@ class Producers:
         return self._end(ended)
 
     def keep_last_batches(self) -> None:
-        """As Kafka after a load: a snapshot holds of each producer no more than its last batch."""
+        """Keeps only each producer's last batch after a load, as Kafka's snapshots do."""
         for each in self.entries.values():
             while len(each.sent) > 1:
                 each.sent.popleft()
 
     @property
     def is_empty(self) -> bool:
-        """No producer is known, and no transaction has ended above the high watermark."""
+        """True if no producer is known, and no transaction has ended above the high watermark."""
         return not self.entries and not self._ended
 
     @property
     def open_offsets(self) -> list[int]:
-        """First offsets of the transactions that are open."""
+        """The first offsets of open transactions."""
         return list(self._open)
 
     def begins_at(self, first: int, offset: int) -> None:
-        """Of a transaction that is open: there is no batch before that offset, of it or another."""
+        """Records that no batch is left between an open transaction's first offset and `offset`."""
         self._begins[first] = offset
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Of the oldest transaction that is open, or decided above the high watermark."""
+        """The first offset of the oldest transaction that is open, or decided above the high
+        watermark.
+        """
         return min((*self._open, *self._ended), default=None)
 
     def last_stable_offset(
         self, high_watermark: int, log_start: int = 0, start_batch: int | None = None
     ) -> int:
-        """What a reader of committed records may read up to, and cleaning.
+        """Returns the end of what readers of committed records, and cleanings, may read.
 
-        Where the log begins behind an open transaction's first offset: `start_batch`, the first
-        offset of the batch that the log's start lies in, or of the first one behind it. None: there
-        is none yet.
+        `start_batch`: if the log starts after an open transaction's first offset, the first offset
+        of the batch at or after the log start; None if there is none yet.
         """
         unstable = self.first_unstable_offset
         if unstable is not None:
@@ -248,26 +251,26 @@ class Producers:
         return high_watermark if unstable is None else min(unstable, high_watermark)
 
     def pass_high_watermark(self, offset: int) -> None:
-        """Transactions whose marker is below it are decided for good."""
+        """Drops ended transactions whose marker is below the high watermark."""
         for first in [first for first, last in self._ended.items() if last < offset]:
             del self._ended[first]
             self._begins.pop(first, None)
 
     def start_at(self, log_start: int) -> None:
-        """The log begins later now. Producers stay known, as in Kafka."""
+        """Advances the log start. Producers stay known, as in Kafka."""
         self.pass_high_watermark(log_start)
         self.end_offset = max(self.end_offset, log_start)
 
     def expire(self, now_ms: int) -> list[int]:
-        """Forgets those that were idle too long; the ids of those that nothing is known of now."""
-        is_gone = self._judge(now_ms)
+        """Forgets idle producers. Returns the ids of the removed entries."""
+        is_gone = self._expiry_check(now_ms)
         gone = [each.producer_id for each in self.entries.values() if is_gone(each)]
         for producer_id in gone:
             del self.entries[producer_id]
         return gone
 
     def last_entries(self) -> dict[int, LastEntry]:
-        """Of each producer what cleaning keeps, header-only if need be."""
+        """Returns the last batch of each producer, which cleaning keeps, if only as a header."""
         return {
             each.producer_id: LastEntry(each.last_data_offset, each.epoch)
             for each in self.entries.values()
@@ -291,17 +294,17 @@ class Producers:
             )
 
     def load(self, snapshot: Iterable[ProducerSnapshot], end_offset: int, now_ms: int) -> None:
-        """Begins anew from a snapshot that was taken at `end_offset`; later batches are replayed.
+        """Replaces all state by a snapshot taken at `end_offset`; later batches are replayed.
 
-        So a log is truncated, too: to nothing and from a snapshot at or below its end, or without
-        one from the log's start.
+        A truncated log is loaded likewise: empty, from a snapshot at or below its end, or without
+        one from the log start.
         """
         self.entries.clear()
         self._open.clear()
         self._ended.clear()
         self._begins.clear()
         self.end_offset = end_offset
-        is_gone = self._judge(now_ms)
+        is_gone = self._expiry_check(now_ms)
         for each in snapshot:
             entry = _entry_of(each)
             if is_gone(entry):
@@ -310,8 +313,8 @@ class Producers:
             if entry.transaction_first_offset is not None:
                 self._open[entry.transaction_first_offset] = each.producer_id
 
-    def _judge(self, now_ms: int) -> Callable[[ProducerEntry], bool]:
-        """Whether nothing is to be known of an entry. One that is only forgotten is marked."""
+    def _expiry_check(self, now_ms: int) -> Callable[[ProducerEntry], bool]:
+        """Returns a check for entries to remove. It marks those that are only forgotten."""
         oldest_ms, by_record_time = now_ms - self.expiration_ms, self._by_record_time()
 
         def is_gone(entry: ProducerEntry) -> bool:
@@ -322,8 +325,10 @@ class Producers:
 
         return is_gone
 
-    def _line(self, ended: EndedTransaction) -> AbortedTransaction:
-        """Of the transaction index: stable is where another producer's next open one began."""
+    def _index_entry(self, ended: EndedTransaction) -> AbortedTransaction:
+        """Returns the index entry; stable ends where another producer's next open transaction
+        begins.
+        """
         others = (first for first, who in self._open.items() if who != ended.producer_id)
         stable = min(others, default=ended.last_offset + 1)
         return AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable)

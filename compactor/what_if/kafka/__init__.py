@@ -1,1 +1,1 @@
-"""What Kafka's cleaner would do to a topic's log under other settings."""
+"""What-if replays of Kafka's cleaner under other settings."""

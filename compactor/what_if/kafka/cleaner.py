@@ -1,10 +1,10 @@
-"""One round after the other over a log's columns: what each reads, and what it leaves.
+"""Replays cleanings over a log's columns: the bytes that each reads, and its result.
 
-The rules are those of the worker's rounds (compactor/kafka/): the map's end where it is full
-(stop.py), groups (grouping.py), markers and aborted data (transactions.py), what stays of a batch
-and its records (keep.py). No key is asked: history.py. What is left of a batch's bytes: sizes.py.
+The rules are those of the worker (compactor/kafka/): the end of a full map (map_limit.py), groups
+(grouping.py), markers and aborted data (transactions.py), surviving batches and records
+(record_filter.py). Keys are not compared: history.py. Sizes of remaining batches: sizes.py.
 
-Memory: a number for each record that is left, and five for each batch.
+Memory: a number for each remaining record, and five for each batch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ledgerfold.v1.compactor_pb2 import CleanerSettings, CleanSegment
 
 
 class Cleaned(NamedTuple):
-    """What a round did; `next_offset`: the clean point. `bytes_estimated`: see sizes.py."""
+    """The result of a cleaning; `next_offset`: the clean point. `bytes_estimated`: see sizes.py."""
 
     next_offset: int
     bytes_read: int
@@ -38,14 +38,14 @@ class Cleaned(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """What a round reads: batches, ascending, and the rows of the records that are left in them."""
+    """The input of a cleaning: batches, ascending, and the rows of their remaining records."""
 
     batches: Integers
     rows: Integers
 
 
 class _Stays(NamedTuple):
-    """What a round leaves, and the batches that it changes or leaves out, ascending."""
+    """The output of a cleaning, and the batches that it changes or removes, ascending."""
 
     batches: Integers
     rows: Integers
@@ -53,24 +53,24 @@ class _Stays(NamedTuple):
 
 
 class Cleaner:
-    """Of one log, from its first round on."""
+    """The cleaner of one log, from its first cleaning on."""
 
     def __init__(self, history: History, settings: CleanerSettings, log: GrowingLog) -> None:
         self._history, self._settings, self._log = history, settings, log
         batches = history.batches
-        # Of each batch, as it is by now.
+        # The present values of each batch.
         self._size_bytes, self._count = batches.size_bytes.copy(), batches.record_count.copy()
         self._horizon_ms = batches.horizon_ms.copy()
         self._max_timestamp_ms = batches.max_timestamp_ms.copy()
         self._is_there = np.ones(len(history), np.bool_)
-        # What is left of the batches before `_upto`, which rounds have read.
+        # The remaining batches before `_end`, which cleanings have read.
         self._left = _Read(np.empty(0, np.int64), np.empty(0, np.int64))
-        self._upto = 0
-        # Records, batches and segments that were looked at.
+        self._end = 0
+        # Records, batches and segments processed so far.
         self.steps = 0
 
     def clean(self, plan: Plan, now_ms: int) -> Cleaned:
-        """One round. `plan`: of the log as it is now."""
+        """Cleans once. `plan`: of the log's present state."""
         log = self._log
         latest = self._latest(plan)
         segments = [each for each in log.closed if each.base_offset <= latest]
@@ -91,7 +91,7 @@ class Cleaner:
             first = end
         log.replace(count, by)
         self.steps += len(read.batches) + len(read.rows) + count
-        self._left, self._upto = _Read(stays.batches, stays.rows), self._batch_at(behind)
+        self._left, self._end = _Read(stays.batches, stays.rows), self._batch_at(behind)
         return Cleaned(
             latest + 1,
             sum(each.size_bytes for each in segments),
@@ -100,7 +100,7 @@ class Cleaner:
         )
 
     def left(self) -> tuple[int, int]:
-        """Records in the log, and how many of them are tombstones."""
+        """Returns the number of records in the log, and of tombstones among them."""
         rows = self._read(len(self._history)).rows
         is_data = ~self._history.batches.is_control[self._history.batch_of[rows]]
         return len(rows), int(np.count_nonzero(self._history.records.is_null[rows] & is_data))
@@ -108,13 +108,13 @@ class Cleaner:
     def _batch_at(self, offset: int) -> int:
         return int(np.searchsorted(self._history.batches.base_offset, offset))
 
-    def _read(self, upto: int) -> _Read:
-        """All that is there before that batch."""
+    def _read(self, end: int) -> _Read:
+        """Returns everything present before that batch."""
         history, left = self._history, self._left
         first = self._batch_at(self._log.first_offset)
-        since = max(self._upto, first)
-        new = np.arange(since, max(since, upto))
-        new_rows = np.arange(history.starts[since], history.starts[max(since, upto)])
+        since = max(self._end, first)
+        new = np.arange(since, max(since, end))
+        new_rows = np.arange(history.starts[since], history.starts[max(since, end)])
         old = left.batches[np.searchsorted(left.batches, first) :]
         old_rows = left.rows[np.searchsorted(left.rows, history.starts[first]) :]
         return _Read(np.concatenate((old, new)), np.concatenate((old_rows, new_rows)))
@@ -122,7 +122,7 @@ class Cleaner:
     # -- the map ---------------------------------------------------------------------------
 
     def _latest(self, plan: Plan) -> int:
-        """The last offset that the map covers."""
+        """Returns the last offset that the map covers."""
         history, limit = self._history, self._settings.keys_max
         first, behind = np.searchsorted(
             history.records.offset, (plan.first_dirty_offset, plan.bound)
@@ -139,7 +139,7 @@ class Cleaner:
         return self._covered(full_at, stop)
 
     def _covered(self, full_at: int, stop: int) -> int:
-        """The last offset of what was read wholly before that record, or of the last one put."""
+        """Returns the last offset added, or read completely before that record."""
         history = self._history
         full_offset, stop_offset = history.records.offset[[full_at, stop]].tolist()
         batch = int(history.batch_of[stop])
@@ -157,7 +157,7 @@ class Cleaner:
     # -- what stays ------------------------------------------------------------------------
 
     def _decide(self, read: _Read, plan: Plan, latest: int, now_ms: int, bound: int) -> _Stays:
-        """And changes what is known of the batches."""
+        """Decides what stays, and updates the state of batches."""
         which, columns = read.batches, self._history.batches
         horizon_ms = self._horizon_ms[which]
         may_go = columns.is_control[which] & np.isin(
@@ -193,7 +193,7 @@ class Cleaner:
         return _Stays(which[is_left], rows, which[touched])
 
     def _keeps(self, read: _Read, of: Integers, plan: Plan, latest: int) -> Booleans:
-        """Which records of data the map keeps, or does not cover."""
+        """Returns which data records the map keeps, or does not cover."""
         history, rows = self._history, read.rows
         following = history.next_offset[rows]
         in_map = (following >= plan.first_dirty_offset) & (following <= latest)
@@ -202,7 +202,7 @@ class Cleaner:
         return found
 
     def _discardable(self, bound: int) -> Integers:
-        """Last offsets of the control batches that may go; the transaction index changes, too."""
+        """Returns discardable control batches by last offset. Updates the transaction index."""
         history, known = self._history, self._log.producers
         facts, of = history.facts, history.fact_batches
         first = self._log.first_offset
@@ -219,7 +219,7 @@ class Cleaner:
         return found.discardable
 
     def _is_last(self, which: Integers, now_ms: int) -> Booleans:
-        """Which hold the last sequence of a producer that is remembered, or else its epoch."""
+        """Returns which batches hold a known producer's last sequence number, or its epoch."""
         columns = self._history.batches
         found = np.zeros(len(which), np.bool_)
         producers = self._log.producers.at(now_ms)
@@ -244,7 +244,7 @@ class Cleaner:
         return int(size_bytes[is_new & columns.is_compressed[left]].sum())
 
     def _written(self, group: list[Segment], behind: int, stays: _Stays) -> Segment:
-        """The segment that replaces a group; `behind`: where the next one begins."""
+        """Returns the segment that replaces a group; `behind`: the base offset of the next one."""
         first, end = self._batch_at(group[0].base_offset), self._batch_at(behind)
         if len(group) == 1 and not np.diff(np.searchsorted(stays.touched, (first, end)))[0]:
             return group[0]

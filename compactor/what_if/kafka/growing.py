@@ -1,7 +1,7 @@
-"""A log that is appended to anew: its segments under other settings, as a broker would have them.
+"""A log that is replayed: its segments under other settings, as a broker would have them.
 
-Where segments end is ledgerfold/kafka/rolling.py's rule, batch by batch. What of them a round wrote
-the cleaner puts in their place (cleaner.py); what retention lets go goes from the front.
+Segments roll by ledgerfold/kafka/rolling.py, batch by batch. The cleaner replaces segments
+(cleaner.py); retention deletes from the front.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ledgerfold.kafka.rolling import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Growt
 from ledgerfold.kafka.segment import Segment
 from ledgerfold.v1.compactor_pb2 import CleanerSettings
 
-# Of batches that are looked at at once.
+# The number of batches processed at once.
 _BLOCK = 65_536
 _OFFSETS_MAX = 2**31 - 1
 
@@ -53,7 +53,7 @@ def append_of(history: History, number: int) -> Append:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a log begins, and its transaction index."""
+    """The start of a log, and its transaction index."""
 
     base_offset: int
     log_start_offset: int
@@ -61,7 +61,7 @@ class Origin:
 
 
 class GrowingLog:
-    """`closed` are its segments but for the active one."""
+    """A growing log. `closed`: all segments but the active one."""
 
     def __init__(self, history: History, settings: CleanerSettings, origin: Origin) -> None:
         self._history, self._settings = history, settings
@@ -91,7 +91,7 @@ class GrowingLog:
 
     @property
     def first_offset(self) -> int:
-        """Of what is there."""
+        """The first offset present."""
         return self.closed[0].base_offset if self.closed else self._active.base_offset
 
     @property
@@ -105,9 +105,10 @@ class GrowingLog:
         return LogView(self.segments, self.log_start, self.log_end, stable)
 
     def calm_until(self, first: int, end: int) -> int:
-        """Up to, and without, which batch none ends the segment or decides a transaction.
+        """Returns the first batch, at most `end`, that may roll the segment or decide a
+        transaction.
 
-        At most up to `end`; `first` if that is not so easily told.
+        Returns `first` if that is not easily determined.
         """
         history, settings, active = self._history, self._settings, self._active
         interval = settings.index_interval_bytes
@@ -133,7 +134,7 @@ class GrowingLog:
         return end if fits and span <= _OFFSETS_MAX else first
 
     def _young_until(self, first: int, end: int) -> int:
-        """Up to which batch the segment is not too old for the next one."""
+        """Returns the first batch for which the segment may be too old."""
         active, roll_ms = self._active, self._settings.roll_ms
         began_ms = active.first_batch_timestamp_ms
         if began_ms is None or began_ms < 0:
@@ -144,7 +145,7 @@ class GrowingLog:
         return first + int(too_old[0]) if len(too_old) else end
 
     def append_calm(self, first: int, end: int) -> None:
-        """These batches (calm_until), of which there is one at least."""
+        """Appends these batches (calm_until), at least one."""
         batches, which = self._history.batches, slice(first, end)
         grow(
             self._active,
@@ -155,15 +156,15 @@ class GrowingLog:
         )
         self.log_end = int(batches.last_offset[end - 1]) + 1
         ids = batches.producer_id[which]
-        # Of each producer the last one.
+        # The last batch of each producer.
         for producer_id, back in zip(*np.unique(ids[::-1], return_index=True), strict=True):
             if producer_id >= 0:
                 self._note(append_of(self._history, end - 1 - int(back)))
 
     def append(self, batch: Append) -> bool:
-        """Whether there is anything new for the cleaner."""
+        """Appends a batch. Returns whether the cleaner may have new work."""
         settings, active = self._settings, self._active
-        # Retention looks at the active segment, too: at its size, and at its age if it has one.
+        # Retention also considers the active segment's size, and its age if it has one.
         is_new = settings.is_deleted and (settings.retention_bytes >= 0 or not active.size_bytes)
         if active.must_end(
             size_bytes=batch.size_bytes,
@@ -195,7 +196,7 @@ class GrowingLog:
         self._active = self._grown(base_offset, now_ms)
 
     def _note(self, batch: Append) -> bool:
-        """What is known of its producer then; whether a transaction ended."""
+        """Updates the batch's producer. Returns whether a transaction ended."""
         batches, number, known = self._history.batches, batch.number, self.producers
         known.check(batch.time_ms)
         sent = Sent(
@@ -215,13 +216,13 @@ class GrowingLog:
         return True
 
     def replace(self, count: int, by: list[Segment]) -> None:
-        """The first so many segments."""
+        """Replaces the first `count` segments."""
         self.closed_bytes += sum(each.size_bytes for each in by)
         self.closed_bytes -= sum(each.size_bytes for each in self.closed[:count])
         self.closed[:count] = by
 
     def delete_old(self, now_ms: int) -> int:
-        """What retention lets go; how many bytes that was."""
+        """Deletes what retention permits. Returns the number of bytes."""
         found = deletable(
             self.segments,
             self._settings,

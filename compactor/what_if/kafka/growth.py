@@ -1,4 +1,4 @@
-"""Many batches at once for a segment that grows: as ledgerfold/kafka/rolling.py has it one by one.
+"""Adds many batches to a growing segment at once, as ledgerfold/kafka/rolling.py does one by one.
 
 >>> one, many = Growth(0, 0, index_interval_bytes=100), Growth(0, 0, index_interval_bytes=100)
 >>> for offset in range(9):
@@ -24,7 +24,7 @@ def grow(
     max_timestamp_ms: Integers,
     time_ms: int,
 ) -> None:
-    """At least one batch; none of them ends the segment."""
+    """Adds at least one batch; none of them rolls the segment."""
     behind = np.cumsum(size_bytes)
     before = behind - size_bytes
     latest = np.maximum.accumulate(np.maximum(max_timestamp_ms, growth.max_timestamp_ms))

@@ -1,15 +1,16 @@
-"""A Kafka topic's log as columns, for replays: what they ask of its batches and records.
+"""A Kafka topic's log as columns, for replays.
 
-Which record of a key is the next one is the same under all settings, for what is cleaned away lies
-in front of what supersedes it: so a round asks no key, only whether the next one is in its map.
+The next record of a key is the same under all settings, because cleaned records precede the ones
+that supersede them. A cleaning therefore compares no keys: it checks whether the next record is in
+its map.
 
     >>> none = np.empty(0, np.int64)
     >>> codes = np.array([5, 7, -1, 5])
     >>> [each.tolist() for each in neighbours(codes, np.array([0, 1, 2, 9]))]
     [[9, 9223372036854775807, 9223372036854775807, 9223372036854775807], [-1, -1, -1, 0]]
 
-Memory of the driver: about 60 bytes a record, 100 a batch, and the distinct keys of each stretch of
-a file; so a log has at most RECORDS_MAX records.
+Memory of the driver: about 60 bytes a record, 100 a batch, and the distinct keys of each chunk of a
+file. A log has at most RECORDS_MAX records.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ from ledgerfold.compactor.what_if.rows import key_column
 from ledgerfold.storage.errors import InvalidRequest
 
 RECORDS_MAX = 10_000_000
-# No record of the key follows.
+# The key has no later record.
 NEVER = 2**63 - 1
 
 
 class BatchColumns(NamedTuple):
-    """In order of offset."""
+    """Batches in offset order."""
 
     base_offset: Integers
     last_offset: Integers
     size_bytes: Integers
-    # As long as it is as it was appended: of its records, not compressed.
+    # The uncompressed size of its records, as appended.
     raw_bytes: Integers
     record_count: Integers
     is_compressed: Booleans
@@ -48,7 +49,7 @@ class BatchColumns(NamedTuple):
     is_transactional: Booleans
     # Data of a transaction that was aborted.
     is_aborted: Booleans
-    # Its records' time is the batch's largest.
+    # Its records have the batch's largest time.
     has_append_time: Booleans
     # -1: none.
     horizon_ms: Integers
@@ -59,21 +60,21 @@ class BatchColumns(NamedTuple):
 
 
 class RecordColumns(NamedTuple):
-    """Of all batches, one behind the other, markers included."""
+    """The records of consecutive batches, markers included."""
 
     offset: Integers
     time_ms: Integers
-    # Of what lies behind its time: the offset delta, key, value and headers.
+    # The size of the rest after its time: the offset delta, key, value and headers.
     rest_bytes: Integers
     is_null: Booleans
     has_key: Booleans
-    # Of the keys of a chunk; -1: the map never has it, for it has no key, or is aborted, or is a
+    # The code of its key in the chunk; -1 if the map never has it: no key, aborted data, or a
     # marker.
     code: Integers
 
 
 class Chunk(NamedTuple):
-    """Of a stretch of a file. `facts`: of its transactional and control batches."""
+    """A chunk of a file. `facts`: of its transactional and control batches."""
 
     batches: BatchColumns
     records: RecordColumns
@@ -83,7 +84,7 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class History:
-    """All of a log. `next_offset`, `previous_offset`: of each record's key, NEVER and -1: none."""
+    """A whole log. `next_offset`, `previous_offset`: of each record's key; NEVER and -1: none."""
 
     batches: BatchColumns
     records: RecordColumns
@@ -93,40 +94,40 @@ class History:
 
     @cached_property
     def starts(self) -> Integers:
-        """The first row of each batch, and where the last one ends."""
+        """The first row of each batch, and the end of the last."""
         return np.concatenate(([0], np.cumsum(self.batches.record_count)))
 
     @cached_property
     def batch_of(self) -> Integers:
-        """Of each record."""
+        """The batch of each record."""
         return np.repeat(np.arange(len(self.batches.record_count)), self.batches.record_count)
 
     @cached_property
     def clock_ms(self) -> Integers:
-        """When each batch was appended, as a replay has it (replay.py)."""
+        """The append time of each batch in a replay (replay.py)."""
         times, appended = self.batches.max_timestamp_ms, self.batches.append_time_ms
-        told = np.where(times >= 0, np.minimum(times, appended), appended)
-        clock: Integers = np.maximum.accumulate(told)
+        times_ms = np.where(times >= 0, np.minimum(times, appended), appended)
+        clock: Integers = np.maximum.accumulate(times_ms)
         return clock
 
     @cached_property
     def bytes_before(self) -> Integers:
-        """Each batch, and behind the last one."""
+        """The bytes before each batch, and in total."""
         return np.concatenate(([0], np.cumsum(self.batches.size_bytes)))
 
     @cached_property
     def special_batches(self) -> Integers:
-        """Those that transactions are about, ascending."""
+        """The transactional and control batches, ascending."""
         return np.flatnonzero(self.batches.is_transactional | self.batches.is_control)
 
     @cached_property
     def fact_batches(self) -> Integers:
-        """Which batch each of the facts is about."""
+        """The batch of each fact."""
         found: Integers = np.searchsorted(self.batches.last_offset, self.facts[:, 0])
         return found
 
     def kind_of(self, batch: int) -> int:
-        """Of a transactional or control batch: a Kind."""
+        """Returns the Kind of a transactional or control batch."""
         return int(self.facts[np.searchsorted(self.fact_batches, batch), 2])
 
     def __len__(self) -> int:
@@ -134,13 +135,13 @@ class History:
 
 
 def check_length(records: int) -> None:
-    """Raises InvalidRequest."""
+    """Raises InvalidRequest if a log is too long."""
     if records > RECORDS_MAX:
-        raise InvalidRequest(f"A log of {records} records; at most {RECORDS_MAX} are replayed.")
+        raise InvalidRequest(f"The log has {records} records; at most {RECORDS_MAX} are replayed.")
 
 
 def history_of(chunks: Sequence[Chunk | Failure]) -> History:
-    """Raises the error that a task met."""
+    """Joins chunks. Raises the error of a failed task."""
     found: list[Chunk] = []
     for chunk in chunks:
         if isinstance(chunk, Failure):
@@ -164,7 +165,7 @@ def history_of(chunks: Sequence[Chunk | Failure]) -> History:
 
 
 def neighbours(codes: Integers, offsets: Integers) -> tuple[Integers, Integers]:
-    """The next record and the one before with the same code, -1 being none."""
+    """Returns the offsets of the next and the previous record with the same code; -1 is no code."""
     following = np.full(len(codes), NEVER, np.int64)
     before = np.full(len(codes), -1, np.int64)
     rows = np.flatnonzero(codes >= 0)
@@ -177,14 +178,14 @@ def neighbours(codes: Integers, offsets: Integers) -> tuple[Integers, Integers]:
 
 
 def joined_columns(chunks: Sequence[tuple[Any, ...]], columns: int) -> list[Any]:
-    """The chunks' columns end to end; so many without a chunk."""
+    """Concatenates the chunks' columns; returns empty columns for no chunk."""
     if not chunks:
         return [np.empty(0, np.int64)] * columns
     return [np.concatenate(column) for column in zip(*chunks, strict=True)]
 
 
 def _joined_codes(chunks: Sequence[Chunk]) -> Integers:
-    """Of keys that are the same in all chunks."""
+    """Returns codes of keys that are equal in all chunks."""
     if not chunks:
         return np.empty(0, np.int64)
     columns = [key_column(each.keys) for each in chunks]
@@ -192,7 +193,7 @@ def _joined_codes(chunks: Sequence[Chunk]) -> Integers:
     bounds = np.cumsum([0, *map(len, columns)])
     joined = []
     for (start, end), chunk in zip(pairwise(bounds), chunks, strict=True):
-        # Behind all codes stands what -1 names.
+        # The code -1 indexes the last element.
         of = np.append(codes[start:end], -1)
         joined.append(of[chunk.records.code])
     return np.concatenate(joined).astype(np.int64)

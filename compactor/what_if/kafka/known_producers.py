@@ -1,8 +1,8 @@
-"""What a broker knows of producers while a log is appended to, as far as its cleaner asks.
+"""The producer state of a replayed log, as far as cleaning needs it.
 
-Their last batches, for of each one header stays; which transactions are open, for cleaning ends
-before them; and the lines of the transaction index that there are by then. Nothing is checked: what
-lies in a log was let in.
+It has the last batch of each producer, whose header stays; the open transactions, before which
+cleaning ends; and the transaction index so far. Nothing is validated, because the log's batches
+were accepted.
 
     >>> known = KnownProducers((), expiration_ms=1000, began_ms=0)
     >>> known.add_data(Sent(7, 0, 0, 4, 50), is_transactional=True)
@@ -24,12 +24,12 @@ from typing import NamedTuple
 
 from ledgerfold.compactor.kafka.transactions import Line
 
-# How often a broker looks for producers that were silent for too long.
+# The interval of a broker's checks for expired producers.
 _CHECKED_MS = 600_000
 
 
 class Sent(NamedTuple):
-    """A batch of a producer's."""
+    """A producer's batch."""
 
     producer_id: int
     epoch: int
@@ -41,10 +41,10 @@ class Sent(NamedTuple):
 @dataclass(slots=True)
 class _Known:
     epoch: int = -1
-    # -1: nothing but markers.
+    # -1: only markers.
     last_data_offset: int = -1
     time_ms: int = -1
-    # Where the open transaction begins; -1: none is open.
+    # The first offset of the open transaction; -1: none.
     open_offset: int = -1
 
     def move_to(self, epoch: int) -> None:
@@ -53,11 +53,11 @@ class _Known:
 
 
 class KnownProducers:
-    """`lines`: of the whole log's transaction index."""
+    """The producers of a replay. `lines`: the whole log's transaction index."""
 
     def __init__(self, lines: Iterable[Line], expiration_ms: int, began_ms: int) -> None:
         self._coming = deque(sorted(lines, key=lambda line: line.last_offset))
-        # Of markers that are there.
+        # Lines whose marker has been appended.
         self.lines: list[Line] = []
         self._known: dict[int, _Known] = {}
         self._open: dict[int, int] = {}
@@ -72,7 +72,7 @@ class KnownProducers:
             self._open[sent.base_offset] = sent.producer_id
 
     def end_transaction(self, sent: Sent) -> None:
-        """By a marker."""
+        """Ends a transaction by a marker."""
         known = self._known.setdefault(sent.producer_id, _Known())
         known.move_to(sent.epoch)
         known.time_ms = sent.time_ms
@@ -82,12 +82,12 @@ class KnownProducers:
             self.lines.append(self._coming.popleft())
 
     def see(self, producer_id: int) -> None:
-        """The header that a cleaning left of a marker."""
+        """Adds a producer by the header that a cleaning left of a marker."""
         self._known.setdefault(producer_id, _Known())
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Of the oldest transaction that is open."""
+        """The first offset of the oldest open transaction."""
         return min(self._open, default=None)
 
     @property
@@ -95,7 +95,7 @@ class KnownProducers:
         return self._checked_ms + _CHECKED_MS
 
     def check(self, now_ms: int) -> None:
-        """Forgets those that were silent for too long, as often as a broker looks for them."""
+        """Forgets expired producers, as often as a broker does."""
         if now_ms - self._checked_ms < _CHECKED_MS:
             return
         self._checked_ms = now_ms - (now_ms - self._checked_ms) % _CHECKED_MS
@@ -105,7 +105,7 @@ class KnownProducers:
                 del self._known[producer_id]
 
     def at(self, now_ms: int) -> dict[int, tuple[int, int]]:
-        """Of each its last data offset, or -1, and its epoch."""
+        """Returns the last data offset, or -1, and the epoch of each producer."""
         self.check(now_ms)
         return {
             producer_id: (known.last_data_offset, known.epoch)

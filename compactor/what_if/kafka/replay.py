@@ -1,18 +1,17 @@
-"""A Kafka topic's history, replayed under other settings: what its cleaner would have done.
+"""Replays a Kafka topic's history under other settings, with its cleaner.
 
-The replay begins with nothing, and appends the log's batches as they lie there, in order. The time
-of a batch is its largest timestamp, but no later than it was appended here, and never falls: so the
-log of an import, all of which came at once, has the times of its records.
+The replay starts empty, and appends the log's batches in order. A batch's time is its largest
+timestamp, but no later than its append here, and never falls: an imported log, which was appended
+at once, has the times of its records.
 
-* Segments end as the settings say, and the cleaner wakes each `log.cleaner.backoff.ms` from the
-  first append on. It takes a turn as a broker's does: a round if the log is dirty or overdue, again
-  for as long as it is; and what retention lets go. Times at which nothing can be new are skipped.
-* A round takes no time. What it writes lies beside what it read until it has ended: the peak.
-* Behind the last append time goes on until nothing changes any more: lags end, retention lets go.
-  An idle log keeps its active segment, as Kafka's does.
+* Segments roll by the settings, and the cleaner wakes every `log.cleaner.backoff.ms` from the
+  first append on. Its passes are a broker's: cleanings while the log is dirty or overdue, and
+  deletion by retention. Times at which nothing can be new are skipped.
+* A cleaning takes no time. Its output exists in addition to its input until it ends: the peak.
+* After the last append, time continues until nothing changes any more: lags end, retention
+  deletes. An idle log keeps its active segment, as in Kafka.
 
-What is in the log was left by earlier rounds, if there were some: what those took away is not
-replayed.
+The log holds what earlier cleanings left; records that they removed are not replayed.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1.compactor_pb2 import CleanerSettings
 from ledgerfold.v1.what_if_pb2 import CleaningReplay, SpacePoint
 
-# Records, batches and segments that all turns of a replay together may look at.
+# Records, batches and segments that a replay may process.
 STEPS_MAX = 500_000_000
 POINTS_MAX = 1_000
 _TIME_MAX = 2**63 - 1
@@ -49,7 +48,7 @@ class _Space:
     _byte_ms: float = 0
 
     def add(self, time_ms: int, size_bytes: int, *, is_point: bool) -> None:
-        """From that time on it has that size."""
+        """Sets the size from that time on."""
         self._byte_ms += (time_ms - self.time_ms) * self.size_bytes
         self.time_ms, self.size_bytes = time_ms, size_bytes
         self.peak_bytes = max(self.peak_bytes, size_bytes)
@@ -57,7 +56,7 @@ class _Space:
             self.points.append((time_ms, size_bytes))
 
     def add_all(self, times_ms: Integers, sizes: Integers) -> None:
-        """One behind the other, growing; none is a point."""
+        """Adds consecutive, growing sizes without points."""
         self.add(int(times_ms[0]), int(sizes[0]), is_point=False)
         self._byte_ms += float(np.dot(np.diff(times_ms).astype(np.float64), sizes[:-1]))
         self.time_ms = int(times_ms[-1])
@@ -75,7 +74,9 @@ class _Space:
 
 
 class Replay:
-    """Of one history under one trial's settings. `check` is called on the way, and may raise."""
+    """A replay of one history under one trial's settings. `check` is called repeatedly and may
+    raise.
+    """
 
     def __init__(
         self,
@@ -91,19 +92,19 @@ class Replay:
         self._began_ms = int(history.clock_ms[0]) if len(history) else 0
         self._space = _Space(self._began_ms)
         self._steps = 0
-        # Of all looks at the log: the largest ratio, and what the last one's range ended at.
+        # The largest dirty ratio so far, and the limit of the last plan's range.
         self._dirtiest, self._limit = 0.0, Limit.ACTIVE_SEGMENT
         self._answer = CleaningReplay(trial=settings.trial, begin_ms=self._began_ms)
 
     def run(self) -> CleaningReplay:
-        """Raises InvalidRequest when it is too much, and what `check` raises."""
+        """Runs the replay. Raises InvalidRequest if it is too large, and what `check` raises."""
         clock_ms, at, due_ms = self._history.clock_ms, 0, None
         while True:
-            upto = (
+            until = (
                 len(clock_ms) if due_ms is None else int(np.searchsorted(clock_ms, due_ms, "right"))
             )
-            while at < upto:
-                end = self._log.calm_until(at, upto)
+            while at < until:
+                end = self._log.calm_until(at, until)
                 if end > at:
                     self._append_calm(at, end)
                     at = end
@@ -115,15 +116,16 @@ class Replay:
                 if is_new:
                     tick_ms = self._tick(time_ms)
                     due_ms = tick_ms if due_ms is None else min(due_ms, tick_ms)
-                    upto = self._upto(due_ms)
+                    until = self._appends_until(due_ms)
             if due_ms is None:
-                return self._told()
-            has_deleted = self._turn(due_ms)
-            # What is gone was clean: the rest may be dirty enough when the cleaner wakes again.
+                return self._result()
+            has_deleted = self._pass(due_ms)
+            # Deleted segments were clean: the rest may be dirty enough when the cleaner wakes
+            # again.
             due_ms = self._tick(due_ms + 1) if has_deleted else self._next_due(due_ms)
 
-    def _upto(self, due_ms: int | None) -> int:
-        """Behind the last batch that is appended before the cleaner wakes then."""
+    def _appends_until(self, due_ms: int | None) -> int:
+        """Returns the end of the batches that are appended before the cleaner wakes."""
         clock_ms = self._history.clock_ms
         return len(clock_ms) if due_ms is None else int(np.searchsorted(clock_ms, due_ms, "right"))
 
@@ -135,14 +137,14 @@ class Replay:
         self._space.add_all(self._history.clock_ms[first:end], sizes)
 
     def _tick(self, time_ms: int) -> int:
-        """When the cleaner wakes next, at that time or behind it."""
+        """Returns when the cleaner wakes next, at or after that time."""
         backoff_ms = max(self._settings.backoff_ms, 1)
         return time_ms + (self._began_ms - time_ms) % backoff_ms
 
-    # -- a turn ----------------------------------------------------------------------------
+    # -- a pass ----------------------------------------------------------------------------
 
-    def _turn(self, now_ms: int) -> bool:
-        """Whether retention let something go behind the last look at how dirty the log is."""
+    def _pass(self, now_ms: int) -> bool:
+        """Runs passes. Returns whether retention deleted anything after the last plan."""
         log = self._log
         while True:
             self._check()
@@ -157,7 +159,7 @@ class Replay:
                 return deleted_bytes > 0
 
     def _plan(self, now_ms: int) -> Plan:
-        """Of a round now. A checkpoint that cannot be right is set anew."""
+        """Plans a cleaning. Repairs an invalid checkpoint."""
         made = plan(self._log.view, self._checkpoint, self._settings, now_ms)
         self._dirtiest, self._limit = max(self._dirtiest, made.ratio or 0.0), made.limit
         if made.must_repair:
@@ -165,8 +167,8 @@ class Replay:
         self._steps += len(self._log.closed)
         if self._steps + self._cleaner.steps > STEPS_MAX:
             raise InvalidRequest(
-                f"Replaying {self._settings.trial.config} looks at more than {STEPS_MAX} records: "
-                "ask for larger segments, or a larger min.cleanable.dirty.ratio."
+                f"Replaying {self._settings.trial.config} processes more than {STEPS_MAX} records: "
+                "try larger segments, or a larger min.cleanable.dirty.ratio."
             )
         return made
 
@@ -181,12 +183,12 @@ class Replay:
         answer.bytes_estimated += cleaned.bytes_estimated
 
     def _next_due(self, now_ms: int) -> int | None:
-        """When the cleaner wakes and time alone has made something new; None: it never does."""
+        """Returns when the cleaner wakes after time alone made new work; None: never."""
         later = [each for each in self._changes(now_ms) if now_ms < each <= _TIME_MAX]
         return self._tick(min(later)) if later else None
 
     def _changes(self, now_ms: int) -> Iterator[int]:
-        """Times at which a lag ends, or retention lets a segment go."""
+        """Yields the times at which a lag ends, or retention deletes a segment."""
         log, settings = self._log, self._settings
         segments = log.segments
         first_dirty = max(self._checkpoint or 0, log.log_start)
@@ -202,7 +204,7 @@ class Replay:
         if settings.is_deleted and settings.retention_ms >= 0:
             yield segments[0].largest_timestamp_ms + settings.retention_ms + 1
 
-    def _told(self) -> CleaningReplay:
+    def _result(self) -> CleaningReplay:
         answer, space, log = self._answer, self._space, self._log
         appended = int(self._history.batches.size_bytes.sum())
         answer.write_amplification = answer.bytes_rewritten / appended if appended else 0.0

@@ -1,6 +1,6 @@
-"""A Kafka topic's log as it is asked about, and the answer: files in, figures out.
+"""The replays of a Kafka topic's log: from files to figures.
 
-Tasks read the files into columns; the driver joins them, and replays them under each trial.
+Tasks read the files into columns; the driver joins them and replays each trial.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ledgerfold.compactor.what_if.kafka.scan import HistoryScan
 from ledgerfold.v1.compactor_pb2 import CleanPlan, KafkaHistory
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf, WhatIfInput
 
-# Of one task's files.
+# The size of one task's files.
 _TASK_BYTES = 64 * 1024 * 1024
 
 
 class CleaningReplays:
-    """All that is asked of one topic. `context`: a SparkContext, or what stands in for it."""
+    """The replays of one topic. `context`: a SparkContext or a substitute."""
 
     def __init__(self, asked: KafkaHistory) -> None:
-        """Raises InvalidRequest."""
+        """Raises InvalidRequest if a file is invalid or the log too long."""
         check_folder(asked.ledgers_dir)
         for segment in asked.segments:
             for record in segment.files:
@@ -40,7 +40,9 @@ class CleaningReplays:
         check_length(sum(file.record.messages for file in self._files))
 
     def run(self, context: Any, check: Callable[[], None]) -> TopicWhatIf:
-        """`check` is called on the way. Raises what scanning raises, InvalidRequest."""
+        """Runs the replays. `check` is called repeatedly. Raises what scanning raises,
+        InvalidRequest.
+        """
         origin = _origin(self._asked)
         history = self._read(context, origin)
         found = TopicWhatIf(input=_input(history))
@@ -72,7 +74,7 @@ def _origin(asked: KafkaHistory) -> Origin:
 
 
 def _input(history: History) -> WhatIfInput:
-    """Of what lies in the log. Markers are records, as in the cleaner's figures."""
+    """Returns the figures of the log. Markers count as records, as in the cleaner's figures."""
     records, is_data = history.records, ~history.batches.is_control[history.batch_of]
     return WhatIfInput(
         messages=len(is_data),

@@ -11,7 +11,7 @@ from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 class KafkaAnalysisRun(SparkAnalysis):
     def __init__(self, asked: KafkaHistory, session: Session) -> None:
-        """Raises InvalidRequest when the request makes no sense."""
+        """Raises InvalidRequest if the request is invalid."""
         super().__init__(session, asked.topic)
         self._replays = CleaningReplays(asked)
 

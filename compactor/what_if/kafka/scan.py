@@ -1,4 +1,4 @@
-"""What Spark runs of a replay: a task reads its files' batches and records into columns."""
+"""The Spark task of a replay: reads its files' batches and records into columns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ledgerfold.storage.errors import LedgerfoldError
 
 @dataclass(frozen=True)
 class HistoryScan:
-    """Files -> chunks, in order. Picklable: it is what Spark runs."""
+    """A Spark task that reads files into chunks, in order. Picklable."""
 
     lines: tuple[Line, ...]
 
@@ -37,14 +37,14 @@ class HistoryScan:
         try:
             for file in chain.from_iterable(runs):
                 with LogFile(file) as opened:
-                    for batches in opened.stretches():
+                    for batches in opened.chunks():
                         yield chunk_of(batches, aborted)
         except LedgerfoldError as error:
             yield Failure.of(error)
 
 
 def chunk_of(batches: Batches, aborted: AbortedIndex) -> Chunk:
-    """Raises Corruption."""
+    """Returns the columns of a chunk. Raises Corruption."""
     is_aborted = aborted.covers(batches)
     is_mapped = ~(batches.is_control | is_aborted)
     raw_bytes = np.zeros(len(batches), np.int64)

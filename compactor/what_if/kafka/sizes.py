@@ -1,9 +1,9 @@
-"""What batches take that are built anew with some of their records, or with a delete horizon.
+"""Sizes of batches that are rebuilt with some of their records, or with a delete horizon.
 
-As compactor/kafka/rewrite.py builds them, which is as Kafka does: of a record only its length and
-its time change, which is told from the batch's base timestamp: the delete horizon, or the first
-record's time. So a batch that is not compressed takes exactly this. One that is takes its share: as
-much less, or more, as its records would take uncompressed.
+As compactor/kafka/rewrite.py builds them, which matches Kafka: only a record's length and its time
+change, which is relative to the batch's base timestamp: the delete horizon, or the first record's
+time. The size of an uncompressed batch is exact. A compressed batch's size is scaled like that of
+its uncompressed records.
 
     >>> varint_sizes(np.array([0, -1, 63, 64, -64, -65, 2**62])).tolist()
     [1, 1, 1, 2, 1, 2, 10]
@@ -21,23 +21,24 @@ from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP
 
 
 class Rebuilt(NamedTuple):
-    """Of each batch."""
+    """The figures of each rebuilt batch."""
 
     size_bytes: Integers
     max_timestamp_ms: Integers
 
 
 def rebuilt(history: History, rows: Integers, which: Integers, horizon_ms: Integers) -> Rebuilt:
-    """Of these batches, ascending; `rows`: the records that stay, each batch has some.
+    """Returns the figures of these batches, ascending. `rows`: the remaining records; each has
+    some.
 
-    `horizon_ms`: the horizon that each then has; -1: none.
+    `horizon_ms`: the resulting horizon of each; -1: none.
     """
     batches, records = history.batches, history.records
     of = np.searchsorted(which, history.batch_of[rows])
     starts = np.searchsorted(of, np.arange(len(which)))
     times = records.time_ms[rows]
     base = np.where(horizon_ms >= 0, horizon_ms, times[starts])
-    # Behind the length: attributes, of one byte, the time, and the rest.
+    # After the length: attributes, of one byte, the time, and the rest.
     bodies = 1 + varint_sizes(times - base[of]) + records.rest_bytes[rows]
     raw_bytes = np.add.reduceat(varint_sizes(bodies) + bodies, starts)
     section_bytes = batches.size_bytes[which] - BATCH_HEADER_BYTES
@@ -51,7 +52,7 @@ def rebuilt(history: History, rows: Integers, which: Integers, horizon_ms: Integ
 
 
 def varint_sizes(numbers: Integers) -> Integers:
-    """How many bytes each takes as a varint of Kafka's."""
+    """Returns the size of each number as a Kafka varint."""
     left = ((numbers << 1) ^ (numbers >> 63)).astype(np.uint64) >> np.uint64(7)
     sizes = np.ones(len(numbers), np.int64)
     while left.any():

@@ -25,7 +25,7 @@ from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, Fragm
 from ledgerfold.compactor.what_if import chunks as chunks_module
 from ledgerfold.compactor.what_if.forecasts import differences
 from ledgerfold.compactor.what_if.job import Figures
-from ledgerfold.compactor.what_if.rows import Judged
+from ledgerfold.compactor.what_if.rows import StrategyCounts
 from ledgerfold.compactor.what_if.shares import Section, sums_of
 from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import Corruption, MissingFile, StrategyFailed
@@ -97,13 +97,13 @@ def _check_runs(plan: CompactionPlan, buckets: int, is_spread: bool, figures: Fi
         tasks = replace(tasks, scans=runs, buckets=buckets, copies=runs)
         tasks = replace(tasks, output=replace(tasks.output, ledger_id=200 + number))
         records, counts = run_tasks(tasks)
-        sized, judged = figures.sized[number], figures.judged[number]
+        sized, strategy_counts = figures.sized[number], figures.strategy_counts[number]
         assert sized.messages == sum(record.messages for record in records)
         assert sized.entries == sum(record.entries for record in records)
-        assert judged.keys == counts.keys
+        assert strategy_counts.keys == counts.keys
         # Counted exactly within a chunk only, and chunks differ (event_time.py).
         if strategy is not EVENT_TIME:
-            assert judged.removed_events == counts.removed_events
+            assert strategy_counts.removed_events == counts.removed_events
         assert figures.counts == counts._replace(keys=0, removed_events=0)
         size_bytes = sum(record.size_bytes for record in records)
         # Entries that stay whole are exact; of the others no more is off than they have.
@@ -193,7 +193,7 @@ def test_strategies_that_other_jobs_asked_are_compared_as_any(
         compared = (PUBLISHING_ORDER, VALUES, STRATEGIES[1])
         together = analyze(plan, compared, differences_max=5, **alike)
         alone = [
-            analyze(plan, [each], tells_survivors=True, **alike).survivors for each in compared
+            analyze(plan, [each], returns_survivors=True, **alike).survivors for each in compared
         ]
         for number in range(len(compared) + 1):
             figures = analyze(
@@ -279,7 +279,7 @@ def test_strategies_of_messages_alone(tmp_path: Path) -> None:
         MessageStrategy("header-version", 1, HeaderVersion, {"property": "n"}),
     ]
     figures = analyze(log.plan(100, retain_null_key=True), strategies, differences_max=5)
-    assert figures.judged == [Judged(0, 1, 2), Judged(1, 1, 3)]
+    assert figures.strategy_counts == [StrategyCounts(0, 1, 2), StrategyCounts(1, 1, 3)]
     assert [each.messages for each in figures.sized] == [1, 1]
     assert figures.differing.listed == ((b"k", ((1, 0), (1, 2))),)
 

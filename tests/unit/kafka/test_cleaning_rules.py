@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ledgerfold.broker.kafka.cleaner.choice import Candidate, Verdict, choose
 from ledgerfold.broker.kafka.config.config import LogConfig
 from ledgerfold.kafka.cleanable import Limit, LogView, Plan, plan
-from ledgerfold.kafka.retention import Doomed, Reason, deletable
+from ledgerfold.kafka.retention import Deletable, Reason, deletable
 from ledgerfold.kafka.segment import Segment
 
 HOUR_MS = 3_600_000
@@ -246,7 +246,7 @@ def gone(
     mark: int | None = None,
     now_ms: int = T0_MS,
     **settings: str,
-) -> Doomed:
+) -> Deletable:
     names = {name.replace("_", "."): value for name, value in settings.items()}
     config = LogConfig.of(names | {"cleanup.policy": policy})
     end = log[-1].next_offset

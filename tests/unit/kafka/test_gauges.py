@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledgerfold.broker.kafka.cleaner.cleaning import RoundOutcome
+from ledgerfold.broker.kafka.cleaner.cleaning import CleaningResult
 from ledgerfold.broker.kafka.cleaner.gauges import Gauges
 from ledgerfold.v1.compactor_pb2 import CleanManifest
 
@@ -20,5 +20,5 @@ def test_kafkas_defects() -> None:
     values = gauges.as_in_kafka(gauges.values(1, 50), has_checkpoints=True)
     assert (values[TIME], values[BYTES]) == (-1_700_000_000, 50)
     assert BYTES not in gauges.as_in_kafka(gauges.values(1, 50), has_checkpoints=False)
-    gauges.ended(RoundOutcome(CleanManifest(), 5), elapsed_ms=2_500)
+    gauges.ended(CleaningResult(CleanManifest(), 5), elapsed_ms=2_500)
     assert gauges.as_in_kafka(gauges.values(0, 0), has_checkpoints=True)[TIME] == 2

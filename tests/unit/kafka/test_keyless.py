@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfold.broker.kafka.log import record_access as keyless
-from ledgerfold.broker.kafka.log.record_access import keyless_rows
+from ledgerfold.broker.kafka.log import key_check as keyless
+from ledgerfold.broker.kafka.log.key_check import keyless_rows
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka import frame
-from ledgerfold.storage.kafka.frame import FRAME_BYTES_MAX, FRAMES_MAX, STRETCHES_MAX, Frames
+from ledgerfold.storage.kafka.frame import FRAME_BYTES_MAX, FRAMES_MAX, RUNS_MAX, Frames
 from ledgerfold.storage.kafka.records import build_columns
 
 # Records in a batch: offsets of one byte, of two, of three; more than one look at a stretch.
@@ -108,14 +108,14 @@ def test_what_is_kept_is_bounded(frames: Frames) -> None:
         for _ in range(2):
             answer(section(count), count)
     assert len(frames._frames) == FRAMES_MAX
-    many = 1024 * (STRETCHES_MAX + 1)
+    many = 1024 * (RUNS_MAX + 1)
     for _ in range(3):
         assert answer(section(many), many) == []
     assert frames.fitting(section(many), many) is None
 
 
 def test_a_frame_of_many_records_without_keys_is_bounded_too(frames: Frames) -> None:
-    counts = [1024 * (STRETCHES_MAX - 2) - less for less in range(4)]
+    counts = [1024 * (RUNS_MAX - 2) - less for less in range(4)]
     sections = [section(count, key=None) for count in counts]
     tracemalloc.start()
     for data, count in [*zip(sections, counts, strict=True)] * 2:

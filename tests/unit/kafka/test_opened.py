@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ledgerfold.broker.kafka.config.config import LogConfig
-from ledgerfold.broker.kafka.log import key_check as opened
+from ledgerfold.broker.kafka.log import record_access as opened
 from ledgerfold.broker.kafka.log.validation import AppendRules
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
@@ -67,7 +67,7 @@ def test_no_more_is_decompressed_than_may_be(
     error = refusal(batch, settings | {"max.message.bytes": "300000"})
     assert (error.kind, str(error)) == (
         KafkaErrorKind.MESSAGE_TOO_LARGE,
-        "A batch of more than 1200000 bytes when it is decompressed. Send its records in smaller "
+        "The batch has more than 1200000 bytes when decompressed. Send its records in smaller "
         "batches.",
     )
 
@@ -83,7 +83,7 @@ def test_decompression_ends_at_its_bound(codec: int, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(compression, "_checked", seen)
     packed = compress(codec, bytes(8_000_000))
-    with pytest.raises(KafkaError, match="more than 500000 bytes when it is decompressed"):
+    with pytest.raises(KafkaError, match="more than 500000 bytes when decompressed"):
         compression.decompress(codec, packed, 500_000)
     assert sizes[-1] <= 500_000 + 4 * len(packed) + compression._CHUNK_BYTES
     assert len(compression.decompress(codec, packed, 8_000_000)) == 8_000_000

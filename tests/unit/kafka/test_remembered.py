@@ -7,8 +7,8 @@ import pytest
 from ledgerfold.broker.kafka.log.segment_list import holds_all_before
 from ledgerfold.broker.kafka.producers.producer_snapshots import (
     SNAPSHOTS_MAX,
-    beginning,
-    remember_rolled,
+    record_rolled,
+    replay_start,
 )
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducer, KafkaProducers, KafkaSegment
 
@@ -34,7 +34,7 @@ def test_a_snapshot_of_batches_that_a_crash_took_is_not_asked(
     """The log may end at that offset again, or behind it, with other batches."""
     log = log_of(ENDED, ACTIVE)
     is_whole = holds_all_before(log, 9, ends.get)
-    begun = beginning(log, 9, is_whole=is_whole)
+    begun = replay_start(log, 9, is_whole=is_whole)
     assert [each.producer_id for each in begun.producers] == known
     assert begun.replayed_from == (9 if known else 0)
 
@@ -53,6 +53,6 @@ def test_snapshots_of_segments_are_bounded() -> None:
     for base in range(1, 5):
         log.segments.add(base_offset=base)
         known = [KafkaProducer(producer_id=number) for number in range(each)]
-        remember_rolled(log, KafkaProducers(end_offset=base, producers=known))
+        record_rolled(log, KafkaProducers(end_offset=base, producers=known))
     kept = [segment.base_offset for segment in log.segments if segment.HasField("producers")]
     assert (kept, log.rolled.end_offset) == ([2, 3], 4)

@@ -39,7 +39,7 @@ def test_a_count_below_zero(lab: KafkaLab, origin: kafka_pb2.KafkaOrigin, count:
 def test_an_origin_that_there_is_not(lab: KafkaLab) -> None:
     request = kafka_pb2.KafkaAppendRequest(topic=TOPIC, batches=lab.batch([(b"a", b"1")]))
     request.origin = 9  # type: ignore[assignment]
-    with pytest.raises(InvalidRequest, match="9 is no origin"):
+    with pytest.raises(InvalidRequest, match="9 is not a valid origin"):
         lab.run(KafkaHandlers(lab.broker).append(request))
 
 
@@ -61,14 +61,16 @@ def test_a_high_watermark_below_every_offset(lab: KafkaLab, offset: int) -> None
 
 def test_a_checkpoint_below_every_offset(lab: KafkaLab) -> None:
     request = kafka_pb2.SetCleaningRequest(topic=TOPIC, checkpoint=-2)
-    with pytest.raises(InvalidRequest, match=r"-2 is no checkpoint: .* -1 takes the stored one"):
+    with pytest.raises(
+        InvalidRequest, match=r"-2 is not a valid checkpoint: .* -1 removes the stored one"
+    ):
         lab.run(CleanerHandlers(lab.broker).set_cleaning(request))
     assert lab.kafka.partition.checkpoint is None
 
 
 def test_nothing_is_left_alone_without_a_reason(lab: KafkaLab) -> None:
     request = kafka_pb2.SetCleaningRequest(topic=TOPIC, uncleanable_reason="")
-    with pytest.raises(InvalidRequest, match="Say why"):
+    with pytest.raises(InvalidRequest, match="Give the reason"):
         lab.run(CleanerHandlers(lab.broker).set_cleaning(request))
     assert not lab.broker.cleaner.is_uncleanable(TOPIC)
 

@@ -51,7 +51,7 @@ def test_a_topic_tells_its_offsets_and_sizes(lab: KafkaLab) -> None:
 def test_internals_list_segments_and_what_the_cleaner_knows(lab: KafkaLab) -> None:
     """The active one is marked."""
     lab.add([A], producer_id=7, producer_epoch=0, base_sequence=0)
-    lab.broker.cleaner.leave_alone(TOPIC, "it is damaged")
+    lab.broker.cleaner.mark_uncleanable(TOPIC, "it is damaged")
     told = kafka_internal_stats(lab.kafka, lab.broker.cleaner)
     assert told["lastConfirmedEntry"] == "0:4"
     kafka = told["kafka"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ledgerfold.storage.codec import decode, decoding, last_batch_index
 from ledgerfold.storage.entry import Codec, check_entry, crc32c, read_header, stamp
 from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError
-from ledgerfold.storage.kafka import alike, reading
+from ledgerfold.storage.kafka import reading, uniform_records
 from ledgerfold.storage.kafka.batch import (
     BATCH_HEADER_BYTES,
     check_batch,
@@ -106,9 +106,9 @@ def test_reading_by_columns_is_reading_one_by_one(
     place %= len(section)
     section[place : place + len(other)] = other
     found = []
-    for alike_rows_min in (1, 2**31):
+    for uniform_rows_min in (1, 2**31):
         with pytest.MonkeyPatch.context() as patched, suppress(KafkaError, IndexError):
-            patched.setattr(alike, "_ALIKE_ROWS_MIN", alike_rows_min)
+            patched.setattr(uniform_records, "_UNIFORM_ROWS_MIN", uniform_rows_min)
             columns, end = reading.read_section(bytes(section), len(records), 0, 0)
             found.append((columns._replace(offsets=[*columns.offsets]), end))
     assert found in ([], found[:1] * 2)
@@ -162,7 +162,7 @@ def test_a_header_that_cannot_be_is_refused_with_kafkas_error(
 def test_a_part_of_a_batch_is_none(size: int) -> None:
     """From nothing to one byte too few."""
     batch = build_columns([b"k"], [b"v"], [1])
-    with pytest.raises(KafkaError, match=r"smaller than|speaks of") as refused:
+    with pytest.raises(KafkaError, match=r"smaller than|header gives") as refused:
         check_batch(batch[:size])
     assert refused.value.kafka_code == 2
 

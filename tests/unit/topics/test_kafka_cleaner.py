@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from ledgerfold.broker.common.clock import WallClock
-from ledgerfold.broker.kafka.cleaner.pass_ import Turn
+from ledgerfold.broker.kafka.cleaner.pass_result import PassResult
 from ledgerfold.broker.kafka.cleaner.states import MARKED, Paused
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_topic_config
@@ -67,11 +67,11 @@ def fill(lab: KafkaLab) -> None:
     lab.add([A])
 
 
-def turn_with(lab: KafkaLab, worker: HeldWorker, meanwhile: Callable[[], object]) -> Turn:
+def turn_with(lab: KafkaLab, worker: HeldWorker, meanwhile: Callable[[], object]) -> PassResult:
     """A turn, and what happens while the worker has it."""
 
-    async def both() -> Turn:
-        turn = asyncio.create_task(lab.broker.cleaner.turn())
+    async def both() -> PassResult:
+        turn = asyncio.create_task(lab.broker.cleaner.run_pass())
         await worker.began.wait()
         done = meanwhile()
         if asyncio.iscoroutine(done):
@@ -99,11 +99,11 @@ def test_the_worker_holds_a_round_to_the_rate(
     fill(lab)
     worker.go_on.set()
     lab.run(change_broker_config(lab.broker, {RATE: "1000"}))
-    lab.run(lab.broker.cleaner.turn())
+    lab.run(lab.broker.cleaner.run_pass())
     monkeypatch.setattr(lab.broker, "clock", WallClock())
-    lab.run(lab.broker.cleaner.turn())
+    lab.run(lab.broker.cleaner.run_pass())
     lab.run(change_broker_config(lab.broker, {RATE: "2000"}))
-    lab.run(lab.broker.cleaner.turn())
+    lab.run(lab.broker.cleaner.run_pass())
     rates = [
         plan.io_bytes_per_second if plan.HasField("io_bytes_per_second") else None
         for plan in worker.plans
@@ -124,8 +124,8 @@ def test_on_emulated_time_a_thread_waits_behind_its_round(
 
     monkeypatch.setattr(lab.clock, "sleep", sleep)
     with suppress(asyncio.CancelledError):
-        lab.run(lab.broker.cleaner._take_turns(0))
-    (turn,) = lab.broker.cleaner.last_turns
+        lab.run(lab.broker.cleaner._run_passes(0))
+    (turn,) = lab.broker.cleaner.last_passes
     assert turn.outcome is not None
     stats = turn.outcome.manifest.stats
     size_bytes = stats.bytes_read + stats.bytes_written
@@ -134,7 +134,7 @@ def test_on_emulated_time_a_thread_waits_behind_its_round(
 
 def test_a_log_that_is_clean_enough_is_left(lab: KafkaLab, worker: HeldWorker) -> None:
     lab.add([A])
-    turn = lab.run(lab.broker.cleaner.turn())
+    turn = lab.run(lab.broker.cleaner.run_pass())
     assert turn.topic is None
     assert worker.plans == []
 
@@ -142,11 +142,11 @@ def test_a_log_that_is_clean_enough_is_left(lab: KafkaLab, worker: HeldWorker) -
 def test_a_round_that_fails_marks_its_log(lab: KafkaLab, worker: HeldWorker) -> None:
     fill(lab)
     worker.error = CompactionFailed("map", "it is no map")
-    turn = lab.run(lab.broker.cleaner.turn())
+    turn = lab.run(lab.broker.cleaner.run_pass())
     assert turn.failure is worker.error
     assert lab.broker.cleaner.is_uncleanable(TOPIC)
     assert lab.kafka.partition.checkpoint == 0
-    assert lab.run(lab.broker.cleaner.turn()).topic is None
+    assert lab.run(lab.broker.cleaner.run_pass()).topic is None
     gauges = lab.broker.cleaner.gauge_values()
     assert gauges["kafka.log:type=LogCleanerManager,name=uncleanable-partitions-count"] == 1
     assert gauges["kafka.log:type=LogCleanerManager,name=uncleanable-bytes"] > 0
@@ -161,15 +161,15 @@ def test_a_worker_that_dies_does_not_mark_the_log_at_once(
     fill(lab)
     worker.error = died = CompactionFailed("map", "the worker died", worker_died=True)
     for _ in range(2):
-        assert lab.run(lab.broker.cleaner.turn()).failure is died
+        assert lab.run(lab.broker.cleaner.run_pass()).failure is died
         assert not lab.broker.cleaner.is_uncleanable(TOPIC)
     worker.error = None
     worker.go_on.set()
-    assert lab.run(lab.broker.cleaner.turn()).failure is None
+    assert lab.run(lab.broker.cleaner.run_pass()).failure is None
     worker.error = died
     for times in range(3):
         assert not lab.broker.cleaner.is_uncleanable(TOPIC), times
-        lab.run(lab.broker.cleaner.turn())
+        lab.run(lab.broker.cleaner.run_pass())
     assert lab.broker.cleaner.is_uncleanable(TOPIC)
 
 
@@ -181,7 +181,7 @@ def test_a_failure_that_the_worker_told_of_ends_no_thread(
     fill(lab)
     told = encode_error(CompactionFailed("map", "it ended", worker_died=worker_died))
     worker.error = decode_error(*told)
-    assert lab.run(lab.broker.cleaner.turn()).failure is worker.error
+    assert lab.run(lab.broker.cleaner.run_pass()).failure is worker.error
     assert lab.broker.cleaner.is_uncleanable(TOPIC) is not worker_died
 
 
@@ -190,7 +190,7 @@ def test_a_topic_that_is_made_anew_is_neither_marked_nor_paused(lab: KafkaLab) -
     cleaner = lab.broker.cleaner
     for _ in range(2):
         lab.run(cleaner.abort_and_pause(TOPIC))
-    cleaner.leave_alone(TOPIC, "it is damaged")
+    cleaner.mark_uncleanable(TOPIC, "it is damaged")
     lab.run(lab.broker.delete_topic(TOPIC, force=True))
     lab.run(lab.broker.create_topic(TOPIC, {"cleanup.policy": "compact"}))
     assert cleaner.states.is_free(TOPIC)
@@ -201,7 +201,7 @@ def test_an_unload_takes_neither_mark_nor_pause(lab: KafkaLab, worker: HeldWorke
     """A turn is taken meanwhile."""
     cleaner = lab.broker.cleaner
     fill(lab)
-    cleaner.leave_alone(TOPIC, "it is damaged")
+    cleaner.mark_uncleanable(TOPIC, "it is damaged")
 
     async def unloaded() -> None:
         await cleaner.abort_and_pause(TOPIC)
@@ -216,14 +216,14 @@ def test_an_unload_takes_neither_mark_nor_pause(lab: KafkaLab, worker: HeldWorke
     assert cleaner.states.uncleanable == {TOPIC: (MARKED, "it is damaged")}
     cleaner.resume(TOPIC)
     assert lab.kafka.name == TOPIC
-    assert lab.run(cleaner.turn()).topic is None
+    assert lab.run(cleaner.run_pass()).topic is None
 
 
 def test_without_a_compactor_nothing_is_marked(lab: KafkaLab, worker: HeldWorker) -> None:
     fill(lab)
     worker.error = CompactorUnavailable("It is off.")
     with pytest.raises(CompactorUnavailable):
-        lab.run(lab.broker.cleaner.turn())
+        lab.run(lab.broker.cleaner.run_pass())
     assert not lab.broker.cleaner.is_uncleanable(TOPIC)
     assert lab.broker.cleaner.states.is_free(TOPIC)
 
@@ -249,7 +249,7 @@ def test_what_changes_the_log_ends_its_round(lab: KafkaLab, worker: HeldWorker, 
     assert turn.outcome is None
     assert not cleaner.is_uncleanable(TOPIC)
     if how == "pause":
-        assert lab.run(cleaner.turn()).topic is None
+        assert lab.run(cleaner.run_pass()).topic is None
         cleaner.resume(TOPIC)
     if how != "delete":
         assert cleaner.states.is_free(TOPIC)
@@ -266,7 +266,7 @@ def test_a_manifest_that_is_not_the_plans_changes_nothing(
         return CleanManifest(end_offset=plan.upper_bound + 1)
 
     worker.clean = clean  # type: ignore[method-assign]
-    turn = lab.run(lab.broker.cleaner.turn())
+    turn = lab.run(lab.broker.cleaner.run_pass())
     assert isinstance(turn.failure, CompactionFailed)
     assert [offset for offset, *_ in lab.records()] == [0, 1, 2]
 
@@ -277,7 +277,7 @@ def test_records_below_the_logs_start_go_with_their_segments(
     fill(lab)
     lab.run(lab.kafka.set_log_start(2))
     worker.go_on.set()
-    turn = lab.run(lab.broker.cleaner.turn())
+    turn = lab.run(lab.broker.cleaner.run_pass())
     assert turn.deleted_segments == 1
     assert [each.base_offset for each in lab.kafka.log.segments] == [2]
     lab.crash()
@@ -324,7 +324,7 @@ def test_a_topic_that_moves_keeps_no_other_from_its_retention(
     if policy == "delete":
         assert lab.run(cleaner.retain()) == 2
     else:
-        assert lab.run(cleaner.turn()).deleted_segments == 2
+        assert lab.run(cleaner.run_pass()).deleted_segments == 2
     assert other.partition.log_start_offset == 2
     assert cleaner.states.is_free(TOPIC)
 
@@ -341,8 +341,8 @@ def test_two_threads_take_two_logs(lab: KafkaLab, worker: HeldWorker) -> None:
     worker.go_on.set()
     cleaner = lab.broker.cleaner
 
-    async def both() -> list[Turn]:
-        return list(await asyncio.gather(cleaner.turn(), cleaner.turn()))
+    async def both() -> list[PassResult]:
+        return list(await asyncio.gather(cleaner.run_pass(), cleaner.run_pass()))
 
     assert {turn.topic for turn in lab.run(both())} == {TOPIC, OTHER}
 
@@ -373,7 +373,7 @@ def test_t102_threads_that_died_are_counted(lab: KafkaLab, monkeypatch: pytest.M
         raise ZeroDivisionError("a defect")
 
     monkeypatch.setattr(cleaner, "_plans", break_down)
-    lab.run(cleaner._take_turns(0))
+    lab.run(cleaner._run_passes(0))
     assert cleaner.gauge_values()[GAUGE.format("DeadThreadCount")] == 1
 
 

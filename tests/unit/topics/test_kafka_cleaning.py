@@ -93,7 +93,7 @@ def test_a_read_beside_a_round_skips_nothing(lab: KafkaLab) -> None:
         found = await read_part(*args)
         if not turns:
             turns += 1
-            await lab.broker.cleaner.turn(TOPIC)
+            await lab.broker.cleaner.run_pass(TOPIC)
         return found
 
     reads._read_part = read_slowly  # type: ignore[method-assign, assignment]
@@ -139,7 +139,7 @@ def test_a_reader_of_committed_records_sees_nothing_aborted_beside_a_round(lab: 
         found = await read(*args, **options)
         while turns < 2:
             turns += 1
-            await lab.broker.cleaner.turn(TOPIC)
+            await lab.broker.cleaner.run_pass(TOPIC)
             await topic.append_batches(lab.batch([B]), Origin.CLIENT)
             await topic.roll()
         return found
@@ -157,7 +157,7 @@ def beside(lab: KafkaLab, other: Callable[[], Awaitable[object]]) -> None:
         compactor = lab.compactor
         compactor.has_begun.clear()
         compactor.may_go.clear()
-        turn = asyncio.ensure_future(lab.broker.cleaner.turn(TOPIC))
+        turn = asyncio.ensure_future(lab.broker.cleaner.run_pass(TOPIC))
         await compactor.has_begun.wait()
         await other()
         compactor.may_go.set()
@@ -264,10 +264,10 @@ def test_a_thread_ends_in_the_middle_of_a_round(lab: KafkaLab) -> None:
 
     async def stop() -> None:
         lab.compactor.may_go.clear()
-        thread = asyncio.ensure_future(cleaner._take_turns(0))
+        thread = asyncio.ensure_future(cleaner._run_passes(0))
         cleaner._threads.append(thread)
         await lab.compactor.has_begun.wait()
-        cleaner._rounds[TOPIC].cancel()
+        cleaner._cleanings[TOPIC].cancel()
         await asyncio.sleep(0)
         await cleaner.stop()
         assert thread.cancelled()

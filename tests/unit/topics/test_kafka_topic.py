@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.kafka import partition
-from ledgerfold.broker.kafka.log import key_check as opened
+from ledgerfold.broker.kafka.log import record_access as opened
 from ledgerfold.broker.kafka.log.begin_segment import LAST_BASE_OFFSET
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics import kafka_topic
@@ -90,7 +90,7 @@ def test_an_entry_that_tells_of_another_batch_is_refused(
     batch = lab.batch([A])
     entry = build_entry(batch[:BATCH_HEADER_BYTES], batch[BATCH_HEADER_BYTES:], fields)
     producer = lab.kafka.attach_producer("p")
-    with pytest.raises(InvalidRequest, match="tells of"):
+    with pytest.raises(InvalidRequest, match="gives"):
         producer.append(memoryview(entry))
     assert lab.records() == []
 

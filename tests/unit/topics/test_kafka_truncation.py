@@ -335,7 +335,7 @@ def test_a_round_is_aborted_by_a_truncation_below_the_active_segment(
     three_segments(lab)
 
     async def both() -> None:
-        turn = asyncio.ensure_future(lab.broker.cleaner.turn(TOPIC))
+        turn = asyncio.ensure_future(lab.broker.cleaner.run_pass(TOPIC))
         await worker.began.wait()
         await truncate_log(lab.broker, TOPIC, 3)
         assert (await turn).was_aborted
@@ -351,7 +351,7 @@ def test_a_round_is_waited_for_by_a_truncation_of_the_active_segment(
     three_segments(lab)
 
     async def both() -> None:
-        turn = asyncio.ensure_future(lab.broker.cleaner.turn(TOPIC))
+        turn = asyncio.ensure_future(lab.broker.cleaner.run_pass(TOPIC))
         await worker.began.wait()
         truncation = asyncio.ensure_future(truncate_log(lab.broker, TOPIC, 5))
         for _ in range(20):

@@ -9,8 +9,8 @@ import pytest
 
 from ledgerfold.compactor.kafka import plan as plan_module
 from ledgerfold.compactor.kafka import tasks as tasks_module
-from ledgerfold.compactor.kafka.batches import STRETCH_BYTES
-from ledgerfold.compactor.kafka.throttle import Pace
+from ledgerfold.compactor.kafka.batches import CHUNK_BYTES
+from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1.compactor_pb2 import CleanManifest
 from tests.support.kafka_log import KafkaLog, run_round
@@ -26,8 +26,8 @@ class Time:
         self.waits.append(seconds)
         self.now += seconds
 
-    def pace(self, bytes_per_second: float) -> Pace:
-        return Pace(bytes_per_second, lambda: self.now, self.sleep)
+    def pace(self, bytes_per_second: float) -> TaskThrottle:
+        return TaskThrottle(bytes_per_second, lambda: self.now, self.sleep)
 
 
 @pytest.fixture
@@ -58,9 +58,9 @@ def test_work_counts_and_a_lull_saves_nothing(time: Time) -> None:
     assert time.waits[1:] == pytest.approx([0.5])
 
 
-@pytest.mark.parametrize(("rate", "at_once"), [(inf, STRETCH_BYTES), (1_000, 300), (0, 1)])
+@pytest.mark.parametrize(("rate", "at_once"), [(inf, CHUNK_BYTES), (1_000, 300), (0, 1)])
 def test_what_is_read_at_once_is_worth_an_interval(time: Time, rate: float, at_once: int) -> None:
-    assert time.pace(rate).at_once(STRETCH_BYTES) == at_once
+    assert time.pace(rate).at_once(CHUNK_BYTES) == at_once
 
 
 def test_without_a_rate_nothing_waits_and_at_0_all(time: Time) -> None:
@@ -98,7 +98,7 @@ def test_a_round_waits_for_all_that_it_reads_twice_and_writes(
     """What each task may is a share of what the round may."""
     if side_by_side == 2:
         monkeypatch.setattr(plan_module, "SOLO_BYTES", 0)
-    monkeypatch.setattr(tasks_module, "Pace", time.pace)
+    monkeypatch.setattr(tasks_module, "TaskThrottle", time.pace)
     expected = run_round(log.plan())
     assert not time.waits
     plan = log.plan(io_bytes_per_second=1_000)
@@ -117,7 +117,7 @@ def test_a_round_waits_for_all_that_it_reads_twice_and_writes(
 def test_a_map_that_is_made_again_is_waited_for_again(
     log: KafkaLog, time: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks_module, "Pace", time.pace)
+    monkeypatch.setattr(tasks_module, "TaskThrottle", time.pace)
     manifest = run_round(log.plan(io_bytes_per_second=1_000, keys_max=9))
     assert [group.source_segments for group in manifest.groups] == [1]
     read, written = _file_bytes(log, manifest)
@@ -127,5 +127,5 @@ def test_a_map_that_is_made_again_is_waited_for_again(
 
 @pytest.mark.parametrize("rate", [-1.0, float("nan")])
 def test_a_rate_that_is_none(log: KafkaLog, rate: float) -> None:
-    with pytest.raises(InvalidRequest, match="0 is the least"):
+    with pytest.raises(InvalidRequest, match="it must be 0 or more"):
         run_round(log.plan(io_bytes_per_second=rate))

@@ -41,10 +41,10 @@ def tasks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(plan_module, "SOLO_BYTES", 0)
         monkeypatch.setattr(plan_module, "TASK_BYTES", 600)
         monkeypatch.setattr(plan_module, "BUCKET_BYTES", 1000)
-        monkeypatch.setattr(batches_module, "STRETCH_BYTES", 500)
-        monkeypatch.setattr(batches_module, "STRETCH_RECORDS", 7)
+        monkeypatch.setattr(batches_module, "CHUNK_BYTES", 500)
+        monkeypatch.setattr(batches_module, "CHUNK_RECORDS", 7)
         monkeypatch.setattr(records_module, "TOGETHER_MIN", 2)
-        monkeypatch.setattr(scan_module, "CHUNK_ROWS", 10)
+        monkeypatch.setattr(scan_module, "FOLD_ROWS", 10)
 
 
 class Both:

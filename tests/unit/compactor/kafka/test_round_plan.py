@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.compactor.kafka.plan import cut
+from ledgerfold.compactor.kafka.plan import plan_tasks
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch, records_of
 from tests.support.compaction import damage
@@ -24,27 +24,27 @@ def log(tmp_path: Path) -> KafkaLog:
 @pytest.mark.parametrize(
     ("fields", "why"),
     [
-        ({"keys_max": 0}, "one is the least. Raise log.cleaner.dedupe.buffer.size"),
+        ({"keys_max": 0}, "it must take at least one. Raise log.cleaner.dedupe.buffer.size"),
         ({"segments": []}, "do not end at its bound"),
         ({"upper_bound": 4}, "do not end at its bound 4"),
         ({"first_dirty_offset": 3}, "in none of its segments"),
-        ({"ledger_ids": [7]}, "needs as many ledger ids"),
-        ({"ledger_ids": [7, 7]}, "needs as many ledger ids"),
+        ({"ledger_ids": [7]}, "needs as many distinct ledger ids"),
+        ({"ledger_ids": [7, 7]}, "needs as many distinct ledger ids"),
         ({"ledger_ids": [1, 7]}, "reads ledger 1"),
-        ({"segment_bytes_max": 0}, "Files of 0 bytes"),
+        ({"segment_bytes_max": 0}, "The file size limit is 0 bytes"),
         ({"ledgers_dir": "relative/ledgers"}, "absolute path"),
     ],
 )
 def test_a_plan_that_makes_no_sense(log: KafkaLog, fields: dict[str, Any], why: str) -> None:
     """It is refused before anything is touched."""
     with pytest.raises(InvalidRequest, match=why):
-        cut(log.plan(**fields), 2)
+        plan_tasks(log.plan(**fields), 2)
 
 
 def test_segments_that_do_not_follow_one_another(log: KafkaLog) -> None:
     log.segments[0].next_base_offset = 1
     with pytest.raises(InvalidRequest, match="do not follow"):
-        cut(log.plan(), 2)
+        plan_tasks(log.plan(), 2)
 
 
 @pytest.mark.parametrize("compression", range(5))
@@ -85,4 +85,4 @@ def test_a_segment_of_several_ledgers(log: KafkaLog) -> None:
 def test_a_file_of_another_ledger(log: KafkaLog) -> None:
     log.segments[0].files[0].first.ledger_id = 9
     with pytest.raises(InvalidRequest, match="no file of ledger 9"):
-        cut(log.plan(), 2)
+        plan_tasks(log.plan(), 2)

@@ -1,7 +1,7 @@
-"""What became of a turn of the cleaner.
+"""The result of a pass of the cleaner.
 
 >>> nothing = Choice(None, {}, 0.0, 0)
->>> str(Turn("orders", nothing, deleted_segments=2))
+>>> str(PassResult("orders", nothing, deleted_segments=2))
 '1970-01-01T00:00:00.000Z orders; 2 segments deleted'
 """
 
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.broker.kafka.cleaner.choice import Choice
-from ledgerfold.broker.kafka.cleaner.cleaning import RoundOutcome
+from ledgerfold.broker.kafka.cleaner.cleaning import CleaningResult
 from ledgerfold.broker.kafka.cleaner.states import WORKER_DIED
 from ledgerfold.kafka.cleanable import Plan
 from ledgerfold.storage.errors import CompactionFailed, LedgerfoldError
 from ledgerfold.storage.text import counted
 
 
-def kind_of(error: LedgerfoldError) -> str:
-    """Which failure it was, for programs.
+def failure_kind(error: LedgerfoldError) -> str:
+    """Returns the kind of a failure, for programs.
 
-    >>> kind_of(CompactionFailed("copy", "the worker is gone", worker_died=True))
+    >>> failure_kind(CompactionFailed("copy", "the worker is gone", worker_died=True))
     'WORKER_DIED'
     """
     is_death = isinstance(error, CompactionFailed) and error.worker_died
@@ -29,13 +29,13 @@ def kind_of(error: LedgerfoldError) -> str:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """What became of one. `topic` None: there was nothing to clean."""
+class PassResult:
+    """The result of a pass. `topic` is None when nothing was cleaned."""
 
     topic: str | None
     choice: Choice
     plan: Plan | None = None
-    outcome: RoundOutcome | None = None
+    outcome: CleaningResult | None = None
     was_aborted: bool = False
     failure: LedgerfoldError | None = None
     deleted_segments: int = 0
@@ -43,19 +43,18 @@ class Turn:
     began_ms: int = 0
 
     def __str__(self) -> str:
-        """For people."""
-        said = [f"{iso_time(self.began_ms)} {self.topic or 'nothing to clean'}"]
+        parts = [f"{iso_time(self.began_ms)} {self.topic or 'nothing to clean'}"]
         if self.outcome is not None:
             stats = self.outcome.manifest.stats
-            said.append(
+            parts.append(
                 f"{stats.messages_read} -> {stats.messages_written} messages, "
                 f"{stats.bytes_read} -> {stats.bytes_written} bytes, "
                 f"clean up to {self.outcome.checkpoint}"
             )
         if self.was_aborted:
-            said.append("aborted")
+            parts.append("aborted")
         if self.failure is not None:
-            said.append(f"failed: {self.failure}")
+            parts.append(f"failed: {self.failure}")
         if self.deleted_segments:
-            said.append(f"{counted(self.deleted_segments, 'segment')} deleted")
-        return "; ".join(said)
+            parts.append(f"{counted(self.deleted_segments, 'segment')} deleted")
+        return "; ".join(parts)

@@ -1,11 +1,11 @@
-"""Records that are laid out alike, one behind the other: found by columns of their bytes.
+"""Finds runs of records with the same layout, by comparing columns of their bytes.
 
-What producers send at once mostly has keys of one size, values of one size and close times: then
-each part of a record begins as far behind the record's own beginning as in the one before. Reading
-such a stretch (reading.py), or looking for nulls in it, is a few operations for all of its records.
+Producers mostly batch records with keys of one size, values of one size and close times: each part
+of a record then has the same distance from the record's start. Reading such a run (reading.py), or
+finding its nulls, takes a few operations for all of its records.
 
     >>> section = bytes.fromhex("0e 00 02 00 02 6b 01 00") * 9
-    >>> layout, rows = stretch_at(section, 0, 9)
+    >>> layout, rows = uniform_run_at(section, 0, 9)
     >>> layout.key, layout.key_bytes, layout.value_bytes, layout.stride, rows
     (5, 1, -1, 8, 9)
 """
@@ -17,19 +17,19 @@ from typing import NamedTuple
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.varints import COUNTED, read_varint
 
-# Rows that are looked at together, and how few of them are read faster one by one.
-_LOOKED_AT_ROWS = 1024
-_ALIKE_ROWS_MIN = 8
-# Where records are not alike, so many are read before the next look; twice as many each time.
-ALONE_ROWS = 128
-_ALONE_ROWS_MAX = 1024
-# Bytes that end a varint, and those that do not; and these made those.
+# Rows compared at once, and the minimum worth it.
+_COMPARED_ROWS = 1024
+_UNIFORM_ROWS_MIN = 8
+# After a failed comparison so many rows are read one by one, doubling each time.
+SINGLE_ROWS = 128
+_SINGLE_ROWS_MAX = 1024
+# Bytes that end a varint, bytes that do not, and a table that swaps them.
 _LAST, _NOT_LAST = bytes(range(128)), bytes(range(128, 256))
 _OTHER_HALF = _NOT_LAST + _LAST
 
 
 class Layout(NamedTuple):
-    """Of a record without headers: where its parts begin, from its own beginning."""
+    """The layout of a record without headers: where its parts begin, from its start."""
 
     time: int
     offset: int
@@ -46,22 +46,23 @@ class Layout(NamedTuple):
         return self.key + max(self.key_bytes, 0)
 
 
-def stretch_at(
+def uniform_run_at(
     data: bytes, at: int, rows_max: int, counted_from: int | None = None
 ) -> tuple[Layout, int] | None:
-    """How the next records are laid out, and how many; None: not alike, or no records.
+    """Returns the layout of the next records and their number; None if they are not uniform or
+    invalid.
 
-    What must be the same in all of them is compared a byte of every record at a time. With
-    `counted_from`, None also when their offsets do not rise by one from that.
+    Bytes that must be equal in all of them are compared column by column. With `counted_from`, also
+    None if their offset deltas do not rise by one from that.
     """
     layout = layout_at(data, at)
     if layout is None:
         return None
     stride = layout.stride
-    rows = min(rows_max, _LOOKED_AT_ROWS, (len(data) - at) // stride)
-    # Most that are not alike differ in what they begin with: their lengths.
-    nearest = at + (_ALIKE_ROWS_MIN - 1) * stride
-    if rows < _ALIKE_ROWS_MIN or data[nearest] != data[at]:
+    rows = min(rows_max, _COMPARED_ROWS, (len(data) - at) // stride)
+    # Most records that differ do so in their lengths, which come first.
+    nearest = at + (_UNIFORM_ROWS_MIN - 1) * stride
+    if rows < _UNIFORM_ROWS_MIN or data[nearest] != data[at]:
         return None
     for place in (
         *range(layout.time - 1),
@@ -80,11 +81,11 @@ def stretch_at(
         offsets = [data[at + place : at + rows * stride : stride] for place in offset]
         if offsets != COUNTED.columns(counted_from, rows, len(offset)):
             return None
-    return (layout, rows) if rows >= _ALIKE_ROWS_MIN else None
+    return (layout, rows) if rows >= _UNIFORM_ROWS_MIN else None
 
 
 def _whole_varints(data: bytes, at: int, stride: int, rows: int, places: range) -> int:
-    """How many of the rows have a varint there that ends with its last byte, and not before."""
+    """Returns how many rows have a varint that ends exactly with the last of these bytes."""
     for place in places:
         column = data[at + place : at + rows * stride : stride]
         if place < places[-1]:
@@ -95,12 +96,12 @@ def _whole_varints(data: bytes, at: int, stride: int, rows: int, places: range) 
 
 
 def are_no_ends(column: bytes) -> bool:
-    """Whether a varint that has one of these bytes goes on behind it."""
+    """Returns whether no byte of the column ends a varint."""
     return column.translate(_OTHER_HALF).isascii()
 
 
 def layout_at(data: bytes, at: int) -> Layout | None:
-    """That of the record there; None when it has headers, or is none."""
+    """Returns the layout of one record; None if it has headers or is invalid."""
     try:
         size, time = read_varint(data, at)
         _, offset = read_varint(data, time + 1)
@@ -124,6 +125,6 @@ def layout_at(data: bytes, at: int) -> Layout | None:
     )
 
 
-def more_alone(rows: int) -> int:
-    """How many are read one by one when those before, so many, were not followed by a stretch."""
-    return min(2 * rows, _ALONE_ROWS_MAX)
+def more_single_rows(rows: int) -> int:
+    """Returns how many rows to read one by one next, after `rows` not followed by a uniform run."""
+    return min(2 * rows, _SINGLE_ROWS_MAX)
