@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of, tell_of_waiting
+from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of, print_why_waiting
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.kafka.config import add_broker_config_verbs
 from ledgerfold.broker.cli.output import (
@@ -80,7 +80,7 @@ def _run(options: argparse.Namespace) -> int:
     topics = partitions_of(admin, options.topic) if options.topic else [""]
     plans = admin.kafka.plan_cleaning(*filter(None, topics))
     if any(each.is_eligible or (options.topic and each.cleanable_bytes) for each in plans):
-        tell_of_waiting(admin)
+        print_why_waiting(admin)
     with _printer(options) as show:
         for topic in topics:
             turn = admin.kafka.clean(topic)
@@ -97,7 +97,7 @@ def _run(options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     if options.map:
-        tell_of_waiting(admin)
+        print_why_waiting(admin)
     with _printer(options) as show:
         for topic in partitions_of(admin, options.topic):
             (plan,) = admin.kafka.plan_cleaning(topic, with_map=options.map)

@@ -14,8 +14,8 @@ from ledgerfold.broker.cli.output import add_answer
 from ledgerfold.broker.cli.topics.compaction import (
     progress_bar,
     report_nothing_new,
-    see_to_its_end,
     show_end,
+    wait_and_report,
 )
 from ledgerfold.broker.cli.topics.emulation import add_emulation_options, emulation_of
 from ledgerfold.broker.cli.topics.strategies import (
@@ -77,7 +77,7 @@ def _compact(options: argparse.Namespace) -> int:
     admin = admin_of(options)
     if admin.trigger_compaction(options.topic, strategy=strategy) == 0:
         return report_nothing_new(options)
-    return see_to_its_end(options, admin)
+    return wait_and_report(options, admin)
 
 
 def _compact_here(options: argparse.Namespace) -> int:

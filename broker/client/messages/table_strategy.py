@@ -57,7 +57,7 @@ class CurrentMessages:
     def __init__(self, strategy: TopicCompactionStrategy) -> None:
         if isinstance(strategy, type) or not callable(getattr(strategy, "should_keep_left", None)):
             raise InvalidRequest(
-                f"A table view's strategy must have should_keep_left, which {strategy!r} has not."
+                f"A table view's strategy must be an object with should_keep_left: {strategy!r}."
             )
         self._strategy = strategy
         self._handle_skipped: Callable[[str, Any], object] | None

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
-from ledgerfold.broker.client.messages.start import start_at_offset
+from ledgerfold.broker.client.messages.start import start_after, start_at_offset
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
 from ledgerfold.broker.client.streams.permits import Permits
@@ -243,4 +243,4 @@ def _start_after(delivery: Delivery) -> data_pb2.StartPosition:
     header = delivery.header
     if header.codec == Codec.KAFKA:
         return start_at_offset(read_batch_header(delivery.data, header.header_bytes).next_offset)
-    return _start_after(header.position)
+    return start_after(header.position)
