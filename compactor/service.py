@@ -35,7 +35,7 @@ from ledgerfold.compactor.what_if.kafka.run import KafkaAnalysisRun
 from ledgerfold.compactor.what_if.run import STRATEGIES_MAX, AnalysisRun
 from ledgerfold.compactor.what_if.running import RunningAnalysis
 from ledgerfold.compactor.what_if.spark_analysis import SparkAnalysis
-from ledgerfold.rpc_errors import abort_with, errors_told_to
+from ledgerfold.rpc_errors import abort_on_error, abort_with
 from ledgerfold.rpc_texts import remember_request
 from ledgerfold.storage.errors import (
     CompactionCancelled,
@@ -102,7 +102,7 @@ class CompactorService(CompactorServiceServicer):
     async def Run(  # noqa: N802 - the wire contract's name
         self, request: RunRequest, context: Any
     ) -> AsyncIterator[RunResponse]:
-        async with errors_told_to(context):
+        async with abort_on_error(context):
             await self._check_secret(context)
             remember_request(request)
             plan = request.plan
@@ -117,7 +117,7 @@ class CompactorService(CompactorServiceServicer):
     async def Clean(  # noqa: N802
         self, request: CleanRequest, context: Any
     ) -> AsyncIterator[CleanResponse]:
-        async with errors_told_to(context):
+        async with abort_on_error(context):
             await self._check_secret(context)
             remember_request(request)
             session = self._check_startable(request.plan.run_id)
@@ -130,7 +130,7 @@ class CompactorService(CompactorServiceServicer):
     async def Cancel(  # noqa: N802
         self, request: CancelRequest, context: Any
     ) -> CancelResponse:
-        async with errors_told_to(context):
+        async with abort_on_error(context):
             await self._check_secret(context)
             remember_request(request)
             run = self._runs.get(request.run_id)
@@ -140,12 +140,12 @@ class CompactorService(CompactorServiceServicer):
             if trying is not None:
                 trying.cancel()
             return CancelResponse(found=run is not None or trying is not None)
-        raise AssertionError("errors_told_to ends the call")
+        raise AssertionError("abort_on_error ends the call")
 
     async def Analyze(  # noqa: N802
         self, request: AnalyzeRequest, context: Any
     ) -> AnalyzeResponse:
-        async with errors_told_to(context):
+        async with abort_on_error(context):
             await self._check_secret(context)
             remember_request(request)
             session = self._ready_session()
@@ -175,17 +175,17 @@ class CompactorService(CompactorServiceServicer):
     async def CheckStrategy(  # noqa: N802
         self, request: CheckStrategyRequest, context: Any
     ) -> CheckStrategyResponse:
-        async with errors_told_to(context):
+        async with abort_on_error(context):
             await self._check_secret(context)
             remember_request(request)
             own = await self._trials.of(request.strategy.name, request.strategy.settings)
             return CheckStrategyResponse(name=own.name, version=own.version, kind=own.kind)
-        raise AssertionError("errors_told_to ends the call")
+        raise AssertionError("abort_on_error ends the call")
 
     async def TellChoices(  # noqa: N802
         self, request: TellChoicesRequest, context: Any
     ) -> TellChoicesResponse:
-        async with errors_told_to(context):
+        async with abort_on_error(context):
             await self._check_secret(context)
             remember_request(request)
             if len(request.messages) > CHOICES_MAX:
@@ -196,7 +196,7 @@ class CompactorService(CompactorServiceServicer):
             for left, right, words in found.get("choices", ()):
                 answer.choices.add(left=left, right=right, words=words)
             return answer
-        raise AssertionError("errors_told_to ends the call")
+        raise AssertionError("abort_on_error ends the call")
 
     async def stop(self, why: str) -> None:
         """Fails all runs, accepts no more, and waits until their files are removed."""

@@ -1,6 +1,6 @@
 """Ledgerfold: a broker on one machine that compacts topics as Apache Pulsar does.
 
-The names of Pulsar's Python client:
+It has the names of Pulsar's Python client:
 
     >>> import ledgerfold
     >>> with ledgerfold.Client("127.0.0.1:7650") as client:
@@ -13,11 +13,11 @@ The names of Pulsar's Python client:
     ...         print("Nothing new.")
     Nothing new.
 
-`ledgerfold.aio` is the same for asyncio, `ledgerfold.admin` the administration, `ledgerfold.errors`
-has every error, and `ledgerfold.testing` a broker for tests. docs/API.md is the manual of these;
-whatever else lies in this package may change with any version.
+`ledgerfold.aio` is the asyncio client, `ledgerfold.admin` the administration, `ledgerfold.errors`
+has every error, and `ledgerfold.testing` a broker for tests. docs/API.md is their manual; all other
+modules of this package may change in any version.
 
-The client is loaded on first use: broker, storage and Spark's workers import this module too.
+The client is loaded on first use: broker, storage and Spark's workers import this module, too.
 """
 
 from __future__ import annotations

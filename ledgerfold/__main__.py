@@ -1,4 +1,4 @@
-"""`python -m ledgerfold`: the command line without the installed script."""
+"""The command line as `python -m ledgerfold`, without the installed script."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Administration, with the verbs of pulsar-admin, and what its answers are made of.
+"""Administration, with the verbs of pulsar-admin, and the types of its results.
 
     >>> from ledgerfold.admin import Admin, Policies
     >>> with Admin("127.0.0.1:7650") as admin:

@@ -1,6 +1,6 @@
-"""The client for asyncio, with the names of `pulsar.asyncio`.
+"""The asyncio client, with the names of `pulsar.asyncio`.
 
-Messages, ids and choices are those of `ledgerfold`, errors those of `ledgerfold.errors`.
+Messages, ids and options are those of `ledgerfold`, errors those of `ledgerfold.errors`.
 docs/API.md has an example.
 """
 

@@ -1,13 +1,13 @@
-"""A compaction service of one's own: a plan in, a manifest out (Pulsar's PIP-278).
+"""The interface of a user-defined compaction service: a plan in, a manifest out (Pulsar's PIP-278).
 
 `serve --compaction-service module:Factory` calls the factory once, without arguments, in the
-broker's process, and asks what it gives to carry out the broker's plans, instead of a worker with
-Spark. What a plan names and what a manifest tells is in proto/ledgerfold/v1/compactor.proto; how
-segment files are written, in docs/FORMATS.md.
+broker's process, and uses the returned service, instead of a worker with Spark, to execute the
+broker's plans. proto/ledgerfold/v1/compactor.proto documents plans and manifests, docs/FORMATS.md
+the segment files.
 
-The broker checks each file against the manifest before it publishes anything, and removes what a
-run that failed has left. A manifest says what the plan said (run, ledger, horizon), and nothing
-that was not in the plan's range.
+The broker checks each file against the manifest before it publishes anything, and removes the files
+of a failed run. A manifest repeats the plan's run, ledger and horizon, and covers only the plan's
+range.
 
     >>> class Nothing:
     ...     async def run(self, plan, on_progress):
@@ -36,23 +36,22 @@ __all__ = [
 
 
 class CompactionService(Protocol):
-    """Its methods are called on an event loop of its own, in a thread of its own.
+    """A compaction service. Its methods are called on its own event loop, in its own thread.
 
-    One that is asked to check strategies has `async def check_strategy(strategy)` as well, which
-    raises for a CompactionStrategy that the service does not know. Without it strategies of one's
-    own cannot be set.
+    To support user-defined strategies, it also has `async def check_strategy(strategy)`, which
+    raises for an unknown CompactionStrategy. Without that method they cannot be set.
     """
 
     async def run(
         self, plan: CompactionPlan, on_progress: Callable[[CompactionProgress], None]
     ) -> Manifest:
-        """Writes the plan's ledger, and says what it wrote; one run at a time.
+        """Writes the plan's ledger and returns its manifest; one run at a time.
 
-        An error of any kind fails the run, with its text. A call that is cancelled ends within
-        seconds, and nothing writes into the ledger's folder afterwards.
+        Any error fails the run, with its text. A cancelled call must end within seconds, and must
+        not write into the ledger's folder afterwards.
         """
         ...
 
     async def close(self) -> None:
-        """The broker stops; nothing is on its way."""
+        """Closes the service when the broker stops; no run is in progress."""
         ...

@@ -1,22 +1,22 @@
-"""Every error that Ledgerfold raises, by its own name and by that of Pulsar's Python client.
+"""All errors of Ledgerfold, by their own names and by those of Pulsar's Python client.
 
     >>> from ledgerfold.errors import ConsumerBusy, LedgerfoldError, SubscriptionBusy
     >>> ConsumerBusy is SubscriptionBusy, issubclass(ConsumerBusy, LedgerfoldError)
     (True, True)
 
-All are LedgerfoldErrors. Of each:
+All are LedgerfoldErrors. Attributes:
 
 * `message`: a sentence that says what to do; `reason`: a stable name, for programs.
 * `retryable`: whether the same call may succeed later.
-* `from_broker`: True when the broker said it. False when the library did, before it asked or
-  without an answer: a wrong argument, something that is closed, no connection, no message in time.
-* what it is about, where that is known: `topic`, `subscription`, `path`, ...
+* `from_broker`: True if the broker reported the error. False if the library did, before its request
+  or without a response: an invalid argument, a closed object, no connection, a timeout.
+* its subject, if known: `topic`, `subscription`, `path`, ...
 
-What goes wrong in the caller's own code is no such error: a TypeError stays one.
+Errors of the caller's own code are not wrapped: a TypeError stays one.
 
-A name of Pulsar's is another name of the class that is raised where Pulsar raises that one; some
-stand for the same class. `LookupError` is not among them, for it is Python's. docs/API.md has the
-table.
+A name of Pulsar's is an alias of the class that is raised where Pulsar raises it; several may be
+aliases of the same class. `LookupError` is not among them, because it is Python's. docs/API.md has
+the table.
 """
 
 from __future__ import annotations

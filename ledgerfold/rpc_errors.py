@@ -1,20 +1,21 @@
-"""Errors over gRPC, both ways: the code of each reason, the sentence, and a google.rpc.ErrorInfo.
+"""Errors over gRPC, in both directions: a status code per reason, a message, and a
+google.rpc.ErrorInfo.
 
 A failed call ends with a google.rpc.Status, as grpcio-status carries it, whose one detail is an
 ErrorInfo with domain "ledgerfold", the error's stable reason and its attributes
-(storage/error_codec.py). The caller turns that back into the class of storage/errors.py. What the
-error repeats of the request is cut (ledgerfold/rpc_texts.py).
+(storage/error_codec.py). The caller converts it back to the class of storage/errors.py. Texts of
+the request that the error repeats are cut (ledgerfold/rpc_texts.py).
 
-    async with errors_told_to(context):     # in a handler
+    async with abort_on_error(context):     # in a handler
         ...
-    except grpc.RpcError as error:          # at the other end
+    except grpc.RpcError as error:          # in the caller
         raise error_from_rpc(error) from None
 
-An exception that is none of ours is a defect: its call ends with INTERNAL and a sentence, and the
-log of this process has the traceback.
+Any other exception is a bug: its call ends with INTERNAL and a message, and the traceback is
+logged.
 
-It stands in `ledgerfold` itself: the broker and the compactor both use it, neither may import the
-other, and storage, on which both stand, knows no gRPC.
+The module is in `ledgerfold` itself, because the broker and the compactor both use it, neither may
+import the other, and storage, which both import, does not depend on gRPC.
 """
 
 from __future__ import annotations
@@ -104,8 +105,8 @@ _BY_CODE: dict[grpc.StatusCode, type[LedgerfoldError]] = {
 
 
 @asynccontextmanager
-async def errors_told_to(context: Any) -> AsyncIterator[None]:
-    """Ends the call with whatever is raised within."""
+async def abort_on_error(context: Any) -> AsyncIterator[None]:
+    """Ends the call with the error raised in the block."""
     try:
         yield
     except LedgerfoldError as error:
@@ -114,15 +115,15 @@ async def errors_told_to(context: Any) -> AsyncIterator[None]:
         # gRPC's own: the call is over.
         raise
     except Exception as error:
-        _log.exception("A call ends with a defect")
-        what = f"The call met a defect, {type(error).__name__}; the log of its server says where."
+        _log.exception("A call failed with an internal error")
+        what = f"Internal error: {type(error).__name__}; the server's log has the traceback."
         await abort_with(context, LedgerfoldError(what))
 
 
 async def abort_with(
     context: Any, error: LedgerfoldError, code: grpc.StatusCode | None = None
 ) -> NoReturn:
-    """Ends the call with the error. `code`: where it is not that of the error's reason."""
+    """Ends the call with the error. `code`: overrides the code of the error's reason."""
     if isinstance(error, StorageError):
         _log.error("%s: %s", error.reason, error)
     await context.abort_with_status(_status(error, code or CODES[error.reason]))
@@ -138,7 +139,7 @@ def _status(error: LedgerfoldError, code: grpc.StatusCode) -> grpc.Status:
 
 
 def error_from_rpc(error: grpc.RpcError) -> LedgerfoldError:
-    """The error of storage/errors.py that a failed call stands for, with its message."""
+    """Returns the error of storage/errors.py for a failed call, with its message."""
     call = cast(Any, error)
     message = call.details() or str(call.code())
     info = _error_info(call)

@@ -1,11 +1,11 @@
-"""Text in requests, errors and responses: all of it has a bound.
+"""Limits on the text in requests, errors and responses.
 
-* `take_request`, in a handler of strangers' calls: there is not too much text in it.
-* `remember_request`: of whose texts an error of this call repeats little.
-* `cut_arguments`, where the error becomes a status, sees to that.
-* `cut_texts`, where a response is too large to be sent.
+* `take_request`, in a handler of public calls, limits the text of a request.
+* `remember_request` stores the request whose texts an error of this call may repeat.
+* `cut_arguments` cuts these texts when the error becomes a status.
+* `cut_texts` cuts a response that is too large to be sent.
 
-Whatever an error says, it repeats at most REPEATED_MAX characters of an argument in one place.
+An error repeats at most REPEATED_MAX characters of an argument in one place.
 
     >>> from ledgerfold.v1.admin_pb2 import CreateTopicRequest
     >>> list(texts_of(CreateTopicRequest(topic="t", kafka={"values": {"a": "b"}})))
@@ -29,7 +29,7 @@ TEXT_CHARACTERS_MAX = 16 * 1024
 # Texts in one list, or pairs in one map.
 TEXTS_MAX = 10_000
 REPEATED_MAX = 200
-# Pieces in which a message is looked through, and how much stays of a stretch that is cut.
+# Pieces in which a message is looked through, and how much stays of a run that is cut.
 _PIECE = 40
 _KEPT = 100
 # What is looked at of a message, at its beginning and at its end.
@@ -38,32 +38,34 @@ _request: ContextVar[Message | None] = ContextVar("request", default=None)
 
 
 def remember_request(request: Message) -> None:
-    """Of the call that this task serves."""
+    """Stores the request of the call that this task serves."""
     _request.set(request)
 
 
 def take_request(request: Message) -> None:
-    """The same, of a request that may have been made by anybody.
+    """Checks and stores a request of a public call.
 
-    Raises InvalidRequest: there is too much text in it.
+    Raises InvalidRequest if it has too much text.
     """
     for field, text in texts_of(request):
         if len(text) > TEXT_CHARACTERS_MAX:
             raise InvalidRequest(
                 f"The field {field} of this {request.DESCRIPTOR.name} has {len(text)} characters; "
-                f"{TEXT_CHARACTERS_MAX} is the most. It begins with {text[:_KEPT]!r}."
+                f"at most {TEXT_CHARACTERS_MAX} are allowed. It begins with {text[:_KEPT]!r}."
             )
     remember_request(request)
 
 
 def texts_of(message: Message, path: str = "") -> Iterator[tuple[str, str]]:
-    """Each with the path of its field. Raises InvalidRequest: a list of too many."""
+    """Yields each text with the path of its field. Raises InvalidRequest for a list that is too
+    long.
+    """
     for field, value in message.ListFields():
         name = f"{path}{field.name}"
         if field.is_repeated and len(value) > TEXTS_MAX and _has_text(field):
             of = f"The field {name} of this {message.DESCRIPTOR.name}"
             raise InvalidRequest(
-                f"{of} has {counted(len(value), 'value')}; {TEXTS_MAX} is the most."
+                f"{of} has {counted(len(value), 'value')}; at most {TEXTS_MAX} are allowed."
             )
         for each in _values(field, value):
             if isinstance(each, str):
@@ -73,7 +75,7 @@ def texts_of(message: Message, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def cut_texts(message: Message) -> None:
-    """Cuts what no request may have had: records of an earlier version may hold megabytes."""
+    """Cuts texts above the limit of requests: records of an earlier version may hold megabytes."""
     for field, value in message.ListFields():
         if not field.is_repeated:
             if isinstance(value, Message):
@@ -90,7 +92,7 @@ def cut_texts(message: Message) -> None:
 
 
 def _cut_pairs(field: MutableMapping[Any, Any], pairs: Mapping[Any, Any]) -> None:
-    """Of a map of texts; there is no other in what is stored."""
+    """Cuts a map of texts; stored records have no other maps."""
     if all(isinstance(each, str) for each in pairs.values()):
         field.clear()
         for name, text in pairs.items():
@@ -112,7 +114,7 @@ def _has_text(field: FieldDescriptor) -> bool:
 
 
 def cut_arguments(message: str) -> str:
-    """The message, with what it repeats of this call's request cut to REPEATED_MAX characters."""
+    """Cuts texts of this call's request in the message to REPEATED_MAX characters."""
     request = _request.get()
     if request is None or len(message) <= REPEATED_MAX:
         return message
@@ -136,9 +138,9 @@ def _long_texts(request: Message) -> Iterator[str]:
 
 
 def _cut(message: str, text: str) -> str:
-    """Each stretch of `message` that is in `text`, too, is cut if it may be too long.
+    """Cuts each run of `message` that also occurs in `text`, if it may be too long.
 
-    Such a stretch fills whole pieces of the message, but for less than a piece at each end.
+    A run consists of whole pieces of the message, plus less than a piece at each end.
     """
     found = [
         len(message[at : at + _PIECE]) == _PIECE and message[at : at + _PIECE] in text
@@ -149,11 +151,11 @@ def _cut(message: str, text: str) -> str:
         begin = at
         while at < len(found) and found[at]:
             at += 1
-        stretch = message[begin * _PIECE : at * _PIECE]
-        if len(stretch) > _KEPT:
-            parts.append(f"{stretch[:_KEPT]}... (of {len(text)} characters) ")
+        run = message[begin * _PIECE : at * _PIECE]
+        if len(run) > _KEPT:
+            parts.append(f"{run[:_KEPT]}... (of {len(text)} characters) ")
         else:
-            parts.append(stretch)
+            parts.append(run)
         if at < len(found):
             parts.append(message[at * _PIECE : (at + 1) * _PIECE])
         at += 1

@@ -1,7 +1,7 @@
-"""A broker of one's own, for the tests of a program that uses one.
+"""A temporary broker for tests.
 
-It is what `ledgerfold serve` is, in a process of its own, on any free port: it is there within a
-second, and gone with its data when the block ends. docs/API.md has a pytest fixture.
+It is a `ledgerfold serve` in a separate process, on a free port: it starts within a second, and is
+deleted with its data when the block ends. docs/API.md has a pytest fixture.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ __all__ = ["Broker"]
 
 
 class Broker:
-    """A broker for as long as a `with` block lasts. May be used by several threads.
+    """A broker that runs for the duration of a `with` block. Thread-safe.
 
-    `data_dir`: where its data are and stay; None: in a temporary directory that goes with it.
-    `test_clock`: its time stands, now or at a moment, until `advance` moves it. `compaction`: off,
-    nothing of Spark is started. `arguments`: more of `ledgerfold serve`'s, as on the command line.
+    `data_dir`: the directory of its data, which is kept; None: a temporary directory, deleted with
+    the broker. `test_clock`: a manual clock that starts now or at a given time; `advance` moves it.
+    `compaction`: False: Spark is not started. `arguments`: additional arguments of `ledgerfold
+    serve`.
 
-    Starting raises LedgerfoldError, with the end of what the process wrote.
+    Raises LedgerfoldError, with the end of the process's output, if it does not start.
     """
 
     def __init__(
@@ -63,27 +64,27 @@ class Broker:
 
     @property
     def url(self) -> str:
-        """Where it serves: host:port. Raises NotAllowed outside the block."""
+        """The address, host:port. Raises NotAllowed outside the block."""
         if not self._url:
-            raise NotAllowed("The broker does not run: `with Broker() as broker:` starts it.")
+            raise NotAllowed("The broker is not running: `with Broker() as broker:` starts it.")
         return self._url
 
     @cached_property
     def client(self) -> Client:
-        """One client of it, for all that ask for it here. It goes with the broker."""
+        """A shared client of the broker, closed with it."""
         client = Client(self.url)
         self._block.callback(client.shutdown)
         return client
 
     @cached_property
     def admin(self) -> Admin:
-        """Its administration. It goes with the broker."""
+        """A shared admin connection to the broker, closed with it."""
         return self._block.enter_context(Admin(self.url))
 
     def advance(self, by: timedelta) -> datetime:
-        """Moves the test clock on. What has become due is done; the time it shows then.
+        """Moves the manual clock forward. Returns its time, once everything due is complete.
 
-        Raises NotAllowed without a test clock.
+        Raises NotAllowed without a manual clock.
         """
         now_ms = self.admin.move_clock(advance_ms=by // timedelta(milliseconds=1))
         return datetime.fromtimestamp(now_ms / 1000).astimezone()
@@ -91,10 +92,11 @@ class Broker:
     def compact_and_wait(
         self, topic: str, *, timeout_seconds: float = 180
     ) -> GetCompactionStatusResponse:
-        """Compacts all that is in the topic now, or in its partitions; how that went.
+        """Compacts everything in the topic, or in its partitions, at the call. Returns the final
+        status.
 
-        The first compaction waits until Spark is warm. Raises what made it fail: CompactionFailed,
-        CompactorUnavailable (no Java, say), TopicNotFound, Timeout.
+        The first compaction waits until Spark has started. Raises the error of a failed run:
+        CompactionFailed, CompactorUnavailable (for example without Java), TopicNotFound, Timeout.
         """
         ends_s = time.monotonic() + timeout_seconds
         while True:
@@ -111,7 +113,7 @@ class Broker:
         try:
             *_, last = self.admin.watch_compaction(topic, timeout_seconds=left_s)
         except Timeout:
-            raise Timeout(f"The compaction of {topic} is still on its way.") from None
+            raise Timeout(f"The compaction of {topic} is still running.") from None
         return last
 
 

@@ -1,3 +1,3 @@
-"""The version, said once: packaging reads it here, and so do those who report it."""
+"""The version: the single definition, used by packaging and at run time."""
 
 __version__ = "0.2.0"

@@ -1,1 +1,1 @@
-"""The command line `ledgerfold`: pulsar-admin's verbs and a few of our own."""
+"""The command line `ledgerfold`: pulsar-admin's verbs, and additional ones."""

@@ -1,4 +1,4 @@
-"""`clock`: the time of a broker that was started with --test-clock. It stands until it is moved."""
+"""`clock`: shows and moves the manual clock of a broker started with --test-clock."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Commands = argparse._SubParsersAction
 
 
 def add_clock(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("clock", help="the broker's time, and moving it")
+    parser = commands.add_parser("clock", help="show the broker's time, or move its manual clock")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    show = verbs.add_parser("show", help="the broker's time")
+    show = verbs.add_parser("show", help="show the broker's time")
     show.set_defaults(run=_show)
-    move = verbs.add_parser("set", help="move it to a later time; what is due by then is done")
+    move = verbs.add_parser("set", help="move the clock to a later time, and run what becomes due")
     move.add_argument("time", type=parse_moment_ms, help="ISO 8601, or ms since the epoch")
     move.set_defaults(run=_set)
-    advance = verbs.add_parser("advance", help="move it on; what is due by then is done")
+    advance = verbs.add_parser("advance", help="move the clock forward, and run what becomes due")
     advance.add_argument("by", type=parse_time_ms, help="500ms, 10s, 5m, 2h, 3d or 1w")
     advance.set_defaults(run=_advance)
     for verb in (show, move, advance):

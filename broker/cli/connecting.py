@@ -1,4 +1,4 @@
-"""What a verb speaks of and to: a topic or namespace by its name, and the broker at --url."""
+"""Arguments that name topics and namespaces, and the connection to the broker at --url."""
 
 from __future__ import annotations
 
@@ -15,22 +15,20 @@ if TYPE_CHECKING:
 
 
 _NAMES = {
-    "topic": "NAME in public/default, TENANT/NAMESPACE/NAME, or with persistent:// before it",
+    "topic": "NAME in public/default, TENANT/NAMESPACE/NAME, or persistent://TENANT/NAMESPACE/NAME",
     "namespace": "TENANT/NAMESPACE",
 }
 
 
 def add_name(parser: argparse.ArgumentParser, of: str = "topic") -> None:
-    """The argument that names a topic or a namespace."""
+    """Adds the argument that names a topic or a namespace."""
     parser.add_argument(of, help=_NAMES[of])
 
 
 def refuse_url(options: argparse.Namespace, instead: str) -> None:
-    """For what no broker is asked. Raises InvalidRequest when --url is given beside `instead`."""
+    """Raises InvalidRequest if --url is given with `instead`, which uses no broker."""
     if getattr(options, "is_url_given", False):
-        raise InvalidRequest(
-            f"{instead} asks no broker, and --url names one: leave one of them out."
-        )
+        raise InvalidRequest(f"{instead} cannot be combined with --url: it uses no broker.")
 
 
 def admin_of(options: argparse.Namespace) -> Admin:
@@ -40,13 +38,17 @@ def admin_of(options: argparse.Namespace) -> Admin:
 
 
 def partitions_of(admin: Admin, topic: str) -> list[str]:
-    """Of a partitioned topic's name, its partitions', in order; any other name is its own."""
+    """Returns the names of a partitioned topic's partitions, in order; for another topic its
+    own.
+    """
     count = admin.partitioned_topic_metadata(topic)["partitions"]
     return [partition_name(topic, index) for index in range(count)] or [topic]
 
 
 def client_of(options: argparse.Namespace) -> Client:
-    """Raises Unavailable when nobody answers: at once, where a client would go on trying."""
+    """Returns a client. Raises Unavailable at once if the broker does not answer; a client would
+    retry.
+    """
     from ledgerfold.broker.client import Client
 
     with admin_of(options) as admin:
@@ -54,16 +56,16 @@ def client_of(options: argparse.Namespace) -> Client:
     return Client(options.url)
 
 
-def tell_of_waiting(admin: Admin) -> None:
+def print_why_waiting(admin: Admin) -> None:
     if why := why_waiting(admin):
         print(why, file=sys.stderr)
 
 
 def why_waiting(admin: Admin, *, ends_at_once: bool = False) -> str:
-    """What keeps a run from beginning: Spark that warms up, say; empty where nothing does.
+    """Returns why a run cannot start yet, for example because Spark is starting; "" if it can.
 
-    `ends_at_once`: also where no worker can work, and a run ends at once: what to install, which
-    whoever waits for the run is told by its end.
+    `ends_at_once`: also if no compactor is available, so that a run fails at once; the text names
+    what to install. A caller that waits for the run gets it as the run's error.
     """
     from ledgerfold.v1 import admin_pb2
 

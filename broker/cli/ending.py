@@ -1,4 +1,4 @@
-"""A command that is told to end takes back what it began.
+"""Interruption of commands, so that they can undo what they began.
 
 >>> import os
 >>> try:
@@ -21,7 +21,7 @@ from typing import Any
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM, as of `timeout` or a service manager, raises KeyboardInterrupt, as Ctrl-C does."""
+    """Makes SIGTERM raise KeyboardInterrupt, as Ctrl-C does."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -33,9 +33,10 @@ def interruptible() -> Iterator[None]:
 
 
 class Interrupts:
-    """Ctrl-C and SIGTERM raise KeyboardInterrupt, but not while `is_held`: `check` does so then.
+    """A context manager that delays Ctrl-C and SIGTERM while `is_held`.
 
-    A second one raises at once. Use as a context manager.
+    Otherwise, and for a second signal, KeyboardInterrupt is raised at once; `check` raises a
+    delayed one.
 
     >>> with Interrupts() as interrupts:
     ...     interrupts.is_held = True
@@ -55,7 +56,7 @@ class Interrupts:
         self._before: dict[signal.Signals, Any] = {}
 
     def check(self) -> None:
-        """Raises KeyboardInterrupt."""
+        """Raises KeyboardInterrupt if a signal was delayed."""
         if self._has_come:
             raise KeyboardInterrupt
 

@@ -1,13 +1,13 @@
-"""What the command line ends with.
+"""The exit codes of the command line.
 
 | code | meaning |
 | --- | --- |
-| 0 | done; also: the reader of the output had enough of it |
-| 1 | failed; also: no broker answers, or it refuses |
-| 2 | usage: arguments or input that cannot be meant |
-| 3 | a topic, a subscription or a file that is not there |
+| 0 | success; also if the reader closed the output pipe |
+| 1 | failure; also if the broker does not answer or refuses the request |
+| 2 | usage error: invalid arguments or invalid input |
+| 3 | not found: a topic, a subscription or a file |
 | 4 | timed out |
-| 5 | conflict: it is there, in use, or running already |
+| 5 | conflict: already exists, in use, or already running |
 | 6 | damaged data |
 | 130 | interrupted |
 """
@@ -43,5 +43,5 @@ _BY_CLASS: dict[type[BaseException], int] = {
 
 
 def exit_code(error: BaseException) -> int:
-    """That of its class, or of the nearest base that has one; FAILED when none has."""
+    """Returns the code of the error's class, or of its nearest base with one; else FAILED."""
     return next((_BY_CLASS[kind] for kind in type(error).__mro__ if kind in _BY_CLASS), FAILED)

@@ -1,7 +1,7 @@
-"""`ledgerfold`: one command, a verb, and the exit codes of broker/cli/exit_codes.py.
+"""`ledgerfold`: the entry point of the command line, with the exit codes of
+broker/cli/exit_codes.py.
 
-What a verb needs is imported when it runs: `ledgerfold --help` loads neither gRPC nor anything of
-Spark's.
+Verbs import their modules when they run: `ledgerfold --help` loads neither gRPC nor Spark.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def make_parser() -> argparse.ArgumentParser:
         prog="ledgerfold",
         description="A broker that compacts topics as Apache Pulsar does.",
         epilog="A topic is written as NAME (in public/default), TENANT/NAMESPACE/NAME, or "
-        f"persistent://TENANT/NAMESPACE/NAME; a message id as {FORM}, where a partition of -1 is "
-        "none, an index of -1 is no batch's, and what is -1 at the end may be left out.",
+        f"persistent://TENANT/NAMESPACE/NAME; a message id as {FORM}, where partition -1 "
+        "means none, index -1 means not in a batch, and trailing -1s may be omitted.",
     )
     parser.add_argument("--version", action="version", version=f"ledgerfold {__version__}")
     parser.set_defaults(url=os.environ.get("LEDGERFOLD_URL") or DEFAULT_LISTEN)
@@ -72,9 +72,9 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command; its exit code."""
+    """Runs a command. Returns its exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # A key or value that the terminal's encoding cannot say must not end the command.
+        # A key or value that the terminal's encoding does not support must not end the command.
         sys.stdout.reconfigure(errors="backslashreplace")
     options = argparse.Namespace()
     try:
@@ -84,12 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has enough.
+        # The reader has closed the pipe.
         _drop_output()
         return DONE
     except UnicodeEncodeError as error:
-        # A file name, say, that is no text keeps its bytes; names in a request cannot.
-        print(f"ledgerfold: {error.object!r} is no text in UTF-8.", file=sys.stderr)
+        # Non-UTF-8 arguments keep their bytes, for example in file names, but cannot be put into
+        # requests.
+        print(f"ledgerfold: {error.object!r} is not valid UTF-8.", file=sys.stderr)
         _drop_output()
         return USAGE
     except (KeyboardInterrupt, LedgerfoldError, OSError) as error:
@@ -100,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """What could not be written out must not be tried again, and complained of, at exit."""
+    """Discards unwritten output, so that no second error is reported at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -108,7 +109,7 @@ def _drop_output() -> None:
 
 
 def _sentence(error: LedgerfoldError | OSError, options: argparse.Namespace) -> str:
-    """What happened, where, and what to do about it."""
+    """Describes an error: what happened, where, and what to do."""
     if isinstance(error, Unavailable):
         return (
             f"The broker at {options.url} does not answer: {error}\n"

@@ -1,16 +1,14 @@
-"""Printing: tables on a terminal, JSON lines in a pipe, or as `-o` says.
+"""Output formats: tables on a terminal, JSON lines in a pipe, or as `-o` selects.
 
-* `table`, and `text` of messages: for people. On a terminal nothing is wider than it; what is cut
-  ends with a mark, and `--no-truncate` shows it whole; sentences are wrapped. In a pipe or a file
-  nothing is cut.
-* `json`: one array, empty when there is nothing. It is written as its rows come, and closed also
-  where an error ends them.
-* `jsonl`: an object a line.
+* `table`, and `text` for messages: for people. On a terminal, lines are cut at its width, with a
+  mark, unless `--no-truncate` is given; sentences are wrapped. In a pipe or a file nothing is cut.
+* `json`: one array, `[]` without results. It is written row by row, and closed even after an error.
+* `jsonl`: one object per line.
 
-What pulsar-admin has a form for is printed in that unless `-o` says otherwise: an answer that is
-one thing is an object then, one that lists things an array of objects, or a line each.
+Verbs of pulsar-admin use its output format unless `-o` is given: with `-o`, a single result is an
+object, and a list is an array of objects, or one object per line.
 
-What people read is escaped (tables.py). What is no UTF-8 stands in base64.
+Text for people is escaped (tables.py). Data that is not valid UTF-8 is shown in base64.
 """
 
 from __future__ import annotations
@@ -36,20 +34,22 @@ def add_output(parser: argparse.ArgumentParser, choices: Sequence[str]) -> None:
     text = f"default: {people} on a terminal, {pipe} in a pipe"
     parser.add_argument("-o", "--output", choices=choices, help=text)
     parser.add_argument(
-        "--no-truncate", action="store_true", help=f"{people} wider than the terminal"
+        "--no-truncate", action="store_true", help=f"do not cut {people} at the terminal's width"
     )
 
 
 def add_answer(parser: argparse.ArgumentParser) -> None:
-    """`-o`, where pulsar-admin's own form is the default."""
+    """Adds `-o` to a verb whose default is pulsar-admin's format."""
     choices = ("table", "json", "jsonl")
-    help_ = "default: as pulsar-admin prints it"
+    help_ = "default: pulsar-admin's format"
     parser.add_argument("-o", "--output", choices=choices, help=help_)
-    parser.add_argument("--no-truncate", action="store_true", help="tables wider than the terminal")
+    parser.add_argument(
+        "--no-truncate", action="store_true", help="do not cut tables at the terminal's width"
+    )
 
 
 def print_answer(options: argparse.Namespace, rows: Iterable[Row], lines: Iterable[str]) -> None:
-    """A list: `lines` unless `-o` was given."""
+    """Prints a list: `lines` unless `-o` was given."""
     if options.output is not None:
         print_rows(options, rows)
         return
@@ -58,7 +58,7 @@ def print_answer(options: argparse.Namespace, rows: Iterable[Row], lines: Iterab
 
 
 def print_object(options: argparse.Namespace, row: Row, text: str | None = None) -> None:
-    """One thing: `text` unless `-o` was given; None: the object, as pulsar-admin prints it."""
+    """Prints one object: `text` unless `-o` was given; `text` None: as pulsar-admin's JSON."""
     match options.output:
         case "table":
             is_flat = not any(isinstance(value, dict | list) for value in row.values())
@@ -73,7 +73,7 @@ def print_object(options: argparse.Namespace, row: Row, text: str | None = None)
 
 
 def _named(document: Any, name: str = "") -> Iterator[Row]:
-    """A line for each value of an object, by its path.
+    """Yields a row for each value of an object, named by its path.
 
     >>> list(_named({"a": {"b": 1, "c": {}}, "d": [2]}))
     [{'name': 'a.b', 'value': 1}, {'name': 'a.c', 'value': '{}'}, {'name': 'd', 'value': '[2]'}]
@@ -92,7 +92,7 @@ def wants_table(options: argparse.Namespace) -> bool:
 
 
 def width_of(options: argparse.Namespace) -> int | None:
-    """Of the terminal that is written to. None: nothing is cut."""
+    """Returns the width of the output terminal. None: nothing is cut."""
     if options.no_truncate or not sys.stdout.isatty():
         return None
     return shutil.get_terminal_size().columns
@@ -101,8 +101,9 @@ def width_of(options: argparse.Namespace) -> int | None:
 def print_rows(
     options: argparse.Namespace, rows: Iterable[Row], *, wrapped: Collection[str] = ()
 ) -> None:
-    """As a table or as JSON; when `rows` ends with an error, those before it. `wrapped`: columns of
-    the table that are not cut where the terminal is too narrow.
+    """Prints rows as a table or as JSON. If `rows` raises, the rows before are printed.
+
+    `wrapped`: columns of the table that are wrapped instead of cut.
     """
     if not wants_table(options):
         with json_printer(options) as show:
@@ -121,7 +122,7 @@ def print_rows(
 
 @contextmanager
 def row_printer(options: argparse.Namespace) -> Iterator[Callable[[Row], None]]:
-    """What comes row by row: JSON as it comes, a table at the end."""
+    """Yields a function that prints a row: JSON immediately, a table at the end."""
     if not wants_table(options):
         with json_printer(options) as show:
             yield show
@@ -136,7 +137,7 @@ def row_printer(options: argparse.Namespace) -> Iterator[Callable[[Row], None]]:
 
 @contextmanager
 def json_printer(options: argparse.Namespace) -> Iterator[Callable[[Row], None]]:
-    """Prints what it is given: one array, or an object a line."""
+    """Yields a function that prints a row as JSON: in one array, or one object per line."""
     if options.output != "json":
         yield lambda row: print(to_json(row))
         return
@@ -159,12 +160,12 @@ def to_json(document: Any, indent: int | None = None) -> str:
 
 
 def print_document(document: Any) -> None:
-    """One object, as pulsar-admin prints it."""
+    """Prints one object, as pulsar-admin does."""
     print(to_json(document, indent=2))
 
 
 def message_row(message: Message) -> dict[str, Any]:
-    """A message as JSON."""
+    """Returns a message as JSON."""
     offset = message.offset()
     return {
         "id": message_id_text(message.message_id()),
@@ -180,7 +181,7 @@ def message_row(message: Message) -> dict[str, Any]:
 
 
 def content(key: bytes | None, value: bytes | None) -> dict[str, Any]:
-    """Key and value of a message as JSON; None: it has none."""
+    """Returns key and value of a message as JSON; `key` None: no key."""
     row: dict[str, Any] = {"key": None, "value": None, "tombstone": not value}
     for name, data, encoding_name in (
         ("key", key, "key_encoding"),
@@ -194,7 +195,7 @@ def content(key: bytes | None, value: bytes | None) -> dict[str, Any]:
 
 
 def message_text(message: Message, width: int | None = None) -> str:
-    """id, key, value on a line."""
+    """Returns a line with id, key and value."""
     data = None if message.is_tombstone() else message.data()
     line = (
         f"{message_id_text(message.message_id()):<14} {_shown(_key(message), '(no key)'):<20} "
@@ -204,7 +205,7 @@ def message_text(message: Message, width: int | None = None) -> str:
 
 
 def message_id_text(message_id: MessageId) -> str:
-    """As every command takes it."""
+    """Returns an id in the form that all commands accept."""
     return id_text(
         message_id.ledger_id(),
         message_id.entry_id(),
@@ -220,7 +221,7 @@ def print_id(options: argparse.Namespace, message_id: MessageId) -> None:
 
 @contextmanager
 def message_printer(options: argparse.Namespace) -> Iterator[Callable[[Message], None]]:
-    """Prints messages as they come."""
+    """Yields a function that prints a message immediately."""
     if wants_table(options):
         width = width_of(options)
         yield lambda message: print(message_text(message, width))

@@ -1,6 +1,6 @@
-"""What argparse does not do by itself: the parser of every verb.
+"""The argument parser of every verb: argparse, extended.
 
-It says what a mistake in typing may have meant, and takes `--url` at each level.
+It suggests corrections for typos, and accepts `--url` at each level.
 
     >>> parser = Parser(prog="ledgerfold")
     >>> commands = parser.add_subparsers(metavar="COMMAND")
@@ -8,13 +8,13 @@ It says what a mistake in typing may have meant, and takes `--url` at each level
     >>> parser.parse_args(["topics", "--url", "h:1"]).url
     'h:1'
 
-`ledgerfold topcis` ends with "there is no command 'topcis'. Did you mean topics?", and `ledgerfold
-topics --focre` with "... (there is no --focre. Did you mean --force?)".
+`ledgerfold topcis` ends with "unknown command 'topcis'. Did you mean topics?", and `ledgerfold
+topics --focre` with "... (unknown option --focre. Did you mean --force?)".
 
-* What begins with a minus and a digit is a value, and a wrong one may be (`clock advance -5s`): no
-  option looks so. argparse takes it for an option that it does not know.
-* A list behind a name may stand in pieces between the options, and behind them: `set-emulation
-  orders --profile pulsar-4 exact_backlog=true`. argparse ends it at the first option.
+* An argument that begins with a minus and a digit is a value, perhaps an invalid one (`clock
+  advance -5s`): no option looks like that. argparse would report an unknown option.
+* Values of a list argument may be placed between and after options: `set-emulation orders --profile
+  pulsar-4 exact_backlog=true`. argparse would end the list at the first option.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from typing import Any, NoReturn
 
 
 class Parser(argparse.ArgumentParser):
-    """So are those of its commands, and of their verbs. `calls_broker`: it takes `--url`."""
+    """A parser; those of its commands and verbs are of this class, too. `calls_broker`: accepts
+    `--url`.
+    """
 
     def __init__(self, *arguments: Any, calls_broker: bool = True, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -36,7 +38,7 @@ class Parser(argparse.ArgumentParser):
         self._negative_number_matcher = re.compile(r"-[0-9]")
         self._is_intermixing = False
         if calls_broker:
-            # A command may stand before it. What is named last counts.
+            # It is accepted at every level. The last one given is used.
             self.add_argument(
                 "--url",
                 action=_Url,
@@ -48,12 +50,12 @@ class Parser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """Nothing is left over: what one level does not know, no other one does."""
+        """Parses all arguments: an unknown one is an error, at every level."""
         if self._is_intermixing:
             return super().parse_known_args(args, namespace)
         self._given = list(sys.argv[1:] if args is None else args)
         if any(action.nargs == "*" for action in self._get_positional_actions()):
-            # This calls parse_known_args in its turn.
+            # It calls parse_known_args.
             self._is_intermixing = True
             try:
                 found, unknown = self.parse_known_intermixed_args(args, namespace)
@@ -66,15 +68,15 @@ class Parser(argparse.ArgumentParser):
         return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        """An option that nobody knows may be why another one is missing: it is told, too."""
+        """Adds unknown options to the message: a typo may be why another option is missing."""
         known = tuple(self._option_string_actions)
         given = self._given
         if self._verbs() is not None:
-            # What follows a verb is the verb's own business.
+            # The verb's own parser checks the arguments after it.
             given = list(takewhile(lambda each: each.startswith("-"), given))
         for name in _options(given):
             if not any(each.startswith(name) for each in known):
-                message += f" (there is no {name}.{_did_you_mean(name, known)})"
+                message += f" (unknown option {name}.{_did_you_mean(name, known)})"
         super().error(message)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -82,8 +84,8 @@ class Parser(argparse.ArgumentParser):
         if action is verbs and value not in verbs.choices:
             kind = str(action.metavar).lower()
             hint = _did_you_mean(value, [*_elsewhere(verbs, value), *verbs.choices])
-            hint = hint or f" There are: {', '.join(verbs.choices)}."
-            raise argparse.ArgumentError(None, f"there is no {kind} {value!r}.{hint}")
+            hint = hint or f" Choose from: {', '.join(verbs.choices)}."
+            raise argparse.ArgumentError(None, f"unknown {kind} {value!r}.{hint}")
         super()._check_value(action, value)
 
     def _verbs(self) -> argparse._SubParsersAction[Any] | None:
@@ -94,7 +96,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Url(argparse.Action):
-    """Notes that it was given: where a broker has no part, an environment's is no mistake."""
+    """An action that records that --url was given: only then is a conflict with it an error."""
 
     def __call__(
         self,
@@ -107,7 +109,7 @@ class _Url(argparse.Action):
 
 
 def _options(given: Iterable[str]) -> Iterable[str]:
-    """The long ones, without their values."""
+    """Yields the long options, without their values."""
     for each in given:
         if each == "--":
             return
@@ -116,7 +118,7 @@ def _options(given: Iterable[str]) -> Iterable[str]:
 
 
 def _elsewhere(commands: argparse._SubParsersAction[Any], verb: str) -> Iterable[str]:
-    """`topics compact` for `compact`."""
+    """Yields verbs of that name in other commands: `topics compact` for `compact`."""
     for name, parser in commands.choices.items():
         verbs = parser._verbs()
         if verbs is not None and verb in verbs.choices:
@@ -124,7 +126,7 @@ def _elsewhere(commands: argparse._SubParsersAction[Any], verb: str) -> Iterable
 
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    # Only after a mistake, so that a start without one does not wait for it.
+    # Imported after a typo only, because it takes time.
     from difflib import get_close_matches
 
     known = list(known)

@@ -3,10 +3,11 @@ r"""Java's property files, as Kafka's server.properties is one.
     >>> read_properties("# logs\nlog.roll.hours = 1\nlisteners:a,\\\n    b\n")
     {'log.roll.hours': '1', 'listeners': 'a,b'}
 
-A line is a name and a value, with `=`, `:` or blanks between; one that begins with `#` or `!` is a
-comment, one that ends with a backslash goes on. Of a name that comes twice the last one counts.
+A line is a name and a value, separated by `=`, `:` or blanks. A line that begins with `#` or `!` is
+a comment; one that ends with a backslash continues on the next line. The last value of a name is
+used.
 
-Source: java.util.Properties.load, but for its Unicode escapes.
+Source: java.util.Properties.load, without its Unicode escapes.
 """
 
 from __future__ import annotations

@@ -27,40 +27,40 @@ from ledgerfold.storage.paths import absolute_path
 DEFAULT_LISTEN = "127.0.0.1:7650"
 # ENTRY_BYTES_MAX of storage/entry.py, which `--help` need not load.
 _MESSAGE_BYTES_MOST = 16 * 1024 * 1024
-# What a task of ours itself needs meanwhile.
+# The memory that a task needs without the user's strategy.
 _MEMORY_BYTES_LEAST = 128 * 1024 * 1024
 
 
 def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "A broker serves one data directory, until Ctrl-C or SIGTERM ends it."
+    what = "Runs a broker on one data directory, until Ctrl-C or SIGTERM."
     parser = commands.add_parser(
         "serve", help="run a broker on a data directory", description=what, calls_broker=False
     )
     parser.set_defaults(run=_serve)
     add = parser.add_argument
-    data = "the data directory; it is made if it is missing"
+    data = "the data directory; created if it does not exist"
     add("--data", type=absolute_path, required=True, metavar="DIR", help=data)
-    listen = f"clients connect here; default {DEFAULT_LISTEN}; port 0 is any that is free"
+    listen = f"address for clients; default {DEFAULT_LISTEN}; port 0 chooses a free one"
     add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=listen)
-    metrics = "Prometheus finds metrics at http://HOST:PORT/metrics; by default it finds none"
+    metrics = "serve Prometheus metrics at http://HOST:PORT/metrics; default: no metrics"
     add("--metrics-listen", metavar="HOST:PORT", help=metrics)
     add(
         "--durability",
         choices=("fsync", "os"),
         default="fsync",
-        help="a receipt means: the disk has the message (fsync, the default), or the system has it",
+        help="acknowledge a message once it is on disk (fsync, the default) or in the page cache",
     )
-    ready = "this file is written when the broker serves; it holds the line that is printed then"
+    ready = "write the startup line to this file once the broker is ready"
     add("--ready-file", type=absolute_path, metavar="PATH", help=ready)
     add(
         "--max-message-size",
         type=_message_size,
         default=5 * 1024 * 1024,
         metavar="SIZE",
-        help="larger messages and batches are refused; default 5M, as in Pulsar; 16M is the most",
+        help="refuse larger messages and batches; default 5M, as in Pulsar; at most 16M",
     )
     levels = ("DEBUG", "INFO", "WARNING", "ERROR")
-    level = "the broker logs what is at least as grave; default INFO"
+    level = "minimum level of log messages; default INFO"
     add("--log-level", default="INFO", choices=levels, help=level)
     add(
         "--test-clock",
@@ -68,61 +68,64 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         const="now",
         type=_start_ms,
         metavar="TIME",
-        help="the broker's time stands still, at TIME or now; `ledgerfold clock` moves it",
+        help="use a manual clock that starts at TIME or now; `ledgerfold clock` moves it",
     )
     _add_compactor(parser.add_argument_group("compaction").add_argument)
-    _add_policies(parser.add_argument_group("policies, where no namespace or topic has its own"))
+    _add_policies(parser.add_argument_group("default policies of namespaces and topics"))
     add_serve_options(parser.add_argument_group("Kafka topics"))
-    _add_bounds(parser.add_argument_group("bounds of all clients together").add_argument)
-    _add_sizes(parser.add_argument_group("the end of segments and ledgers").add_argument)
+    _add_bounds(parser.add_argument_group("limits for all clients together").add_argument)
+    _add_sizes(parser.add_argument_group("sizes of segments and ledgers").add_argument)
 
 
 def _add_compactor(add: Callable[..., object]) -> None:
     compactor = (
-        "the broker starts a worker (local, the default), compacts nothing (off), or uses the "
-        "worker at HOST:PORT, which has the same LEDGERFOLD_COMPACTOR_SECRET in its environment"
+        "start a worker (local, the default), disable compaction (off), or use the worker at "
+        "HOST:PORT, which needs the same LEDGERFOLD_COMPACTOR_SECRET in its environment"
     )
     add("--compactor", default="local", metavar="local|off|HOST:PORT", help=compactor)
-    master = "a worker that the broker starts runs Spark there; default local[2]"
+    master = "the Spark master of a local worker; default local[2]"
     add("--spark-master", default="local[2]", metavar="MASTER", help=master)
     service = (
-        "compactions are carried out by what module:Factory makes, in the broker's process; one of "
-        "Pulsar's two factories is the worker with that strategy"
+        "a compaction service of your own, created by module:Factory in the broker's process; "
+        "either of Pulsar's two factories selects the worker with that strategy"
     )
     add("--compaction-service", metavar="module:Factory", help=service)
     add_allow_strategy(add)
-    answer = "a strategy of your own that takes longer for an answer fails its run; default 60s"
+    answer = "fail a run whose user-defined strategy takes longer for an answer; default 60s"
     add("--strategy-timeout", type=_timeout_ms, default=60_000, metavar="TIME", help=answer)
-    memory = "so does one with which a task takes more memory; default 1G"
+    memory = "fail a run whose user-defined strategy makes a task use more memory; default 1G"
     add("--strategy-memory", type=_memory, default=1 << 30, metavar="SIZE", help=memory)
     add(
         "--compaction-monitor-interval",
         type=parse_time_ms,
         default=60_000,
         metavar="TIME",
-        help="backlogs are compared with thresholds this often; default 60s",
+        help="how often to check backlogs against compaction thresholds; default 60s",
     )
 
 
 def _add_policies(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    threshold = "a topic is compacted when its backlog is above this; default 0: on command only"
+    threshold = "compact a topic when its backlog exceeds this; default 0: on command only"
     add("--compaction-threshold", type=parse_size, default=0, metavar="SIZE", help=threshold)
-    strategy = "a compaction keeps of each key what this strategy says; default publishing-order"
+    strategy = "the compaction strategy; default publishing-order"
     add_strategy_options(group, strategy, "--strategy-set")
-    passed, limits = "raw data that every cursor has passed stay", "default 0; -1 is no limit"
-    time_limit, size_limit = f"{passed} this long; {limits}", f"{passed} up to this size; {limits}"
+    passed, limits = "retain raw data that every cursor has passed", "default 0; -1: no limit"
+    time_limit, size_limit = (
+        f"{passed} for this time; {limits}",
+        f"{passed} up to this size; {limits}",
+    )
     add("--retention-time", type=parse_limit_ms, default=0, metavar="TIME|-1", help=time_limit)
     add("--retention-size", type=parse_limit_size, default=0, metavar="SIZE|-1", help=size_limit)
-    ttl = "a message that is older counts as acknowledged; default 0: none does"
+    ttl = "expire messages older than this; default 0: never"
     add("--message-ttl", type=parse_time_ms, default=0, metavar="TIME", help=ttl)
-    keys = "messages without a key survive compaction; by default they do not"
+    keys = "retain messages without a key in compaction; default: drop them"
     add("--retain-null-key", action="store_true", help=keys)
     add_emulation_options(group)
 
 
 def _add_sizes(add: Callable[..., object]) -> None:
-    segment, ledger = "a segment file ends at", "a ledger ends at"
+    segment, ledger = "roll a segment file at", "roll a ledger at"
     add("--segment-size", type=parse_size, metavar="SIZE", help=f"{segment} this size; default 64M")
     add("--ledger-size", type=parse_size, metavar="SIZE", help=f"{ledger} this size; default 2G")
     entries = f"{ledger} this many entries; default 50000"
@@ -131,44 +134,44 @@ def _add_sizes(add: Callable[..., object]) -> None:
 
 
 def _add_bounds(add: Callable[..., object]) -> None:
-    streams = "more producers, consumers, readers and watchers than this are refused; default 20000"
+    streams = "the maximum of producers, consumers, readers and watchers; default 20000"
     add("--streams-max", type=parse_positive, default=20_000, metavar="N", help=streams)
     unsent = (
-        "nothing is read on for clients while so much waits to be sent, and those that take "
-        "nothing are disconnected then; default 256M"
+        "stop reading for clients while this much waits to be sent, and disconnect clients that "
+        "do not receive; default 256M"
     )
     add("--unsent-max", type=_unsent, default=256 << 20, metavar="SIZE", help=unsent)
 
 
 def _message_size(text: str) -> int:
-    """One that an entry can have."""
+    """Parses a size that an entry can have."""
     size_bytes = parse_size(text)
     if size_bytes > _MESSAGE_BYTES_MOST:
-        raise argparse.ArgumentTypeError(f"{text!r}: 16 MiB is the most")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be at most 16 MiB")
     if size_bytes == 0:
-        raise argparse.ArgumentTypeError("1 is the least")
+        raise argparse.ArgumentTypeError("must be 1 or more")
     return size_bytes
 
 
 def _timeout_ms(text: str) -> int:
     time_ms = parse_time_ms(text)
     if time_ms == 0:
-        raise argparse.ArgumentTypeError("1ms is the least")
+        raise argparse.ArgumentTypeError("must be 1ms or more")
     return time_ms
 
 
 def _memory(text: str) -> int:
     size_bytes = parse_size(text)
     if size_bytes < _MEMORY_BYTES_LEAST:
-        raise argparse.ArgumentTypeError(f"{text!r}: 128M is the least")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be 128M or more")
     return size_bytes
 
 
 def _unsent(text: str) -> int:
-    """Room for an entry of any size."""
+    """Parses a size that has space for an entry of any size."""
     size_bytes = parse_size(text)
     if size_bytes < _MESSAGE_BYTES_MOST:
-        raise argparse.ArgumentTypeError(f"{text!r}: 16M is the least")
+        raise argparse.ArgumentTypeError(f"{text!r}: must be 16M or more")
     return size_bytes
 
 

@@ -1,11 +1,11 @@
-"""Where a read or a subscription begins, as people write it.
+"""Start positions of reads and subscriptions, as users write them.
 
     >>> str(parse_start("12:3:-1:0")), parse_start("1704067200000")
     ('12:3:-1:0', 1704067200000)
 
 * `earliest`, `latest`;
-* a message id, as it is printed everywhere (storage/message_ids.py); one of a partition names it;
-* a publish time: ms since the epoch, or ISO 8601 (local time when it names no zone).
+* a message id, as printed (storage/message_ids.py); in a partition it includes the partition;
+* a publish time: ms since the epoch, or ISO 8601 (local time without a zone).
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId
 
 _INT64_MAX = 2**63 - 1
-# For help.
+# For help texts.
 ID = "L:E[:P[:I]]"
 
 
 def parse_start(text: str) -> MessageId | int:
-    """An id, or ms since the epoch. Raises InvalidRequest."""
+    """Parses an id, or a time into ms since the epoch. Raises InvalidRequest."""
     message_id = parse_message_id(text)
     if message_id is not None:
         return message_id
     time_ms = int(text) if re.fullmatch(r"[0-9]+", text) else _iso_ms(text)
     if time_ms is None or not 0 <= time_ms <= _INT64_MAX:
         raise InvalidRequest(
-            f"{text!r} is no start: write earliest, latest, {FORM}, "
+            f"{text!r} is not a start position: expected earliest, latest, {FORM}, "
             "ms since the epoch, or a time like 2024-01-31T12:00:00Z."
         )
     return time_ms
 
 
 def parse_message_id(text: str) -> MessageId | None:
-    """None when it is none."""
+    """Parses a message id; None if `text` is not one."""
     from ledgerfold.broker.client import MessageId
 
     if text in ("earliest", "latest"):
@@ -54,7 +54,7 @@ def parse_message_id(text: str) -> MessageId | None:
 
 
 def topic_of(topic: str, message_id: MessageId) -> str:
-    """The topic that holds the message: an id of a partition names it. Raises InvalidRequest.
+    """Returns the topic or partition that holds the message. Raises InvalidRequest.
 
     >>> from ledgerfold.broker.client import MessageId
     >>> topic_of("orders", MessageId(2, 12, 3)), topic_of("orders", MessageId(-1, 12, 3))

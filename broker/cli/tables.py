@@ -1,21 +1,20 @@
-"""Tables for people: columns by name, numbers to the right, no wider than they may be.
+"""Tables for people: named columns, numbers aligned right, limited width.
 
 >>> print(aligned([{"run": 9, "note": "as it was"}, {"run": 10, "note": ""}]))
 run  note
   9  as it was
  10
 
-Of a table that is too wide the widest texts are cut, with a mark, or wrapped, where the caller says
-so; when too little of them would be left, each row becomes a block of lines, a name and a value
-each.
+In a table that is too wide, the widest texts are cut, with a mark, or wrapped in columns that the
+caller names. If the columns would become too narrow, each row is printed as a block of lines with a
+name and a value.
 
 >>> print(aligned([{"id": 1, "why": "a newer value of its key follows"}], 26, wrapped=("why",)))
 id  why
  1  a newer value of its
     key follows
 
-What is shown is escaped: a key or value with line breaks or terminal codes in it stays on its line
-and steers nothing.
+Texts are escaped: line breaks and terminal codes in a key or value have no effect.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from typing import Any
 Row = Mapping[str, Any]
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _GAP, _MARK = "  ", "…"
-# No text is cut to less.
+# The minimum width of a text column.
 _CELLS_MIN = 20
 
 
 def printable(text: str) -> str:
-    """On one line, without control characters: "a\\nb" for a line break."""
+    """Escapes control characters, so that the text stays on one line: "a\\nb" for a line break."""
     return _CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
 def cut(text: str, width: int | None) -> str:
-    """Up to `width` cells of a line; None: all of it. Wide characters take two."""
+    """Cuts a line to `width` cells; None: not at all. Wide characters take two."""
     from rich.cells import cell_len, set_cell_size
 
     if width is None or cell_len(text) <= width:
@@ -47,7 +46,7 @@ def cut(text: str, width: int | None) -> str:
 
 
 def wrapped_lines(text: str, width: int) -> list[str]:
-    """Words as they are, where they fit into lines of `width` cells.
+    """Wraps text into lines of `width` cells; splits only words that do not fit.
 
     >>> wrapped_lines("superseded by 1234567890123", 10)
     ['obscured', 'by', '1234567890', '123']
@@ -65,8 +64,9 @@ def wrapped_lines(text: str, width: int) -> list[str]:
 
 
 def aligned(rows: Sequence[Row], width: int | None = None, *, wrapped: Collection[str] = ()) -> str:
-    """`rows`, of which there is one at least, in lines of up to `width` cells; None: no limit.
-    `wrapped`: columns whose texts go over several lines instead of being cut.
+    """Formats rows, at least one, in lines of up to `width` cells; None: no limit.
+
+    `wrapped`: columns whose texts are wrapped instead of cut.
     """
     from rich.cells import cell_len
 
@@ -90,7 +90,7 @@ def aligned(rows: Sequence[Row], width: int | None = None, *, wrapped: Collectio
 def _broken(
     values: Sequence[str], names: Sequence[str], widths: Sequence[int], wrapped: Collection[str]
 ) -> Iterable[Sequence[str]]:
-    """A row as one line or several."""
+    """Returns a row as one line or several."""
     if not wrapped:
         return [values]
     cells = [
@@ -101,10 +101,12 @@ def _broken(
 
 
 def _text_limit(widths: Sequence[int], right: Sequence[bool], room: int) -> int | None:
-    """How wide a text may be, so that all columns have room; None when that is too little."""
+    """Returns the maximum width of a text column so that all columns fit; None if it is too
+    small.
+    """
     room -= sum(width for width, is_number in zip(widths, right, strict=True) if is_number)
     texts = sorted(width for width, is_number in zip(widths, right, strict=True) if not is_number)
-    # From the narrowest on: what one does not need is for the others.
+    # From the narrowest on: unused space is shared by the others.
     for at, width in enumerate(texts):
         share = room // (len(texts) - at)
         if width > share:

@@ -1,1 +1,1 @@
-"""Where the demonstrations' messages come from, and what must be left of them. No printing here."""
+"""The messages of the demonstrations, and their expected results. Prints nothing."""

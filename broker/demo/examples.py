@@ -1,6 +1,6 @@
-"""The two worked examples: small enough to check by eye.
+"""The two worked examples, small enough to check by eye.
 
-What is left of each key is its last message, in the order of those last messages.
+Compaction leaves the last message of each key, in the order of these messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PRICES = (
 
 
 def compacted(pairs: tuple[tuple[str, str], ...]) -> list[tuple[int, str, str]]:
-    """What compaction leaves: (place in `pairs`, key, value).
+    """Returns the messages that compaction leaves: (index in `pairs`, key, value).
 
     >>> compacted(PRICES)
     [(2, 'p3', '11'), (4, 'p6', '12'), (6, 'p5', '17')]

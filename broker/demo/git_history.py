@@ -1,9 +1,9 @@
 """A git repository's first-parent history as a keyed change log.
 
-Key = path, value = what the commit made of it (commit, mode, blob), deletion = tombstone. After
-compaction the topic says, path by path, what `git ls-tree -r` says of the last commit.
+Key = path, value = commit, mode and blob, deletion = tombstone. After compaction the topic equals
+the output of `git ls-tree -r` for the last commit.
 
-A path that is no UTF-8 has its odd bytes written as \\xNN, on both sides of the comparison.
+Invalid UTF-8 in a path is escaped as \\xNN, on both sides of the comparison.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BLOCK_BYTES = 1 << 16
 
 
 class Change(NamedTuple):
-    """`mode` and `blob` are None when the path was deleted."""
+    """A change of a path. `mode` and `blob` are None if the path was deleted."""
 
     commit: str
     path: str
@@ -53,7 +53,7 @@ class Change(NamedTuple):
 
 
 def run_git(repository: Path, *arguments: str) -> bytes:
-    """The command's output. Raises InvalidRequest with what git said."""
+    """Returns the output of a git command. Raises InvalidRequest with git's error."""
     command = ["git", "-C", str(repository), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, check=False)
@@ -73,7 +73,7 @@ def last_commit(repository: Path) -> str:
 
 
 def changes(repository: Path, commit: str) -> Iterator[Change]:
-    """Every change up to `commit`, oldest first, as git gives them: nothing is held in memory."""
+    """Yields every change up to `commit`, oldest first, streamed from git."""
     command = ["git", "-C", str(repository), *_LOG, commit]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as git:
         assert git.stdout is not None
@@ -92,7 +92,9 @@ def _fields(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def parse_log(fields: Iterator[bytes]) -> Iterator[Change]:
-    """Fields of `git log --raw -z`: "commit <id>", then ":modes blobs status" and a path each."""
+    """Parses the fields of `git log --raw -z`: "commit <id>", then ":modes blobs status" and a path
+    each.
+    """
     commit = ""
     for field in fields:
         text = field.lstrip(b"\n")
@@ -101,12 +103,12 @@ def parse_log(fields: Iterator[bytes]) -> Iterator[Change]:
         elif text.startswith(b":"):
             _, mode, _, blob, status = text[1:].decode().split(" ")
             path = _text(next(fields))
-            is_gone = status.startswith("D")
-            yield Change(commit, path, None if is_gone else mode, None if is_gone else blob)
+            is_deleted = status.startswith("D")
+            yield Change(commit, path, None if is_deleted else mode, None if is_deleted else blob)
 
 
 def tree(repository: Path, commit: str) -> dict[str, tuple[str, str]]:
-    """Path -> (mode, blob) of a commit: what must be left."""
+    """Returns path -> (mode, blob) of a commit: the expected result."""
     listing = run_git(repository, "ls-tree", "-r", "-z", "--full-tree", commit)
     found = {}
     for line in listing.split(b"\0"):

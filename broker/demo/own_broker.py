@@ -1,4 +1,4 @@
-"""A broker of one's own: a process on any free port, for as long as a block of code runs."""
+"""A temporary broker: a process on a free port that runs for the duration of a block."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ _LOG_SHOWN = 1000
 
 @contextmanager
 def own_broker(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> Iterator[str]:
-    """Starts it, gives "host:port", and stops it. Raises LedgerfoldError when it does not start.
+    """Starts a broker, yields "host:port", and stops it. Raises LedgerfoldError if it does not
+    start.
 
-    Its data are in `data_dir`, or in a temporary directory that goes with it. `arguments`: more of
-    `serve`'s.
+    Its data are in `data_dir`, or in a temporary directory that is deleted with it. `arguments`:
+    additional arguments of `serve`.
     """
     with tempfile.TemporaryDirectory(prefix="ledgerfold-") as folder:
         data = data_dir or Path(folder) / "data"
@@ -44,7 +45,7 @@ def own_broker(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> I
 
 
 def _listen(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Where it serves, once it does."""
+    """Waits until the broker is ready. Returns its address."""
     assert process.stdout is not None
     with process.stdout as stdout:
         ready = stdout.readline()
@@ -65,7 +66,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def answers(url: str) -> bool:
-    """Whether a broker is there."""
+    """Returns whether a broker answers."""
     from ledgerfold.broker.client.administration.admin import Admin
 
     try:

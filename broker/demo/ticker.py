@@ -1,4 +1,5 @@
-"""A stock ticker, the example of Pulsar's documentation: symbols as keys, prices with a time.
+"""A stock ticker, the example of Pulsar's documentation: keys are symbols, values prices with a
+time.
 
 >>> [quote.symbol for quote in quotes(seed=1, symbols=3, messages=4)][:2]
 ['S0000', 'S0002']
@@ -22,7 +23,7 @@ class Quote(NamedTuple):
 
 
 def quotes(seed: int, symbols: int, messages: int) -> Iterator[Quote]:
-    """Random walks; a few symbols are traded far more than the rest."""
+    """Yields random walks; a few symbols are traded far more than the rest."""
     source = random.Random(seed)
     prices = [source.uniform(5, 500) for _ in range(symbols)]
     for number in range(messages):

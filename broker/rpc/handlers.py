@@ -19,7 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
-from ledgerfold.rpc_errors import errors_told_to
+from ledgerfold.rpc_errors import abort_on_error
 from ledgerfold.rpc_texts import cut_texts, take_request
 from ledgerfold.storage.errors import InvalidRequest
 
@@ -44,18 +44,18 @@ def _method_handler(
     method: MethodDescriptor, handler: Handler, outgoing: Outgoing
 ) -> grpc.RpcMethodHandler[Any, Any]:
     async def exchange(_: object, context: Any) -> None:
-        async with errors_told_to(context):
+        async with abort_on_error(context):
             with outgoing.stream():
                 await handler(context)
 
     async def yield_responses(data: bytes, context: Any) -> AsyncIterator[Any]:
-        async with errors_told_to(context):
+        async with abort_on_error(context):
             with outgoing.stream():
                 async for response in handler(_parsed(method, data)):
                     yield response
 
     async def respond(data: bytes, context: Any) -> Any:
-        async with errors_told_to(context):
+        async with abort_on_error(context):
             response = await handler(_parsed(method, data))
             if response.ByteSize() > FRAME_BYTES_MAX:
                 cut_texts(response)

@@ -12,7 +12,7 @@ from typing import Any, cast
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from ledgerfold.broker.common.outgoing import Outgoing
-from ledgerfold.rpc_errors import errors_told_to
+from ledgerfold.rpc_errors import abort_on_error
 
 
 class HealthService(health_pb2_grpc.HealthServicer):
@@ -42,7 +42,7 @@ class HealthService(health_pb2_grpc.HealthServicer):
         return await self._servicer.Check(request, context)
 
     async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
-        async with errors_told_to(context):
+        async with abort_on_error(context):
             with self._outgoing.stream():
                 await self._watch(request, context)
 

@@ -94,9 +94,9 @@ def test_what_a_kind_of_topic_does_not_know_is_refused(client: Client, topic: st
         client.create_producer("native", compression_type=CompressionType.GZIP)
     producer = client.create_producer(topic)
     for unknown in ({"ordering_key": "o"}, {"sequence_id": 5}):
-        with pytest.raises(InvalidRequest, match="A Kafka topic"):
+        with pytest.raises(InvalidRequest, match="Kafka topics"):
             producer.send(b"", partition_key="k", **unknown)
-    with pytest.raises(InvalidRequest, match="A Kafka topic"):
+    with pytest.raises(InvalidRequest, match="Kafka topics"):
         client.create_producer(topic, initial_sequence_id=3)
     with pytest.raises(NotAllowed, match="Kafka topic"):
         client.subscribe(topic, "s")

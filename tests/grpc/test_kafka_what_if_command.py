@@ -75,7 +75,7 @@ def test_the_settings_of_the_topic(cli: Cli, admin: Admin, log: str) -> None:
         (("--threshold", "1M"), "is a Kafka topic: it is cleaned, and has no strategies"),
         (("--config", "compression.type=zstd"), "compression.type has no part in what the cleaner"),
         (("--config", f"{RATIO}=7"), "Value must be no more than 1"),
-        (("--config", RATIO), "say NAME=VALUE"),
+        (("--config", RATIO), "expected NAME=VALUE"),
         (("--config", f"{RATIO}=1", "--config", f"{RATIO}=0"), f"--config {RATIO} twice"),
         (("--config", "segment.ms=" + ",".join("1" * 25)), "25 combinations of settings: at most"),
         (("--config", "cleanup.policy=delete"), "is not compacted: the cleaner does nothing to it"),
@@ -93,4 +93,4 @@ def test_other_topics(cli: Cli, topic: str) -> None:
     ran = cli("what-if", topic, "--config", f"{RATIO}=0.1")
     assert (ran.code, "is no Kafka topic: it has strategies" in ran.err) == (USAGE, True), ran.err
     ran = ledgerfold("what-if", "--csv", "prices.csv", "--config", f"{RATIO}=0.1")
-    assert (ran.code, "--config is of a Kafka topic's cleaner" in ran.err) == (USAGE, True)
+    assert (ran.code, "--config applies to a Kafka topic" in ran.err) == (USAGE, True)

@@ -1,1 +1,1 @@
-"""Verbs that move data: produce, consume, import, export; verify and repair."""
+"""The verbs for data: produce, consume, import, export; verify and repair."""

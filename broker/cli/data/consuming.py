@@ -1,14 +1,14 @@
-"""`consume` and `read`: messages out, through a subscription or without one.
+"""`consume` and `read`: print messages, with or without a subscription.
 
 ledgerfold consume prices -s audit -p Earliest -n 0 --until-end
 ledgerfold read prices --read-compacted --until-end -o jsonl | jq .value
 ledgerfold read prices --from 12:3 -i -n 1
 ledgerfold read addresses --offset 3 --isolation read_committed
 
-Options are those of `pulsar-client consume` and `read` where it has them. Two differences, for
-names that were mistyped: a `consume` that makes the topic, as Pulsar's does, says so, and a `read`
-creates no topic unless `--create` says so. What came is written out before the command waits for
-more, and a message is acknowledged after it was written.
+Options are those of `pulsar-client consume` and `read` where they exist. Two differences help with
+mistyped names: `consume` reports when it creates the topic, and `read` creates one only with
+`--create`. Received messages are flushed to the output before the command waits for more, and
+acknowledged only after that.
 """
 
 from __future__ import annotations
@@ -35,15 +35,21 @@ _FORMATS = ("text", "json", "jsonl")
 _FIRST = "earliest"
 _TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 # How long a message that the broker has sent may take to come.
-_ON_ITS_WAY_MS = 200
+_IN_FLIGHT_MS = 200
 
 
 def add_consume(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("consume", help="consume through a subscription")
+    parser = commands.add_parser("consume", help="consume messages through a subscription")
     parser.set_defaults(run=_consume)
     add = parser.add_argument
     add_name(parser)
-    add("-s", "--subscription", "--subscription-name", required=True, help="made if missing")
+    add(
+        "-s",
+        "--subscription",
+        "--subscription-name",
+        required=True,
+        help="created if it does not exist",
+    )
     add(
         "-t",
         "--type",
@@ -56,15 +62,22 @@ def add_consume(commands: Commands[argparse.ArgumentParser]) -> None:
         *("-p", "--position", "--subscription-position"),
         default="Latest",
         choices=("Latest", "Earliest"),
-        help="where a new subscription begins; default Latest",
+        help="start of a new subscription; default Latest",
     )
-    add("-n", "--number", "--num-messages", type=parse_count, default=1, help="0: for ever")
-    add("--no-ack", action="store_true", help="acknowledge nothing")
+    add(
+        "-n",
+        "--number",
+        "--num-messages",
+        type=parse_count,
+        default=1,
+        help="0: no limit; default 1",
+    )
+    add("--no-ack", action="store_true", help="do not acknowledge messages")
     _add_common(parser)
 
 
 def add_read(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("read", help="read without a subscription")
+    parser = commands.add_parser("read", help="read messages without a subscription")
     parser.set_defaults(run=_read)
     add = parser.add_argument
     add_name(parser)
@@ -73,29 +86,29 @@ def add_read(commands: Commands[argparse.ArgumentParser]) -> None:
         dest="start",
         default=_FIRST,
         metavar=f"earliest|latest|{ID}|TIME",
-        help="TIME: ms since the epoch, or ISO 8601; default earliest",
+        help="start; TIME: ms since the epoch, or ISO 8601; default earliest",
     )
     add(
         *("-i", "--inclusive", "--start-message-id-inclusive"),
         action="store_true",
-        help="with the message at --from",
+        help="include the message at --from",
     )
-    offset = "of a Kafka topic: with that offset, or the next one that is there"
+    offset = "for a Kafka topic: start at that offset, or the next one that exists"
     add("--offset", type=parse_count, metavar="N", help=offset)
     add(
         "--isolation",
         choices=("read_uncommitted", "read_committed"),
         default="read_uncommitted",
-        help="of a Kafka topic: without what is not committed; default read_uncommitted",
+        help="for a Kafka topic: the isolation level; default read_uncommitted",
     )
     add("-n", "--number", "--num-messages", type=parse_count, default=0, help="default 0: no limit")
-    add("--create", action="store_true", help="the topic, when there is none")
+    add("--create", action="store_true", help="create the topic if it does not exist")
     _add_common(parser)
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--read-compacted", action="store_true", help="the compacted view")
-    parser.add_argument("--until-end", action="store_true", help="stop where there is no more")
+    parser.add_argument("--read-compacted", action="store_true", help="read the compacted view")
+    parser.add_argument("--until-end", action="store_true", help="stop at the end of the topic")
     add_output(parser, _FORMATS)
 
 
@@ -113,11 +126,11 @@ def _consume(options: argparse.Namespace) -> None:
             is_read_compacted=options.read_compacted,
         )
         if missing is not None:
-            print(f"There was no topic {missing}: it was created.", file=sys.stderr)
+            print(f"Topic {missing} did not exist and was created.", file=sys.stderr)
         partitions = client.get_topic_partitions(options.topic)
         has_more = functools.partial(_has_more, options, partitions, consumer)
         with message_printer(options) as show:
-            for message in _messages(options, consumer.receive, has_more, _ON_ITS_WAY_MS):
+            for message in _messages(options, consumer.receive, has_more, _IN_FLIGHT_MS):
                 show(message)
                 if not options.no_ack:
                     sys.stdout.flush()
@@ -127,10 +140,10 @@ def _consume(options: argparse.Namespace) -> None:
 
 
 def _has_more(options: argparse.Namespace, partitions: list[str], consumer: Consumer) -> bool:
-    """Whether something is left for this consumer.
+    """Returns whether messages are left for this consumer.
 
-    The last position alone does not tell: what lies before it may be acknowledged, or others'. So
-    the broker is asked how far it has sent.
+    The last position alone is not enough: earlier messages may be acknowledged or belong to other
+    consumers. So the broker's read position is checked, too.
     """
     if not consumer.has_message_available():
         return False
@@ -150,12 +163,12 @@ def _position(text: str) -> tuple[int, ...]:
 
 def _read(options: argparse.Namespace) -> None:
     if options.offset is not None and options.start != _FIRST:
-        raise InvalidRequest("A read begins in one place: --from or --offset.")
+        raise InvalidRequest("Give only one of --from and --offset.")
     start = parse_start(options.start)
     topic = options.topic if isinstance(start, int) else topic_of(options.topic, start)
     if not options.create and (missing := _missing(options, topic)) is not None:
         # A reader would make the topic that it is to read, and wait in vain.
-        raise TopicNotFound(missing, "--create makes it.")
+        raise TopicNotFound(missing, "--create creates it.")
     client = client_of(options)
     try:
         at_time = start if isinstance(start, int) else None
@@ -178,7 +191,7 @@ def _read(options: argparse.Namespace) -> None:
 
 
 def _missing(options: argparse.Namespace, topic: str) -> str | None:
-    """The full name of a topic that is not there."""
+    """Returns the full name of the topic if it does not exist, else None."""
     with admin_of(options) as admin:
         try:
             admin.stats(topic)
@@ -192,7 +205,7 @@ def _missing(options: argparse.Namespace, topic: str) -> str | None:
 def _messages(
     options: argparse.Namespace, receive: Receive, has_more: Callable[[], bool], grace_ms: int
 ) -> Iterator[Message]:
-    """As many as -n says, and no further than the end where --until-end says so."""
+    """Yields up to -n messages, and with --until-end stops at the end of the topic."""
     count = 0
     while options.number == 0 or count < options.number:
         message = _received(receive, 0)
@@ -209,7 +222,9 @@ def _messages(
 
 
 def _next_or_end(receive: Receive, has_more: Callable[[], bool], grace_ms: int) -> Message | None:
-    """None at the end. What was there when `has_more` was asked takes up to `grace_ms` to come."""
+    """Returns the next message, or None at the end. A message may arrive `grace_ms` after
+    `has_more`.
+    """
     while True:
         is_end = not has_more()
         message = _received(receive, grace_ms)

@@ -1,4 +1,6 @@
-"""`verify` and `repair`: a data directory is checked, and mended as far as it can be. No broker."""
+"""`verify` and `repair`: check a data directory, and repair it as far as possible, without a
+broker.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def add_verify(commands: Commands[argparse.ArgumentParser]) -> None:
         "verify",
         help="check every byte and record of a data directory",
         description="Checks every record, reference, checksum and file of a data directory that no "
-        "broker has open. Changes nothing. Ends with 6 when something is damaged.",
+        "broker has open. Changes nothing. Exits with 6 if anything is damaged.",
         calls_broker=False,
     )
     _add_data(parser)
@@ -44,25 +46,25 @@ def add_verify(commands: Commands[argparse.ArgumentParser]) -> None:
 def add_repair(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "repair",
-        help="give up what is damaged in a data directory, and keep the rest",
-        description="Shows what it would do and what would be lost by it; does it with --yes. "
-        "What it changes is kept as it was under DATA/repairs. Ends with 6 when the metadata have "
-        "lost records, also when it has put back what the ledgers tell.",
+        help="remove damaged data from a data directory, and keep the rest",
+        description="Shows the repair steps and what they would lose; applies them with --yes. "
+        "Backs up everything that it changes under DATA/repairs. Exits with 6 if the metadata "
+        "have lost records, even after they were rebuilt from the ledgers.",
         calls_broker=False,
     )
     _add_data(parser)
-    parser.add_argument("--yes", action="store_true", help="do it")
+    parser.add_argument("--yes", action="store_true", help="apply the repair")
     parser.add_argument(
         "--rebuild-metadata",
         action="store_true",
-        help="with --yes, where the metadata have lost records: put back what the ledgers tell",
+        help="with --yes, if the metadata have lost records: rebuild them from the ledgers",
     )
     parser.set_defaults(run=_repair)
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "data", type=absolute_path, metavar="DATA", help="what `serve --data` was given"
+        "data", type=absolute_path, metavar="DATA", help="the data directory, as in `serve --data`"
     )
     add_output(parser, ("table", "json"))
 
@@ -93,25 +95,25 @@ def _repair(options: argparse.Namespace) -> int:
         _print(options, [*map(_step_row, plan.steps), *map(_refused_row, plan.refused)])
         missing = _missing_option(options, plan)
         if not missing:
-            _do(options, plan, stored, now_ms)
+            _apply(options, plan, stored, now_ms)
     if missing and (plan.steps or unfinished_repairs(options.data, _files())):
-        _say(options, f"{_loss(plan.steps)} Nothing was done yet: {missing}")
+        _say(options, f"{_loss(plan.steps)} Nothing was changed: {missing}")
         return DAMAGED
     return DAMAGED if plan.refused or plan.rebuilds_metadata else DONE
 
 
 def _missing_option(options: argparse.Namespace, plan: RepairPlan) -> str:
-    """Says what the command must be given to do it; "" if it was."""
+    """Returns why the repair is not applied, and the options to add; "" if they are given."""
     if plan.rebuilds_metadata and not options.rebuild_metadata:
         return (
-            "the metadata have lost records, which nobody can tell of. If you have a copy of "
-            f"{options.data} from before, use it. To go on with what the ledgers tell, add --yes "
+            "the metadata have lost records, which cannot be listed. If you have a backup of "
+            f"{options.data}, use it. To rebuild the metadata from the ledgers, add --yes "
             "--rebuild-metadata."
         )
-    return "" if options.yes else "add --yes to do it."
+    return "" if options.yes else "add --yes to apply the repair."
 
 
-def _do(options: argparse.Namespace, plan: RepairPlan, stored: StoredPairs, now_ms: int) -> None:
+def _apply(options: argparse.Namespace, plan: RepairPlan, stored: StoredPairs, now_ms: int) -> None:
     from ledgerfold.storage.owner_only import narrow
     from ledgerfold.storage.repair.repair import Repair
     from ledgerfold.storage.rocks import RocksKeyValue
@@ -127,18 +129,21 @@ def _do(options: argparse.Namespace, plan: RepairPlan, stored: StoredPairs, now_
     )
     folder = repair.do(plan)
     if folder is not None:
-        _say(options, f"{_loss(plan.steps)} Done; {folder} has what was there before, and a list.")
+        _say(
+            options,
+            f"{_loss(plan.steps)} Done; {folder} has a backup of the previous state, and a list.",
+        )
 
 
 def _loss(steps: list[Step]) -> str:
     from ledgerfold.storage.repair.repair import messages_lost
 
     known, may_be_more = messages_lost(steps)
-    more = ", and others that nobody can count" if may_be_more else ""
+    more = ", and others that cannot be counted" if may_be_more else ""
     return (
         f"{counted(known, 'message')} lost{more}."
         if known or may_be_more
-        else "No message is lost, as far as the files tell."
+        else "No message is lost, as far as the files show."
     )
 
 
@@ -147,7 +152,7 @@ def _loss(steps: list[Step]) -> str:
 
 @contextmanager
 def _locked(data: Path) -> Iterator[DirectoryLock]:
-    """Raises DirectoryLocked, which says who has it, and FileNotFoundError."""
+    """Locks the directory. Raises DirectoryLocked, which names the owner, and FileNotFoundError."""
     from ledgerfold.storage.lock import DirectoryLock
     from ledgerfold.storage.names import ledgers_dir, metadata_dir
     from ledgerfold.version import __version__
@@ -192,8 +197,8 @@ def _repairs(data: Path) -> list[Finding]:
     return [
         Finding(
             "repair",
-            "a repair that came to its end",
-            "one that did not; repeat it",
+            "a completed repair",
+            "an incomplete one; repeat it",
             path=f"repairs/{name}",
             is_note=True,
         )
@@ -228,11 +233,11 @@ def _step_row(step: Step) -> Row:
 
 
 def _refused_row(step: Step) -> Row:
-    return {**_step_row(step), "what": f"left as it is: {step.what}"}
+    return {**_step_row(step), "what": f"unchanged: {step.what}"}
 
 
 def _print(options: argparse.Namespace, rows: Iterable[Row]) -> None:
-    """A table, or one array; an absent value is null there."""
+    """Prints a table, or one JSON array, with null for absent values."""
     listed = list(rows)
     if wants_table(options):
         if listed:
@@ -245,5 +250,5 @@ def _print(options: argparse.Namespace, rows: Iterable[Row]) -> None:
 
 
 def _say(options: argparse.Namespace, sentence: str) -> None:
-    """For people; beside the array, not in it."""
+    """Prints a sentence for people: to standard error if standard output gets JSON."""
     print(sentence, file=sys.stdout if wants_table(options) else sys.stderr)

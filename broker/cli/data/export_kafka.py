@@ -1,9 +1,9 @@
-"""`export kafka-log`: a Kafka topic as a partition's folder that Kafka opens.
+"""`export kafka-log`: writes a Kafka topic as a partition folder that Kafka can open.
 
     ledgerfold export kafka-log orders copies/orders-0 --checkpoints
 
-Batches, segments and times are the topic's, indexes are new (storage/kafka/folder_writer.py).
-The cleaner leaves the topic alone meanwhile. What is appended after it began is not exported.
+Batches, segments and times are the topic's; indexes are rebuilt (storage/kafka/folder_writer.py).
+Cleaning is paused during the export. Records appended after its start are not exported.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ _FOLDER = re.compile(r"(?!\.{1,2}-\d+$)[-._0-9A-Za-z]{1,249}-\d{1,10}")
 
 
 def add_export(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("export", help="write a topic as another system's files")
+    parser = commands.add_parser("export", help="write a topic in another system's file format")
     kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
-    kafka = kinds.add_parser("kafka-log", help="a Kafka topic as a partition's folder")
+    kafka = kinds.add_parser("kafka-log", help="write a Kafka topic as a partition folder")
     kafka.set_defaults(run=_export)
     add_name(kafka)
-    kafka.add_argument("folder", metavar="DIR", help="a new one, named TOPIC-PARTITION")
+    kafka.add_argument("folder", metavar="DIR", help="a new folder, named TOPIC-PARTITION")
     kafka.add_argument(
         "--checkpoints",
         action="store_true",
-        help="note in the files beside DIR where it starts, is clean to, and ends",
+        help="also write the checkpoint files next to DIR: start, clean end, and end of the log",
     )
     kafka.add_argument(
-        "--topic-id", metavar="ID", help="as kafka-topics.sh shows it; default: a new one"
+        "--topic-id", metavar="ID", help="the id that kafka-topics.sh shows; default: a new one"
     )
 
 
@@ -77,8 +77,8 @@ def _export(options: argparse.Namespace) -> None:
     first = log.segments[0].base_offset
     if log.log_start_offset > first and not options.checkpoints:
         print(
-            f"ledgerfold: in {folder} itself the log starts at {first}: that it starts at "
-            f"{log.log_start_offset} Kafka knows by the files that --checkpoints writes beside it.",
+            f"ledgerfold: {folder} itself starts at offset {first}: without --checkpoints, Kafka "
+            f"does not get the log start offset {log.log_start_offset}.",
             file=sys.stderr,
         )
 
@@ -86,17 +86,17 @@ def _export(options: argparse.Namespace) -> None:
 def export_folder(
     logs: KafkaLogs, topic: str, folder: Path, *, topic_id: UUID, checkpoints: bool = False
 ) -> DescribeLogResponse:
-    """What the log was that was exported. Raises InvalidRequest, DiskFailure, ServiceError."""
+    """Exports a log. Returns its description. Raises InvalidRequest, DiskFailure, ServiceError."""
     from ledgerfold.storage.kafka.folder_writer import FolderWriter
 
     if not _FOLDER.fullmatch(folder.name):
         raise InvalidRequest(
-            f"{folder}: name it as Kafka does, TOPIC-PARTITION, such as orders-0: letters, digits, "
-            "'.', '_' and '-', at most 249 of them, and a number."
+            f"{folder}: the name must be TOPIC-PARTITION, such as orders-0: at most 249 letters, "
+            "digits, '.', '_' and '-', and a number."
         )
     if checkpoints:
         # What is wrong with them shows before there is a folder.
-        _noted(folder)
+        _read_checkpoints(folder)
     logs.pause_cleaning(topic)
     try:
         log = logs.describe(topic)
@@ -106,7 +106,7 @@ def export_folder(
     finally:
         logs.resume_cleaning(topic)
     if checkpoints:
-        note_checkpoints(folder, log)
+        write_checkpoints(folder, log)
     return log
 
 
@@ -156,7 +156,7 @@ def _producer(known: KafkaProducerInfo) -> Producer:
 
 
 def _aborted_by_segment(log: DescribeLogResponse, bases: Sequence[int]) -> list[list[Aborted]]:
-    """An aborted transaction is noted where its marker lies."""
+    """Assigns each aborted transaction to the segment of its marker."""
     from ledgerfold.storage.kafka.txn_index import Aborted
 
     found: list[list[Aborted]] = [[] for _ in bases]
@@ -168,8 +168,8 @@ def _aborted_by_segment(log: DescribeLogResponse, bases: Sequence[int]) -> list[
     return found
 
 
-def note_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
-    """In the files beside the folder, which may be there, with other partitions in them."""
+def write_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
+    """Updates the partition's entries in the checkpoint files next to the folder."""
     from ledgerfold.broker.kafka.log.checkpoint_file import (
         CHECKPOINT_FILE,
         TopicPartition,
@@ -186,7 +186,7 @@ def note_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
         LOG_START_FILE: log.log_start_offset if log.log_start_offset > first else None,
         RECOVERY_POINT_FILE: log.log_end_offset,
     }
-    for name, known in _noted(folder).items():
+    for name, known in _read_checkpoints(folder).items():
         known.pop(partition, None)
         offset = offsets[name]
         if offset is not None:
@@ -194,8 +194,8 @@ def note_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
         write_beside(folder, name, checkpoint_text(known).encode())
 
 
-def _noted(folder: Path) -> dict[str, dict[TopicPartition, int]]:
-    """What the files beside the folder say. Raises Corruption, OSError."""
+def _read_checkpoints(folder: Path) -> dict[str, dict[TopicPartition, int]]:
+    """Reads the checkpoint files next to the folder. Raises Corruption, OSError."""
     from ledgerfold.broker.kafka.log.checkpoint_file import CHECKPOINT_FILE, read_checkpoint
 
     found = {}
@@ -208,10 +208,13 @@ def _noted(folder: Path) -> dict[str, dict[TopicPartition, int]]:
 
 
 def _topic_id(text: str) -> UUID:
-    """
+    """Parses a topic id.
+
     >>> _topic_id("AAAAAAAAAAAAAAAAAAAABw").int
     7
     """
     if not _ID.fullmatch(text):
-        raise InvalidRequest(f"--topic-id {text}: 22 letters, digits, - and _, as Kafka shows it.")
+        raise InvalidRequest(
+            f"--topic-id {text}: expected 22 letters, digits, - and _, as Kafka prints it."
+        )
     return UUID(bytes=base64.urlsafe_b64decode(f"{text}=="))

@@ -1,12 +1,11 @@
-"""`import kafka-log`: a Kafka partition's folder as a topic, batch for batch.
+"""`import kafka-log`: imports a Kafka partition folder as a topic, batch by batch.
 
     ledgerfold import kafka-log copies/orders-0 --config min.cleanable.dirty.ratio=0.2
 
-The folder is a copy of what lies in a broker's log directory, and is only read; the checkpoints
-that lie beside it are taken along if they are there. The topic's segments are the partition's, with
-their offsets, their gaps, their transaction indexes, and the times at which they were last written
-to; what a crash of Kafka's left there half-way is reckoned with as Kafka itself would
-(storage/kafka/folder.py). Settings are not in the folder.
+The folder is a copy from a Kafka broker's log directory, and is only read; checkpoint files next to
+it are imported, too. The topic has the partition's segments, with their offsets, gaps, transaction
+indexes, and modification times. Traces of a crash of Kafka are handled as by Kafka itself
+(storage/kafka/folder.py). The folder does not contain settings.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _ROWS_ONLY = ("key", "value", "format", "event_time", "tombstone_when")
 
 
 class Imported(NamedTuple):
-    """`checkpoint`: where the next cleaning starts; None: none was stored."""
+    """The result of an import. `checkpoint`: the start of the next cleaning; None without one."""
 
     segments: int
     batches: int
@@ -51,7 +50,7 @@ class Imported(NamedTuple):
 
 
 class Checkpoints(NamedTuple):
-    """What lies beside a partition's folder says of it."""
+    """The checkpoints of a partition in the files next to its folder."""
 
     first_dirty_offset: int | None
     log_start_offset: int | None
@@ -60,9 +59,11 @@ class Checkpoints(NamedTuple):
 def add_kafka_log(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "import kafka-log DIR",
-        "a Kafka partition's folder, such as DIR/orders-0; it is only read",
+        "imports a Kafka partition folder, such as DIR/orders-0, which is only read",
     )
-    group.add_argument("folder", nargs="?", metavar="DIR", help="--topic: default its name")
+    group.add_argument(
+        "folder", nargs="?", metavar="DIR", help="the folder; its name is the default of --topic"
+    )
     group.add_argument(
         "--cleanup-policy", metavar="POLICY", help="compact (the default), delete, or both"
     )
@@ -70,26 +71,24 @@ def add_kafka_log(parser: argparse.ArgumentParser) -> None:
         "--config",
         action="append",
         metavar="K=V",
-        help="a setting of the topic, by Kafka's name; may be given several times",
+        help="a setting of the topic, by Kafka's name; may be repeated",
     )
     group.add_argument(
         "--config-file",
         type=absolute_path,
         metavar="FILE",
-        help="the topic's settings, as kafka-configs.sh --describe shows them, or lines K=V; "
-        "--config comes before them",
+        help="the topic's settings, as printed by kafka-configs.sh --describe, or K=V lines; "
+        "--config overrides them",
     )
-    group.add_argument(
-        "--paused", action="store_true", help="leave the cleaner paused on the topic afterwards"
-    )
+    group.add_argument("--paused", action="store_true", help="leave cleaning of the topic paused")
 
 
 def refuse_kafka_options(options: argparse.Namespace) -> None:
-    """They are of no file of rows. Raises InvalidRequest."""
+    """Raises InvalidRequest if options of `import kafka-log` are given for a file."""
     kafka_only = (options.folder, options.config, options.config_file, options.cleanup_policy)
     if any(kafka_only) or options.paused:
         raise InvalidRequest(
-            "A folder, --config, --config-file, --cleanup-policy and --paused are for `import "
+            "A folder, --config, --config-file, --cleanup-policy and --paused require `import "
             "kafka-log DIR`."
         )
 
@@ -99,9 +98,11 @@ def import_kafka_log(options: argparse.Namespace) -> int:
     from ledgerfold.storage.kafka.folder import partition_of
 
     if options.folder is None:
-        raise InvalidRequest("Say which folder: `import kafka-log DIR`.")
+        raise InvalidRequest("The folder is missing: `import kafka-log DIR`.")
     if options.skip_rows or any(getattr(options, name) is not None for name in _ROWS_ONLY):
-        raise InvalidRequest("A Kafka log has no rows: --key and the like are for files.")
+        raise InvalidRequest(
+            "A Kafka log has no rows: --key and the other row options are for files."
+        )
     folder = absolute_path(options.folder)
     topic = options.topic or partition_of(folder)[0]
     config = _config(options)
@@ -112,18 +113,18 @@ def import_kafka_log(options: argparse.Namespace) -> int:
         notes.append(_torn(imported.torn))
     if not (options.config or options.config_file):
         notes.append(
-            f"the settings of {topic} are cleanup.policy={config['cleanup.policy']} and this "
-            "broker's, for a partition's folder holds none: --config-file FILE takes what "
-            "kafka-configs.sh --describe shows of the topic."
+            f"{topic} has cleanup.policy={config['cleanup.policy']} and this broker's settings, "
+            "because a partition folder contains none: --config-file FILE reads the output of "
+            "kafka-configs.sh --describe."
         )
     for note in notes:
         print(f"ledgerfold: {note}", file=sys.stderr)
-    print(_told(imported, topic), file=sys.stderr)
+    print(_summary(imported, topic), file=sys.stderr)
     return DONE
 
 
 def _config(options: argparse.Namespace) -> dict[str, str]:
-    """Options count before the file, and a policy is compact where neither says."""
+    """Returns the topic's settings. Options override the file; the default policy is compact."""
     from ledgerfold.broker.cli.data.topic_config_file import read_settings
 
     config = {"cleanup.policy": "compact"}
@@ -135,7 +136,8 @@ def _config(options: argparse.Namespace) -> dict[str, str]:
 
 
 def settings_of(given: list[str] | None) -> dict[str, str]:
-    """
+    """Parses NAME=VALUE settings.
+
     >>> settings_of(["segment.ms=1000", "cleanup.policy=compact,delete"])
     {'segment.ms': '1000', 'cleanup.policy': 'compact,delete'}
     """
@@ -143,7 +145,7 @@ def settings_of(given: list[str] | None) -> dict[str, str]:
     for each in given or ():
         name, equals, value = each.partition("=")
         if not equals:
-            raise InvalidRequest(f"--config {each}: write NAME=VALUE.")
+            raise InvalidRequest(f"--config {each}: expected NAME=VALUE.")
         found[name.strip()] = value.strip()
     return found
 
@@ -156,8 +158,8 @@ def import_folder(
     *,
     stays_paused: bool = False,
 ) -> Imported:
-    """As a new topic, which is deleted again if anything goes wrong, and that is told: half a log
-    is none.
+    """Imports a folder as a new topic. After a failure the partial topic is deleted, and a note
+    printed.
 
     Raises TopicExists, InvalidRequest, Corruption, KafkaError, OSError, ServiceError.
     """
@@ -173,11 +175,11 @@ def import_folder(
     except BaseException:
         try:
             logs.delete(topic)
-            left = f"{topic} was deleted again: the next import of it begins anew."
+            left = f"{topic} was deleted again: the next import starts from scratch."
         except LedgerfoldError:
             # The broker is gone, say, which the first error tells.
-            left = f"Half of {topic} may be left: `ledgerfold topics delete {topic}`."
-        print(f"ledgerfold: Not finished: {copy.told}. {left}", file=sys.stderr)
+            left = f"A part of {topic} may be left: `ledgerfold topics delete {topic}`."
+        print(f"ledgerfold: Not finished: {copy.progress}. {left}", file=sys.stderr)
         raise
     if not stays_paused:
         logs.resume_cleaning(topic)
@@ -185,7 +187,7 @@ def import_folder(
 
 
 class _Copy:
-    """The batches of a folder on their way into a topic."""
+    """An import in progress."""
 
     def __init__(self, logs: KafkaLogs, topic: str) -> None:
         self._logs, self._topic = logs, topic
@@ -196,10 +198,10 @@ class _Copy:
         self._notes: list[str] = []
 
     @property
-    def told(self) -> str:
-        """How far it came."""
+    def progress(self) -> str:
+        """The progress of the import, as text."""
         batches = counted(self._batches, "batch", "batches")
-        return f"it came to segment {self._at} of {self._of}, with {batches}"
+        return f"stopped in segment {self._at} of {self._of}, after {batches}"
 
     def run(self, segments: list[SegmentFile], checkpoints: Checkpoints) -> Imported:
         logs, topic = self._logs, self._topic
@@ -239,15 +241,17 @@ class _Copy:
         )
 
     def _take_index(self, segment: SegmentFile) -> None:
-        """Of a cleaned segment its batches do not tell all that its transaction index does."""
+        """Imports the transaction index: a cleaned segment's batches do not have all its
+        entries.
+        """
         from ledgerfold.storage.kafka.folder import aborted_of
         from ledgerfold.v1.kafka_pb2 import KafkaAbortedInfo
 
         found = aborted_of(segment, self._end_offset)
         if found is None:
             self._notes.append(
-                f"{segment.txn_index} is no transaction index: which transactions were aborted is "
-                "taken from the batches, as Kafka would."
+                f"{segment.txn_index} is not a transaction index: aborted transactions are "
+                "determined from the batches, as Kafka would."
             )
         entries = [KafkaAbortedInfo(**each._asdict()) for each in found or ()]
         for at in range(0, len(entries), _INDEX_ENTRIES):
@@ -272,7 +276,9 @@ class _Copy:
 
 
 def checkpoints_of(folder: Path) -> Checkpoints:
-    """Of the partition that the folder's name tells. Raises Corruption, OSError."""
+    """Reads the checkpoints of the partition that the folder's name denotes. Raises Corruption,
+    OSError.
+    """
     from ledgerfold.broker.kafka.log.checkpoint_file import (
         CHECKPOINT_FILE,
         TopicPartition,
@@ -292,19 +298,19 @@ def checkpoints_of(folder: Path) -> Checkpoints:
 
 def _split(segment: SegmentFile) -> str:
     return (
-        f"{segment.path} holds offsets that are too far from its base for Kafka's indexes: it is "
-        f"split at {segment.base_offset}, as Kafka's cleaner would."
+        f"{segment.path} has offsets too far from its base for Kafka's indexes: it is split at "
+        f"{segment.base_offset}, as Kafka's cleaner would."
     )
 
 
 def _torn(torn: TornTail) -> str:
     return (
-        f"{torn.path} ends in {counted(torn.size_bytes, 'byte')} of an append that was not "
-        f"finished (at byte {torn.offset}: {torn.why}): they are left out, as Kafka would."
+        f"{torn.path} ends with {counted(torn.size_bytes, 'byte')} of an incomplete "
+        f"append (at byte {torn.offset}: {torn.why}): they are skipped, as Kafka would."
     )
 
 
-def _told(imported: Imported, topic: str) -> str:
+def _summary(imported: Imported, topic: str) -> str:
     checkpoint = imported.checkpoint
     cleaned = "no checkpoint" if checkpoint is None else f"clean up to {checkpoint}"
     return (

@@ -1,14 +1,14 @@
-"""The rows of a file that is imported: lines of CSV, or JSON lines.
+"""The rows of an imported file: CSV rows, or JSON lines.
 
     >>> [row] = read_rows([b'{"id": 1.10, "n": [1,  2]}'], "jsonl", ["id"])
     >>> row.texts["id"], row.content
     ('1.10', b'{"id": 1.10, "n": [1,  2]}')
 
-Nothing is read into numbers and written anew: a JSON line is published byte for byte, and the text
-of a field is what stands there (a string without its quotes and escapes). A CSV row becomes JSON
-whose values are texts. Files are UTF-8, with or without a byte order mark.
+Numbers are not parsed: a JSON line is published byte for byte, and the text of a field is its exact
+text (a string without its quotes and escapes). A CSV row becomes a JSON object of strings. Files
+are UTF-8, with or without a byte order mark.
 
-What is wrong with a row stands in its place, as the error; whoever reads may go on behind it.
+For an invalid row the reader yields an error in its place; the caller may continue after it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 
 
 class Row(NamedTuple):
-    """`line` is where it begins in the file, from 1. A text that is None stands for a null."""
+    """A row. `line`: its first line in the file, from 1. A text of None is a null."""
 
     line: int
     texts: Mapping[str, str | None]
@@ -44,9 +44,9 @@ Rows = Iterator[Row | InvalidRequest]
 
 
 def read_rows(lines: Iterable[bytes], format_: str, wanted: Sequence[str]) -> Rows:
-    """The rows of a file. Raises InvalidRequest when a CSV file's header is not usable.
+    """Yields the rows of a file. Raises InvalidRequest for an unusable header of a CSV file.
 
-    A CSV file must have the `wanted` fields; a row of JSON may do without, but names none twice.
+    A CSV file must have the `wanted` fields; a JSON row may lack them, but must not repeat one.
     """
     unmarked = _unmarked(lines)
     return _csv_rows(unmarked, wanted) if format_ == "csv" else _json_rows(unmarked, wanted)
@@ -73,7 +73,7 @@ def _csv_rows(lines: Iterable[bytes], wanted: Sequence[str]) -> Rows:
         try:
             values = next(reader, None)
         except csv.Error as error:
-            values, wrong = [], InvalidRequest(f"Line {line} is no CSV: {error}.")
+            values, wrong = [], InvalidRequest(f"Line {line} is not valid CSV: {error}.")
         else:
             wrong = None if values is None else _wrong_values(line, values, names)
         if values is None:
@@ -100,10 +100,10 @@ def _wrong_values(line: int, values: list[str], names: list[str]) -> InvalidRequ
 def _checked_header(line: int, names: list[str], wanted: Sequence[str]) -> list[str]:
     for name in wanted:
         if name not in names:
-            raise InvalidRequest(f"Line {line} names no field {name!r}, only {', '.join(names)}.")
+            raise InvalidRequest(f"Line {line} has no field {name!r}, only {', '.join(names)}.")
     for name in names:
         if names.count(name) > 1:
-            raise InvalidRequest(f"Line {line} names the field {name!r} twice.")
+            raise InvalidRequest(f"Line {line} has the field {name!r} twice.")
     return names
 
 
@@ -127,27 +127,27 @@ def _json_row(number: int, line: bytes, wanted: Sequence[str]) -> Row | InvalidR
     text = line.decode()
     try:
         if not isinstance(_EXACT.decode(text), dict):
-            return InvalidRequest(f"Line {number} is no JSON object.")
+            return InvalidRequest(f"Line {number} is not a JSON object.")
         fields = list(_fields(text))
     except (ValueError, RecursionError) as error:
-        return InvalidRequest(f"Line {number} is no JSON: {error}.")
+        return InvalidRequest(f"Line {number} is not valid JSON: {error}.")
     names = [name for name, _ in fields]
     for name in wanted:
         if names.count(name) > 1:
-            return InvalidRequest(f"Line {number} names the field {name!r} twice.")
+            return InvalidRequest(f"Line {number} has the field {name!r} twice.")
     return Row(number, dict(fields), line)
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
-# Numbers stay as they are written. (Python's limits and roundings have no say.)
+# Numbers keep their text: Python's limits and rounding do not apply.
 _EXACT = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
 
 
 def _fields(text: str) -> Iterator[tuple[str, str | None]]:
-    """Of a line that is known to be an object: names, and texts as they stand there."""
+    """Yields the names and exact texts of the fields of a line that is an object."""
     at = _next(text, text.index("{") + 1)
     while text[at] == '"':
         name, at = _EXACT.raw_decode(text, at)
@@ -162,7 +162,7 @@ def _fields(text: str) -> Iterator[tuple[str, str | None]]:
 
 
 def _next(text: str, at: int) -> int:
-    """Where the next thing stands that is no space."""
+    """Returns the position of the next character that is not a space."""
     match = _SPACE.match(text, at)
     assert match is not None
     return match.end()
@@ -179,13 +179,13 @@ def _wrong_bytes(line: int, content: bytes) -> InvalidRequest | None:
         content.decode()
     except UnicodeDecodeError as error:
         what = f"the byte 0x{error.object[error.start]:02x}, {error.reason}"
-        return InvalidRequest(f"Line {line} is no UTF-8: {what}.")
+        return InvalidRequest(f"Line {line} is not valid UTF-8: {what}.")
     return None
 
 
 @contextmanager
 def opened(name: str) -> Iterator[IO[bytes]]:
-    """A file, or standard input for "-"."""
+    """Opens a file, or standard input for "-"."""
     if name == "-":
         yield sys.stdin.buffer
     else:

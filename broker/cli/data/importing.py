@@ -1,9 +1,9 @@
-"""`import`: a CSV or JSON-lines file as a keyed topic.
+"""`import`: publishes a CSV or JSON-lines file to a keyed topic.
 
-A row becomes a message: the text of one field is the key, the row the value, or the text of another
-field. (What those texts are says import_rows.py.) What is wrong with a row is said with its line
-number; the rows before it are imported then, and with `--on-error skip` those behind it, too. An
-import that ends before its file does says how far it came, and `--skip-rows` goes on from there.
+A row becomes a message: the text of one field is the key; the row, or the text of another field, is
+the value (import_rows.py defines these texts). An invalid row is reported with its line number; the
+rows before it are imported, and with `--on-error skip` those after it, too. An import that ends
+early reports its progress, and `--skip-rows` continues from there.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ def add_import(commands: Commands[argparse.ArgumentParser]) -> None:
     add("file", metavar="FILE.csv|FILE.jsonl|-|kafka-log", help="-: standard input")
     add_row_rules(parser)
     add("--topic", help="default: the file's name")
-    add("--format", choices=("csv", "jsonl"), help="default: by the file's ending")
+    add("--format", choices=("csv", "jsonl"), help="default: by the file's extension")
     add(
         "--on-error",
         choices=("skip", "stop"),
         default="stop",
-        help="at a row that cannot be imported; skip ends with 1 if it skipped any; default stop",
+        help="what to do at an invalid row; with skip, the exit code is 1 if any was; default stop",
     )
     add(
         "--skip-rows",
         type=parse_count,
         default=0,
         metavar="N",
-        help="of a file: pass its first N rows, which an import that was interrupted has imported",
+        help="for a file: skip its first N rows, to continue an interrupted import",
     )
     add_kafka_log(parser)
 
@@ -70,16 +70,16 @@ def _format(options: argparse.Namespace) -> str:
         return str(options.format)
     ending = Path(options.file).suffix.lstrip(".").lower()
     if ending not in ("csv", "jsonl"):
-        raise InvalidRequest(f"{options.file}: say --format csv or --format jsonl.")
+        raise InvalidRequest(f"{options.file}: give --format csv or --format jsonl.")
     return ending
 
 
 @dataclass
 class _Import:
-    """The messages of a file, and the count of what became of its rows.
+    """The progress of an import.
 
-    Rows are counted from the first of the file, bad ones too: `read` of them were looked at, the
-    `passed` first of which were imported before.
+    Rows are counted from the first of the file, including invalid ones: `read` rows were read, of
+    which the first `passed` were imported before.
     """
 
     rules: RowRules
@@ -96,7 +96,7 @@ class _Import:
         self._pending: dict[int, None] = {}
 
     def send(self, producer: Producer, rows: Rows, interrupts: Interrupts) -> None:
-        """Raises InvalidRequest for a row, and what a message failed with."""
+        """Publishes the rows. Raises InvalidRequest for a row, and the first error of a message."""
         try:
             for message in self._messages(islice(rows, self.passed, None)):
                 # An interrupt in the midst of it would leave open whether this one was sent.
@@ -128,14 +128,14 @@ class _Import:
             except InvalidRequest as error:
                 if not self.skips:
                     raise
-                print(f"ledgerfold: {error} It is skipped.", file=sys.stderr)
+                print(f"ledgerfold: {error} The row is skipped.", file=sys.stderr)
                 self.skipped += 1
                 self.read += 1
                 continue
             yield message
 
     def _on_receipt(self, number: int, result: Result, message_id: MessageId | None) -> None:
-        """In the client's thread."""
+        """Handles a receipt, in the client's thread."""
         if message_id is not None:
             self._pending.pop(number, None)
         elif self._error is None:
@@ -143,17 +143,17 @@ class _Import:
 
     @property
     def imported(self) -> int:
-        """So many rows, from the first of the file on, need not be read again."""
+        """The number of rows, from the start of the file, that need not be imported again."""
         return min(list(self._pending), default=self.read + 1) - 1
 
     def how_to_go_on(self) -> str:
-        """After an end that was none."""
+        """Describes how to continue after an early end."""
         done = counted(self.imported, "row")
         if not self.imported:
             return "No row is known to be imported."
-        some = " (some of those behind may be, too)" if self._pending else ""
+        some = " (some later rows may be, too)" if self._pending else ""
         return (
-            f"Imported before it: {done}{some}. To go on behind, add --skip-rows {self.imported} "
+            f"Imported before it: {done}{some}. To continue, add --skip-rows {self.imported} "
             "to the command."
         )
 
@@ -170,9 +170,9 @@ def _import(options: argparse.Namespace) -> int:
         return import_kafka_log(options)
     refuse_kafka_options(options)
     if options.key is None:
-        raise InvalidRequest("Say which field is the key: --key FIELD.")
+        raise InvalidRequest("The key is missing: give --key FIELD.")
     if options.topic is None and options.file == "-":
-        raise InvalidRequest("Standard input has no name: say --topic.")
+        raise InvalidRequest("Standard input has no name: give --topic.")
     topic = options.topic or Path(options.file).stem
     format_ = _format(options)
     importing = _Import(rules_of(options), options.on_error == "skip", options.skip_rows)
@@ -186,7 +186,9 @@ def _import(options: argparse.Namespace) -> int:
             raise InvalidRequest(f"{error} {importing.how_to_go_on()}") from error
         except (KeyboardInterrupt, LedgerfoldError, OSError) as error:
             ended = (
-                "Interrupted." if isinstance(error, KeyboardInterrupt) else "It is not finished."
+                "Interrupted."
+                if isinstance(error, KeyboardInterrupt)
+                else "The import is incomplete."
             )
             print(f"ledgerfold: {ended} {importing.how_to_go_on()}", file=sys.stderr)
             raise

@@ -1,4 +1,4 @@
-"""`info` and `segment dump`: looking inside, the latter without a broker."""
+"""`info` and `segment dump`: inspect a broker, or a segment file without a broker."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Commands = argparse._SubParsersAction
 
 
 def add_info(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("info", help="the broker: version, durability, compactor")
+    parser = commands.add_parser("info", help="show the broker's version, durability, compactor")
     parser.set_defaults(run=_info)
     add_answer(parser)
 
 
 def add_segment(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("segment", help="segment files", calls_broker=False)
+    parser = commands.add_parser("segment", help="inspect segment files", calls_broker=False)
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     dump = verbs.add_parser(
-        "dump", help="what a file holds, checksums verified", calls_broker=False
+        "dump", help="list the entries of a file, with checksums verified", calls_broker=False
     )
     dump.add_argument("file", type=absolute_path, help="ledgers/N/N.log in a data directory")
-    dump.add_argument("--messages", action="store_true", help="messages instead of entries")
+    dump.add_argument("--messages", action="store_true", help="list messages instead of entries")
     add_output(dump, ("table", "json", "jsonl"))
     dump.set_defaults(run=_dump)
 
@@ -71,7 +71,7 @@ def _dump(options: argparse.Namespace) -> None:
 
 
 def _whole_entries(path: Path) -> Iterator[tuple[Any, int, bytes]]:
-    """Header, offset and bytes of each entry. Raises Corruption with file and offset."""
+    """Yields header, offset and bytes of each entry. Raises Corruption with file and offset."""
     from ledgerfold.storage.entry import verify_sections
     from ledgerfold.storage.segment import scan_headers
 

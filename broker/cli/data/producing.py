@@ -1,11 +1,11 @@
-"""`produce`: messages from the command line, from files, or from the lines of standard input.
+"""`produce`: publishes messages from the command line, from files, or from standard input.
 
 ledgerfold produce prices -k p3 -m 10 -p currency=EUR
 ledgerfold produce prices -K : < prices.txt        # p3:10, a line each
 ledgerfold produce prices -k p3 --tombstone
 
-Options are those of `pulsar-client produce` where it has them. One difference: -m is taken as it
-is, commas and all (-s says otherwise). Ids are printed as `read` prints them.
+Options are those of `pulsar-client produce` where they exist. One difference: -m is one message,
+including commas, unless -s is given. Ids are printed as by `read`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _BATCH_BYTES_MAX = 15 * 1024 * 1024
 
 
 class Outgoing(NamedTuple):
-    """One message to publish. `value` None is a tombstone, `event_time_ms` None is not set."""
+    """A message to publish. `value` None: a tombstone; `event_time_ms` None: not set."""
 
     key: str | None
     value: bytes | None
@@ -47,48 +47,68 @@ def add_produce(commands: Commands[argparse.ArgumentParser]) -> None:
     parser.set_defaults(run=_produce)
     add = parser.add_argument
     add_name(parser)
-    add("-m", "--message", "--messages", action="append", default=[], help="taken as it is")
-    add("-s", "--separator", help="what separates several messages in one -m")
+    add(
+        "-m",
+        "--message",
+        "--messages",
+        action="append",
+        default=[],
+        help="a message; may be repeated",
+    )
+    add("-s", "--separator", help="split each -m into messages at this separator")
     add(
         *("-f", "--file", "--files"),
         action="append",
         default=[],
         type=absolute_path,
-        help="one message each",
+        help="a file that is one message; may be repeated",
     )
-    add("-k", "--key", help="of every message")
+    add("-k", "--key", help="the key of every message")
     add(
         *("-p", "--property", "--properties"),
         action="append",
         default=[],
         metavar="NAME=VALUE[,...]",
-        help="may be repeated",
+        help="properties of every message; may be repeated",
     )
-    add("-n", "--times", "--num-produce", type=parse_positive, default=1, help="of -m and -f")
-    add("--event-time", type=parse_count, metavar="MS", help="since the epoch")
-    add("--tombstone", action="store_true", help="a message without a value")
-    add("--batch", action="store_true", help="all messages as one batch, up to 15 MiB")
+    add(
+        "-n",
+        "--times",
+        "--num-produce",
+        type=parse_positive,
+        default=1,
+        help="publish -m and -f this many times",
+    )
+    add("--event-time", type=parse_count, metavar="MS", help="event time, in ms since the epoch")
+    add("--tombstone", action="store_true", help="publish a tombstone: a message without a value")
+    add("--batch", action="store_true", help="publish all messages as one batch, up to 15 MiB")
     add(
         "--compression",
         type=str.lower,
         choices=("zstd", "lz4", "zlib", "snappy", "gzip"),
-        help="of values; default none; a Kafka topic knows gzip, and the others zlib",
+        help="compression; default none; gzip only on Kafka topics, zlib only on others",
     )
     add("-K", "--key-delimiter", metavar="DELIM", help="input lines are KEY DELIM VALUE")
-    add("-Z", "--empty-is-tombstone", action="store_true", help="an empty value becomes none")
+    add(
+        "-Z", "--empty-is-tombstone", action="store_true", help="publish empty values as tombstones"
+    )
     add("-v", "--verbose", action="store_true", help="print message ids")
     formats = ("table", "json", "jsonl")
-    add("-o", "--output", choices=formats, help="print message ids so; default: a line each")
+    add("-o", "--output", choices=formats, help="format of message ids; default: one per line")
 
 
 def _check(options: argparse.Namespace) -> None:
     given = bool(options.message or options.file)
     if options.tombstone and given:
-        raise InvalidRequest("A tombstone has no value: --tombstone goes without -m and -f.")
+        raise InvalidRequest(
+            "--tombstone cannot be combined with -m and -f: a tombstone has no value."
+        )
     if options.tombstone and options.key is None:
         raise InvalidRequest("A tombstone needs a key: -k KEY.")
     if options.key_delimiter is not None and (given or options.tombstone or options.key):
-        raise InvalidRequest("-K takes keys from the lines of standard input: no -k, -m or -f.")
+        raise InvalidRequest(
+            "-K reads keys from standard input: it cannot be combined with -k, -m or -f."
+        )
     if options.key_delimiter == "":
         raise InvalidRequest("-K needs at least one character.")
     if not (given or options.tombstone):
@@ -104,7 +124,7 @@ def _properties(options: argparse.Namespace) -> dict[str, str] | None:
     pairs = [pair for text in options.property for pair in text.split(",")]
     for pair in pairs:
         if "=" not in pair:
-            raise InvalidRequest(f"-p {pair!r}: write NAME=VALUE, several with commas between.")
+            raise InvalidRequest(f"-p {pair!r}: expected NAME=VALUE, separated by commas.")
     return dict(pair.split("=", 1) for pair in pairs) or None
 
 
@@ -180,7 +200,7 @@ def _producer_options(options: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def _id_printer(options: argparse.Namespace) -> Iterator[Callable[[MessageId], None] | None]:
-    """Prints ids as they come, but as a table, which is as wide as its widest."""
+    """Yields a function that prints an id: immediately, but a table at the end."""
     if options.output is None:
         yield _print_id if options.verbose else None
         return
@@ -200,10 +220,11 @@ def send_all(
     properties: dict[str, str] | None = None,
     on_stored: Callable[[MessageId], object] | None = None,
 ) -> int:
-    """Publishes until all are stored; how many. Raises what the first of them failed with.
+    """Publishes messages and waits until all are stored. Returns their number. Raises the first
+    error.
 
-    `on_stored` hears the ids, in order, in the client's thread. When `messages` ends with an error,
-    those before it are stored.
+    `on_stored` gets the ids, in order, in the client's thread. If `messages` raises, the messages
+    before are stored.
     """
     receipts = None if on_stored is None else _Receipts(on_stored)
     count = 0
@@ -225,7 +246,7 @@ def send_all(
 
 
 class _Receipts:
-    """Passes ids on as they come, and remembers what went wrong."""
+    """A send callback that passes ids to `on_stored`, and keeps the first error."""
 
     def __init__(self, on_stored: Callable[[MessageId], object]) -> None:
         self._on_stored = on_stored

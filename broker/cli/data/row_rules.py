@@ -1,4 +1,4 @@
-"""How the rows of a file become messages: which field is the key, the value, the event time.
+"""The conversion of a file's rows to messages: the fields for key, value and event time.
 
 >>> row = Row(2, {"id": "7", "price": "10", "at": "1000"}, b'{"id":"7","price":"10","at":"1000"}')
 >>> message_of_row(row, RowRules("id", "price", "at"))
@@ -19,7 +19,7 @@ _INT64_MAX = 2**63 - 1
 
 
 class RowRules(NamedTuple):
-    """How rows become messages. `value` None: the whole row is the value."""
+    """The options of the conversion. `value` None: the whole row is the value."""
 
     key: str
     value: str | None = None
@@ -29,7 +29,7 @@ class RowRules(NamedTuple):
 
     @property
     def fields(self) -> list[str]:
-        """Those that they speak of."""
+        """The fields that the options name."""
         tombstone = self.tombstone[0] if self.tombstone else None
         named = (self.key, self.value, self.event_time, tombstone)
         return list(dict.fromkeys(name for name in named if name is not None))
@@ -37,15 +37,19 @@ class RowRules(NamedTuple):
 
 def add_row_rules(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--key", metavar="FIELD", help="of a file: its text is the key")
+    add("--key", metavar="FIELD", help="for a file: the field that is the key")
     add(
         "--value",
         metavar="FIELD",
-        help="its text is the value, null a tombstone; default: the row as JSON, a JSON line as it "
-        "is",
+        help="the field that is the value, null is a tombstone; default: the row as JSON, a JSON "
+        "line unchanged",
     )
-    add("--event-time", metavar="FIELD", help="ms since the epoch")
-    add("--tombstone-when", metavar="FIELD=VALUE", help="such a row deletes its key")
+    add(
+        "--event-time",
+        metavar="FIELD",
+        help="the field that is the event time, in ms since the epoch",
+    )
+    add("--tombstone-when", metavar="FIELD=VALUE", help="treat matching rows as tombstones")
 
 
 def rules_of(options: argparse.Namespace) -> RowRules:
@@ -53,27 +57,29 @@ def rules_of(options: argparse.Namespace) -> RowRules:
     if options.tombstone_when is not None:
         field, found, value = options.tombstone_when.partition("=")
         if not found:
-            raise InvalidRequest("--tombstone-when: write FIELD=VALUE.")
+            raise InvalidRequest("--tombstone-when: expected FIELD=VALUE.")
         tombstone = field, value
     return RowRules(options.key, options.value, options.event_time, tombstone)
 
 
 def message_of_row(row: Row, rules: RowRules) -> Outgoing:
-    """The row as a message, or a tombstone. Raises InvalidRequest, naming the line."""
-    key = _sayable(row, rules.key)
+    """Converts a row to a message or a tombstone. Raises InvalidRequest, naming the line."""
+    key = _encodable_text(row, rules.key)
     if not key:
-        raise InvalidRequest(f"Line {row.line} has no {rules.key!r}, which is to be the key.")
+        raise InvalidRequest(f"Line {row.line} has no {rules.key!r} for the key.")
     event_time_ms = None
     if rules.event_time is not None:
         text = row.texts.get(rules.event_time) or ""
         if re.fullmatch("[0-9]{1,19}", text) is None or int(text) > _INT64_MAX:
-            raise InvalidRequest(f"Line {row.line}: {rules.event_time!r} is no time in ms: {text}")
+            raise InvalidRequest(
+                f"Line {row.line}: {rules.event_time!r} is not a time in ms: {text}"
+            )
         event_time_ms = int(text)
     return Outgoing(key, _value(row, rules), event_time_ms)
 
 
 def _value(row: Row, rules: RowRules) -> bytes | None:
-    """None is a tombstone."""
+    """Returns the value; None for a tombstone."""
     if rules.tombstone is not None:
         field, value = rules.tombstone
         if field in row.texts and (row.texts[field] or "") == value:
@@ -81,17 +87,19 @@ def _value(row: Row, rules: RowRules) -> bytes | None:
     if rules.value is None:
         return row.content
     if rules.value not in row.texts:
-        raise InvalidRequest(f"Line {row.line} has no {rules.value!r}, which is to be the value.")
-    text = _sayable(row, rules.value)
+        raise InvalidRequest(f"Line {row.line} has no {rules.value!r} for the value.")
+    text = _encodable_text(row, rules.value)
     return None if text is None else text.encode()
 
 
-def _sayable(row: Row, field: str) -> str | None:
-    r"""A field's text. JSON can say halves of characters ("\ud800"), which are no text."""
+def _encodable_text(row: Row, field: str) -> str | None:
+    r"""Returns a field's text. Raises InvalidRequest for lone surrogates, which JSON allows
+    ("\ud800").
+    """
     text = row.texts.get(field)
     try:
         (text or "").encode()
     except UnicodeEncodeError as error:
-        wrong = f"Line {row.line}: {field!r} is no text: {text!r}."
+        wrong = f"Line {row.line}: {field!r} is not valid Unicode: {text!r}."
         raise InvalidRequest(wrong) from error
     return text

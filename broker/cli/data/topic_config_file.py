@@ -1,4 +1,4 @@
-"""A Kafka topic's settings in a file: what Kafka's tools show of the topic, or `NAME=VALUE` lines.
+"""A Kafka topic's settings in a file: output of Kafka's tools, or `NAME=VALUE` lines.
 
     >>> settings_in("Dynamic configs for topic orders are:\\n  segment.ms=5 sensitive=false "
     ...             "synonyms={DYNAMIC_TOPIC_CONFIG:segment.ms=5}")
@@ -8,9 +8,8 @@
     >>> settings_in("# of the topic\\nsegment.ms = 5")
     {'segment.ms': '5'}
 
-`kafka-configs.sh --describe --entity-type topics --entity-name orders` shows one a line, with
-`--all` also those that are the broker's, which are left out; `kafka-topics.sh --describe` shows all
-in one line.
+`kafka-configs.sh --describe --entity-type topics --entity-name orders` prints one per line, with
+`--all` also the broker's, which are ignored; `kafka-topics.sh --describe` prints all in one line.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ _IN_ONE_LINE = re.compile(r"^Topic: .*\bConfigs: *(\S*)\s*$", re.MULTILINE)
 
 
 def read_settings(path: Path) -> dict[str, str]:
-    """Raises InvalidRequest, naming the file, when there are none; OSError."""
+    """Reads a topic's settings. Raises InvalidRequest, naming the file, if it has none; OSError."""
     found = settings_in(path.read_text("utf-8", "replace"))
     if not found:
         raise InvalidRequest(
-            f"{path} holds no settings of a topic: it is what kafka-configs.sh --describe shows, "
-            "or has lines NAME=VALUE."
+            f"{path} has no topic settings: expected the output of kafka-configs.sh --describe, "
+            "or NAME=VALUE lines."
         )
     return found
 

@@ -1,1 +1,1 @@
-"""`demo`: demonstrations on real data."""
+"""`demo`: demonstrations on real or generated data."""

@@ -1,7 +1,8 @@
-"""`demo`: publish, compact on Spark, read the compacted view back, check it, show the figures.
+"""`demo`: publishes, compacts on Spark, reads the compacted view back, checks it, prints the
+figures.
 
-A demonstration uses the broker at --url when one answers there, else one of its own. Its topic is
-told, and deleted in the end, unless it was named or is to be kept.
+A demonstration uses the broker at --url if one answers, else a temporary one. It prints its topic's
+name, and deletes the topic at the end, unless --topic or --keep is given.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ Commands = argparse._SubParsersAction
 
 
 def add_demo(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("demo", help="publish, compact, check: on real or made-up data")
+    parser = commands.add_parser("demo", help="publish, compact and check real or generated data")
     verbs = parser.add_subparsers(title="demos", metavar="DEMO", required=True)
     git = _demo(verbs, "git", "a git repository's history: path = key", _git)
     git.add_argument("repository", nargs="?", default=".", type=absolute_path, help="default: .")
@@ -43,7 +44,7 @@ def add_demo(commands: Commands[argparse.ArgumentParser]) -> None:
         parser.add_argument(
             "--cleanup-policy",
             choices=("compact", "compact,delete"),
-            help="on a Kafka topic, which Kafka's cleaner cleans",
+            help="use a Kafka topic, cleaned by Kafka's cleaner",
         )
 
 
@@ -54,8 +55,8 @@ def _demo(
     run: Callable[[Stage], int],
 ) -> argparse.ArgumentParser:
     parser = verbs.add_parser(name, help=text)
-    parser.add_argument("--topic", help="publish to this one, and keep it; default: one of its own")
-    parser.add_argument("--keep", action="store_true", help="do not delete the topic in the end")
+    parser.add_argument("--topic", help="publish to this topic, and keep it; default: a new one")
+    parser.add_argument("--keep", action="store_true", help="do not delete the topic at the end")
     parser.set_defaults(run=lambda options: _on_stage(options, name, run))
     return parser
 
@@ -68,8 +69,8 @@ def _broker(options: argparse.Namespace) -> Iterator[str]:
         yield options.url
     elif options.keep:
         raise InvalidRequest(
-            f"No broker answers at {options.url}, and one of the demonstration's own keeps "
-            "nothing: leave --keep out, or start one with `ledgerfold serve --data DIR`."
+            f"No broker answers at {options.url}, and a temporary broker keeps nothing: omit "
+            "--keep, or start a broker with `ledgerfold serve --data DIR`."
         )
     else:
         with own_broker() as url:

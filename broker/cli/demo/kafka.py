@@ -1,11 +1,11 @@
-"""`demo ... --cleanup-policy compact`: the same data on a Kafka topic, cleaned turn by turn.
+"""`demo ... --cleanup-policy compact`: the demonstrations on a Kafka topic, cleaned step by step.
 
-* `addresses`: a clean tail, a dirty head, and the offset map that a round of it builds. Offsets are
+* `addresses`: a clean tail, a dirty head, and the offset map that is built of it. Offsets are
   counted from 1, as in the text of Kafka's documentation.
-* `prices`: the last record lies in the active segment, and stays whatever its key.
-* `git`: what a cleaning leaves of a repository's history, tombstones apart, is its tree.
+* `prices`: the last record is in the active segment, and is retained whatever its key.
+* `git`: the cleaned log of a repository's history equals its tree, except for tombstones.
 
-The topic's dirty ratio lets no turn of the cleaner's own begin: each is the demonstration's.
+The topic's dirty ratio prevents automatic cleaning: the demonstration starts each turn.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from ledgerfold.storage.text import counted
 if TYPE_CHECKING:
     from ledgerfold.broker.client.administration.kafka_answers import CleanerTurn
 
-_NEVER_BY_ITSELF = {"min.cleanable.dirty.ratio": "1"}
+_NO_AUTOMATIC_CLEANING = {"min.cleanable.dirty.ratio": "1"}
 Pairs = Iterable[tuple[str, str]]
 
 
 class KafkaStage:
-    """A Kafka topic of the demonstration's, and turns of the cleaner on it."""
+    """The Kafka topic of a demonstration, and turns of the cleaner on it."""
 
     def __init__(self, stage: Stage) -> None:
         from ledgerfold.broker.client.administration.admin import Admin
 
         self.stage, self.topic = stage, stage.topic
         self.admin = Admin(stage.url)
-        config = {"cleanup.policy": stage.options.cleanup_policy, **_NEVER_BY_ITSELF}
+        config = {"cleanup.policy": stage.options.cleanup_policy, **_NO_AUTOMATIC_CLEANING}
         self.admin.create_topic(self.topic, kafka=config)
 
     def __enter__(self) -> KafkaStage:
@@ -50,12 +50,12 @@ class KafkaStage:
         self.stage.publish((Outgoing(k, v.encode()) for k, v in pairs), batching=False)
 
     def roll(self) -> None:
-        """What was published can be cleaned now: it lies in the active segment no more."""
+        """Rolls the active segment, so that its records can be cleaned."""
         base = self.admin.kafka.roll_segment(self.topic)
         print(f"rolled      the active segment begins at offset {base}")
 
     def clean(self) -> None:
-        """Turns, until all that can be cleaned is. Raises LedgerfoldError when one fails."""
+        """Runs turns until everything cleanable is clean. Raises LedgerfoldError if one fails."""
         from ledgerfold.broker.cli.connecting import why_waiting
 
         if why := why_waiting(self.admin):
@@ -78,7 +78,7 @@ class KafkaStage:
         return turn
 
     def left(self, first: int = 0) -> list[tuple[int, str, str]]:
-        """What a reader gets from the log's start: offset, counted from `first`, key, value."""
+        """Returns the records from the log start: offset, counted from `first`, key, value."""
         return [
             ((message.offset() or 0) + first, message.partition_key(), message.data().decode())
             for message in self.stage.read(compacted=False)

@@ -1,4 +1,4 @@
-"""What every demonstration does: publish, compact, read back, say what is wrong."""
+"""The steps of every demonstration: publish, compact, read back, compare."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = 8
 
 
 class Stage:
-    """A broker, a topic, and what every demonstration does with them."""
+    """A broker and a topic, with the steps of a demonstration."""
 
     def __init__(self, options: argparse.Namespace, url: str, topic: str) -> None:
         from ledgerfold.broker.client import Client
@@ -31,7 +31,7 @@ class Stage:
         self.client: Client = Client(url)
 
     def publish(self, messages: Iterable[Outgoing], *, batching: bool) -> list[MessageId]:
-        """The ids, in order. Raises what the producer met."""
+        """Publishes messages. Returns their ids, in order. Raises errors of the producer."""
         began = time.monotonic()
         ids: list[MessageId] = []
         with self.client.create_producer(
@@ -42,7 +42,7 @@ class Stage:
         return ids
 
     def compact(self) -> int:
-        """Compacts and waits; prints the run's figures."""
+        """Compacts, waits, and prints the run's figures. Returns the exit code."""
         from ledgerfold.broker.cli.connecting import why_waiting
         from ledgerfold.broker.cli.topics.compaction import report_end, wait_for_end
         from ledgerfold.broker.client.administration.admin import Admin

@@ -1,1 +1,1 @@
-"""Verbs of Kafka topics: settings, logs, the cleaner."""
+"""The verbs for Kafka topics: settings, logs, the cleaner."""

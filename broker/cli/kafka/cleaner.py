@@ -1,11 +1,10 @@
-"""`cleaner`: Kafka's log cleaner, a turn at a time, and what it would do.
+"""`cleaner`: Kafka's log cleaner: single passes, plans, status.
 
 ledgerfold cleaner plan addresses --map
 ledgerfold cleaner run --topic addresses
 ledgerfold cleaner status
 
-Asked of a partitioned topic's name, each of its partitions is planned, cleaned, paused, one after
-the other.
+For a partitioned topic, the partitions are planned, cleaned or paused one after the other.
 
 The cleaner runs passes automatically (docs/KAFKA.md, "A pass of the cleaner"); `run` runs one
 more, now.
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of, tell_of_waiting
+from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of, print_why_waiting
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.kafka.config import add_broker_config_verbs
 from ledgerfold.broker.cli.output import (
@@ -44,31 +43,31 @@ _FORMATS = ("table", "json", "jsonl")
 
 
 def add_cleaner(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("cleaner", help="Kafka topics: their log cleaner")
+    parser = commands.add_parser("cleaner", help="the log cleaner of Kafka topics")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    run = verbs.add_parser("run", help="one turn now: choose a log, clean it, and say why")
-    run.add_argument("--topic", default="", help="this one; default: as the cleaner chooses")
+    run = verbs.add_parser("run", help="run one turn now: choose a log, clean it, and report why")
+    run.add_argument("--topic", default="", help="clean this topic; default: the cleaner chooses")
     add_output(run, _FORMATS)
     run.set_defaults(run=_run)
-    plan = verbs.add_parser("plan", help="what a turn would do; changes nothing")
+    plan = verbs.add_parser("plan", help="show what a turn would do, without changes")
     add_name(plan)
-    keys = "with the offset map, up to 1000 of its keys; the compactor makes it"
+    keys = "include up to 1000 keys of the offset map, which the compactor builds"
     plan.add_argument("--map", action="store_true", help=keys)
     add_output(plan, _FORMATS)
     plan.set_defaults(run=_plan)
-    status = verbs.add_parser("status", help="gauges by Kafka's names, states, the last turns")
+    status = verbs.add_parser("status", help="show gauges by Kafka's names, states, the last turns")
     add_output(status, ("table", "jsonl", "json"))
     status.set_defaults(run=_status)
-    checkpoint = verbs.add_parser("checkpoint", help="Kafka's cleaner-offset-checkpoint")
+    checkpoint = verbs.add_parser("checkpoint", help="write Kafka's cleaner-offset-checkpoint")
     checkpoint.add_argument(
-        "--out", type=absolute_path, metavar="FILE", help="default: it is printed"
+        "--out", type=absolute_path, metavar="FILE", help="default: standard output"
     )
-    checkpoint.add_argument("--namespace", metavar="NS", help="of its topics; default: of all")
+    checkpoint.add_argument("--namespace", metavar="NS", help="only its topics; default: all")
     checkpoint.set_defaults(run=_checkpoint)
     add_answer(checkpoint)
     for name, text, call in (
-        ("pause", "abort a topic's round, and let none begin", _pause),
-        ("resume", "take one pause back", _resume),
+        ("pause", "abort a topic's cleaning, and pause it", _pause),
+        ("resume", "undo one pause", _resume),
     ):
         verb = verbs.add_parser(name, help=text)
         add_name(verb)
@@ -82,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
     topics = partitions_of(admin, options.topic) if options.topic else [""]
     plans = admin.kafka.plan_cleaning(*filter(None, topics))
     if any(each.is_eligible or (options.topic and each.cleanable_bytes) for each in plans):
-        tell_of_waiting(admin)
+        print_why_waiting(admin)
     with _printer(options) as show:
         for topic in topics:
             turn = admin.kafka.clean(topic)
@@ -99,7 +98,7 @@ def _run(options: argparse.Namespace) -> int:
 def _plan(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     if options.map:
-        tell_of_waiting(admin)
+        print_why_waiting(admin)
     with _printer(options) as show:
         for topic in partitions_of(admin, options.topic):
             (plan,) = admin.kafka.plan_cleaning(topic, with_map=options.map)
@@ -120,7 +119,7 @@ def _mapped(key: bytes) -> dict[str, Any]:
 
 
 def plan_row(plan: CleaningPlan) -> dict[str, Any]:
-    """Offsets of tail and head: from the first up to the second, which is not in it."""
+    """Returns a plan as JSON. `tail` and `head`: first offset, and end offset (exclusive)."""
     return {
         "topic": plan.topic,
         "log": [plan.log_start_offset, plan.log_end_offset],
@@ -139,17 +138,17 @@ def plan_row(plan: CleaningPlan) -> dict[str, Any]:
 
 
 def _why_not(plan: CleaningPlan) -> str:
-    """With the figures that it rests on."""
+    """Returns why the log is not cleaned, with the figures."""
     from ledgerfold.broker.kafka.cleaner.choice import Verdict
 
     if plan.is_eligible:
         return "it could be cleaned now"
-    told: str = plan.why_not
-    if told not in {each.value for each in Verdict}:
-        return told
+    why_not: str = plan.why_not
+    if why_not not in {each.value for each in Verdict}:
+        return why_not
     if not plan.cleanable_bytes:
         return f"nothing to clean below offset {plan.first_uncleanable_offset} ({plan.bound_by})"
-    return f"{told}: {plan.ratio:.4g} to {plan.min_ratio:g}"
+    return f"{why_not}: {plan.ratio:.4g} to {plan.min_ratio:g}"
 
 
 def turn_row(turn: CleanerTurn, *, is_asked_for: bool) -> dict[str, Any]:
@@ -198,7 +197,7 @@ def _why(plan: CleaningPlan, *, is_asked_for: bool) -> str:
 
 @contextmanager
 def _printer(options: argparse.Namespace) -> Iterator[Callable[[Row], None]]:
-    """Prints objects as they come, of a partitioned topic one for each partition."""
+    """Yields a function that prints an object immediately, one for each partition."""
     if not wants_table(options):
         with json_printer(options) as show:
             yield show
@@ -215,7 +214,7 @@ def _printer(options: argparse.Namespace) -> Iterator[Callable[[Row], None]]:
 
 
 def _print(row: Row, width: int | None) -> None:
-    """For people: a line for each of its fields, and its lists as tables."""
+    """Prints a line for each field, and lists as tables."""
     tables: list[list[Row]] = []
     for name, value in row.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
@@ -228,26 +227,26 @@ def _print(row: Row, width: int | None) -> None:
 
 
 def _status(options: argparse.Namespace) -> None:
-    told = admin_of(options).kafka.cleaner()
+    cleaner = admin_of(options).kafka.cleaner()
     document: dict[str, Any] = {
-        "gauges": {name: int(told.gauges[name]) for name in sorted(told.gauges)},
-        "states": dict(sorted(told.states.items())),
-        "uncleanable": dict(sorted(told.uncleanable.items())),
-        "uncleanable_kinds": dict(sorted(told.uncleanable_kinds.items())),
-        "starting": told.is_starting,
-        "last_turns": list(told.last_turns),
+        "gauges": {name: int(cleaner.gauges[name]) for name in sorted(cleaner.gauges)},
+        "states": dict(sorted(cleaner.states.items())),
+        "uncleanable": dict(sorted(cleaner.uncleanable.items())),
+        "uncleanable_kinds": dict(sorted(cleaner.uncleanable_kinds.items())),
+        "starting": cleaner.is_starting,
+        "last_turns": list(cleaner.last_turns),
     }
     if not wants_table(options):
         print_object(options, document)
         return
     width = width_of(options)
     print(aligned([{"gauge": name, "value": value} for name, value in document["gauges"].items()]))
-    if told.is_starting:
-        print("starting: topics are being loaded, and no turn is taken by itself yet")
+    if cleaner.is_starting:
+        print("starting: topics are being loaded, and no turn starts automatically yet")
     for topic, text in document["states"].items():
         print(cut(f"states: {topic}: {printable(text)}", width))
     for topic, text in document["uncleanable"].items():
-        kind = told.uncleanable_kinds[topic]
+        kind = cleaner.uncleanable_kinds[topic]
         print(cut(f"uncleanable: {topic}: {kind}: {printable(text)}", width))
     print(f"last turns: {len(document['last_turns']) or 'none that did anything'}")
     for line in document["last_turns"]:
@@ -255,19 +254,19 @@ def _status(options: argparse.Namespace) -> None:
 
 
 def _checkpoint(options: argparse.Namespace) -> None:
-    told = admin_of(options).kafka.cleaner(options.namespace or "")
-    if told.shared_lines:
+    cleaner = admin_of(options).kafka.cleaner(options.namespace or "")
+    if cleaner.shared_lines:
         raise InvalidRequest(
-            f"Topics of several namespaces have the line {told.shared_lines[0]!r}, for names in "
-            "Kafka know no namespaces: say whose with --namespace."
+            f"Topics of several namespaces share the line {cleaner.shared_lines[0]!r}, because "
+            "Kafka's names have no namespaces: choose one with --namespace."
         )
-    text = told.checkpoint_file
+    text = cleaner.checkpoint_file
     logs = [line.rsplit(" ", 2) for line in text.splitlines()[2:]]
     if options.out is not None:
         options.out.write_text(text)
         document = {"file": str(options.out), "entries": len(logs)}
-        said = f"{options.out}: {counted(len(logs), 'entry', 'entries')}"
-        print_object(options, document, said)
+        text = f"{options.out}: {counted(len(logs), 'entry', 'entries')}"
+        print_object(options, document, text)
         return
     rows = (
         {"topic": topic, "partition": int(partition), "offset": int(offset)}
@@ -283,7 +282,7 @@ def _pause(options: argparse.Namespace) -> None:
 
 
 def _resume(options: argparse.Namespace) -> None:
-    """Those partitions that are paused; an error only when none is."""
+    """Resumes the partitions that are paused. Fails only if none is."""
     admin = admin_of(options)
     partitions = partitions_of(admin, options.topic)
     refusals = list[InvalidRequest]()
@@ -301,6 +300,6 @@ def _resume(options: argparse.Namespace) -> None:
 
 
 def _print_states(options: argparse.Namespace, states: Iterator[tuple[str, str]]) -> None:
-    """One after the other, as they come: one may fail."""
+    """Prints each state immediately: a later one may fail."""
     rows = ({"topic": topic, "state": state} for topic, state in states)
     print_answer(options, rows, (state for _, state in states))

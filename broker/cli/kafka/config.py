@@ -1,11 +1,11 @@
-"""Settings by Kafka's names: of a topic, of a broker that runs, and of one that starts.
+"""Settings by Kafka's names: of a topic, of a running broker, and of a starting one.
 
 ledgerfold topics create orders --cleanup-policy compact --config segment.ms=60000
 ledgerfold topics set-config orders min.cleanable.dirty.ratio=0.1
 ledgerfold cleaner set-config log.cleaner.threads=2
 ledgerfold serve --data DIR --kafka-config server.properties --kafka-config log.roll.hours=1
 
-What is refused is refused in Kafka's words.
+Errors have Kafka's messages.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _POLICY = "cleanup.policy"
 
 
 def add_creation_options(parser: argparse.ArgumentParser) -> None:
-    """Of `topics create` and its partitioned sister."""
+    """Adds the options of `topics create` and `create-partitioned-topic`."""
     parser.add_argument(
         "--cleanup-policy",
         metavar="compact|delete|compact,delete",
-        help="a Kafka topic: its log is a Kafka partition's (docs/KAFKA.md)",
+        help="create a Kafka topic (docs/KAFKA.md)",
     )
     parser.add_argument(
         "--config",
@@ -43,13 +43,13 @@ def add_creation_options(parser: argparse.ArgumentParser) -> None:
 
 
 def created_with(options: argparse.Namespace) -> dict[str, str] | None:
-    """The settings of the Kafka topic that is asked for; None: a Pulsar topic is."""
+    """Returns the settings of the Kafka topic to create; None: a Pulsar topic."""
     config = parse_pairs(options.config)
     if options.cleanup_policy is None and not config:
         return None
     if (options.cleanup_policy is None) == (_POLICY not in config):
         raise InvalidRequest(
-            "A Kafka topic has one cleanup policy: --cleanup-policy compact, delete or "
+            "A Kafka topic needs one cleanup policy: --cleanup-policy compact, delete or "
             "compact,delete."
         )
     return config if options.cleanup_policy is None else {_POLICY: options.cleanup_policy, **config}
@@ -65,22 +65,22 @@ def add_broker_config_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
 
 def _add_verbs(verbs: Commands[argparse.ArgumentParser], what: str, *, of_topic: bool) -> None:
     change = verbs.add_parser("set-config", help=f"change {what}, all or none")
-    get = verbs.add_parser("get-config", help=what)
-    unset = verbs.add_parser("unset-config", help=f"take {what} back")
+    get = verbs.add_parser("get-config", help=f"show {what}")
+    unset = verbs.add_parser("unset-config", help=f"reset {what} to inherited values")
     for verb in (change, get, unset):
         if of_topic:
             add_name(verb)
         else:
             verb.set_defaults(topic="")
-    change.add_argument("pairs", nargs="+", metavar="NAME=VALUE", help="by Kafka's names")
+    change.add_argument("pairs", nargs="+", metavar="NAME=VALUE", help="settings by Kafka's names")
     change.set_defaults(run=_set)
-    get.add_argument("name", nargs="?", metavar="NAME", help="this one's value alone")
+    get.add_argument("name", nargs="?", metavar="NAME", help="show only this setting's value")
     which = get.add_mutually_exclusive_group()
-    which.add_argument("--all", action="store_true", help="with what each of them means")
-    which.add_argument("--set", action="store_true", help="only those that were set on it")
+    which.add_argument("--all", action="store_true", help="include the documentation of each")
+    which.add_argument("--set", action="store_true", help="only those set on it")
     add_output(get, ("table", "json", "jsonl"))
     get.set_defaults(run=_get)
-    unset.add_argument("names", nargs="+", metavar="NAME", help="inherited from now on")
+    unset.add_argument("names", nargs="+", metavar="NAME", help="settings to reset")
     unset.set_defaults(run=_unset)
 
 
@@ -123,13 +123,13 @@ def add_serve_options(add_to: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="FILE|NAME=VALUE",
-        help="what holds for Kafka topics: a broker's server.properties, or one of its settings; "
-        "may be repeated, the last one counts",
+        help="broker settings for Kafka topics: a server.properties file, or one setting; may be "
+        "repeated, the last value is used",
     )
 
 
 def serve_config(options: argparse.Namespace) -> dict[str, str]:
-    """Of `serve`: names that are about logs. Raises InvalidRequest, KafkaError, OSError."""
+    """Returns the settings of `serve` for logs. Raises InvalidRequest, KafkaError, OSError."""
     found: dict[str, str] = {}
     for text in options.kafka_config:
         if "=" in text and not Path(text).is_file():
@@ -146,12 +146,12 @@ def serve_config(options: argparse.Namespace) -> dict[str, str]:
 
 
 def _of_file(path: Path) -> dict[str, str]:
-    # As Java reads such a file.
+    # Java reads property files in this encoding.
     pairs = read_properties(path.read_text("latin-1"))
     others = set(_others(pairs))
     if others:
         what = counted(len(others), "setting")
-        # Where these are mistyped, who wrote them should hear of it.
+        # A mistyped name of a log setting should be noticed.
         named = ", ".join(sorted(name for name in others if name.startswith("log.")))
         ignored = f"ignored, {named} among them" if named else "ignored"
         print(f"{path}: {what} not about logs, {ignored}", file=sys.stderr)
@@ -159,7 +159,9 @@ def _of_file(path: Path) -> dict[str, str]:
 
 
 def _check_known(pairs: Mapping[str, str]) -> None:
-    """A file has much in it that is not about logs; who names one setting means it."""
+    """Raises InvalidRequest for an unknown name. (In a file, settings not about logs are
+    ignored.)
+    """
     for name in _others(pairs):
         raise InvalidRequest(f"Kafka has no setting {name} of a broker's logs.")
 
@@ -171,7 +173,7 @@ def _others(pairs: Mapping[str, str]) -> list[str]:
 
 
 def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
-    """Raises InvalidRequest.
+    """Parses "NAME=VALUE" settings. Raises InvalidRequest.
 
     >>> parse_pairs(["cleanup.policy=compact,delete", "segment.ms=5"])
     {'cleanup.policy': 'compact,delete', 'segment.ms': '5'}
@@ -180,7 +182,7 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
     for pair in pairs:
         name, separator, value = pair.partition("=")
         if not (name and separator):
-            raise InvalidRequest(f"{pair!r}: write NAME=VALUE, like segment.ms=60000.")
+            raise InvalidRequest(f"{pair!r}: expected NAME=VALUE, like segment.ms=60000.")
         if name in found:
             raise InvalidRequest(f"{name} is set twice.")
         found[name] = value

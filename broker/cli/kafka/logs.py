@@ -1,4 +1,4 @@
-"""`topics roll`, `delete-records`, `truncate-log`, `describe-log`: of a Kafka topic's log.
+"""`topics roll`, `delete-records`, `truncate-log`, `describe-log`: the log of a Kafka topic.
 
 ledgerfold topics describe-log orders --batches
 ledgerfold topics describe-log orders --from 50000
@@ -33,32 +33,32 @@ _ALL = -1
 
 
 def add_log_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
-    roll = verbs.add_parser("roll", help="end a Kafka topic's active segment")
+    roll = verbs.add_parser("roll", help="roll a Kafka topic's active segment")
     add_name(roll)
     roll.set_defaults(run=_roll)
     add_answer(roll)
     delete = verbs.add_parser(
-        "delete-records", help="of a Kafka topic: nothing below an offset is read any more"
+        "delete-records", help="delete a Kafka topic's records below an offset"
     )
     add_name(delete)
-    offset = "the first that stays; -1: none does, up to the high watermark"
+    offset = "the new log start offset; -1: the high watermark"
     delete.add_argument("offset", type=_offset, help=offset)
     delete.set_defaults(run=_delete)
     add_answer(delete)
     truncate = verbs.add_parser(
-        "truncate-log", help="of a Kafka topic: delete what lies at or behind an offset"
+        "truncate-log", help="delete a Kafka topic's records from an offset on"
     )
     add_name(truncate)
-    end = "the log's end, from then on; a batch that reaches behind it goes whole"
+    end = "the new log end offset; a batch that extends beyond it is deleted whole"
     truncate.add_argument("offset", type=parse_count, help=end)
     truncate.set_defaults(run=_truncate)
     add_answer(truncate)
     describe = verbs.add_parser(
-        "describe-log", help="a Kafka topic's offsets, segments, producers, batches"
+        "describe-log", help="show a Kafka topic's offsets, segments, producers, batches"
     )
     add_name(describe)
-    describe.add_argument("--batches", action="store_true", help="batches, too, a page of 4 MiB")
-    from_help = "the page begins at this offset; default: at the log's start"
+    describe.add_argument("--batches", action="store_true", help="include batches, a page of 4 MiB")
+    from_help = "start of the page; default: the log start offset"
     describe.add_argument(
         "--from", dest="start", type=parse_count, metavar="OFFSET", help=from_help
     )
@@ -72,7 +72,7 @@ def _offset(text: str) -> int:
     except ValueError:
         offset = -2
     if offset < _ALL or offset >= 2**63:
-        raise argparse.ArgumentTypeError(f"{text!r} is no offset: 0 or more, or -1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not an offset of 0 or more, or -1")
     return offset
 
 
@@ -111,10 +111,10 @@ def _describe(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     documents = dict[str, Any]()
     for topic in partitions_of(admin, options.topic):
-        told = admin.kafka.describe_log(
+        log = admin.kafka.describe_log(
             topic, batches=wants_batches, batches_from=options.start or 0
         )
-        documents[topic] = log_document(told, batches=wants_batches)
+        documents[topic] = log_document(log, batches=wants_batches)
     is_whole = list(documents) == [options.topic]
     if not wants_table(options):
         whole = documents[options.topic] if is_whole else {"partitions": documents}
@@ -135,16 +135,16 @@ def _print_table(document: dict[str, Any], width: int | None) -> None:
             print(f"\n{name}\n{aligned(rows, width)}")
 
 
-def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
+def log_document(log: LogDescription, *, batches: bool) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "log_start_offset": told.log_start_offset,
-        "log_end_offset": told.log_end_offset,
-        "high_watermark": told.high_watermark,
-        "last_stable_offset": told.last_stable_offset,
-        "checkpoint": told.checkpoint,
-        "cleaning_state": told.cleaning_state,
-        "uncleanable": told.uncleanable_reason,
-        "uncleanable_kind": told.uncleanable_kind,
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": log.log_end_offset,
+        "high_watermark": log.high_watermark,
+        "last_stable_offset": log.last_stable_offset,
+        "checkpoint": log.checkpoint,
+        "cleaning_state": log.cleaning_state,
+        "uncleanable": log.uncleanable_reason,
+        "uncleanable_kind": log.uncleanable_kind,
         "segments": [
             {
                 "base_offset": each.base_offset,
@@ -155,7 +155,7 @@ def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
                 "active": each.is_active,
                 "cleaned": each.is_cleaned,
             }
-            for each in told.segments
+            for each in log.segments
         ],
         "producers": [
             {
@@ -167,7 +167,7 @@ def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
                 "transaction_from": each.transaction_first_offset,
                 "forgotten": each.is_forgotten,
             }
-            for each in told.producers
+            for each in log.producers
         ],
         "aborted": [
             {
@@ -176,12 +176,12 @@ def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
                 "last_offset": each.last_offset,
                 "last_stable_offset": each.last_stable_offset,
             }
-            for each in told.aborted
+            for each in log.aborted
         ],
     }
     if batches:
-        document["batches"] = list(_batches(told.batches))
-        document["more_from"] = told.more_from
+        document["batches"] = list(_batches(log.batches))
+        document["more_from"] = log.more_from
     return document
 
 

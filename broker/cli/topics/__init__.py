@@ -1,1 +1,1 @@
-"""Verbs of topics, namespaces and subscriptions, as pulsar-admin has them."""
+"""The verbs for topics, namespaces and subscriptions, as in pulsar-admin."""

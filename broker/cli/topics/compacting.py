@@ -1,4 +1,4 @@
-"""`compact`: one compaction, in a data directory whose broker is down, or by a broker that runs.
+"""`compact`: one compaction run, in a data directory without a broker, or by a running broker.
 
 ledgerfold compact --data DIR prices --compactor-type EVENT_TIME
 """
@@ -14,8 +14,8 @@ from ledgerfold.broker.cli.output import add_answer
 from ledgerfold.broker.cli.topics.compaction import (
     progress_bar,
     report_nothing_new,
-    see_to_its_end,
     show_end,
+    wait_and_report,
 )
 from ledgerfold.broker.cli.topics.emulation import add_emulation_options, emulation_of
 from ledgerfold.broker.cli.topics.strategies import (
@@ -31,28 +31,30 @@ if TYPE_CHECKING:
     from ledgerfold.broker.common.settings import BrokerSettings
     from ledgerfold.v1.records_pb2 import CompactionStrategy
 
-_ASK = "Ask the broker that runs: `ledgerfold compact --url HOST:PORT {topic}`; or stop it."
+_ASK = "Use the running broker: `ledgerfold compact --url HOST:PORT {topic}`; or stop it."
 
 
 def add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "compact",
-        help="compact a topic once, also without a broker",
+        help="compact a topic once, with or without a broker",
         description="Compacts a topic once, and waits for the end: with --data in a directory "
-        "whose broker is down, as Pulsar's compact-topic does; without it by the broker at --url.",
+        "without a running broker, as Pulsar's compact-topic; else by the broker at --url.",
     )
     add_name(parser)
     data = "the data directory; no broker may have it open"
     parser.add_argument("--data", type=absolute_path, metavar="DIR", help=data)
     add_answer(parser)
     parser.set_defaults(run=_compact)
-    run = parser.add_argument_group("this run alone")
-    add_strategy_options(run, "the strategy; default: the one that is set")
-    serve = parser.add_argument_group("with --data: what `serve` was told, and no directory keeps")
-    worker = "where Spark runs: a worker of its own (default), or the one at HOST:PORT"
+    run = parser.add_argument_group("for this run only")
+    add_strategy_options(run, "the strategy; default: the topic's")
+    serve = parser.add_argument_group(
+        "with --data: options of `serve`, which the data directory does not store"
+    )
+    worker = "start a worker (local, the default), or use the one at HOST:PORT"
     serve.add_argument("--compactor", default="local", metavar="local|HOST:PORT", help=worker)
     serve.add_argument("--spark-master", metavar="MASTER", help="default local[2]")
-    keys = "messages without a key survive"
+    keys = "retain messages without a key"
     serve.add_argument("--retain-null-key", action="store_true", help=keys)
     add_allow_strategy(serve.add_argument)
     add_emulation_options(serve)
@@ -63,19 +65,19 @@ def _compact(options: argparse.Namespace) -> int:
     if options.data is not None:
         refuse_url(options, "--data")
         return _compact_here(options)
-    told = (
+    serve_options = (
         options.spark_master,
         options.retain_null_key,
         options.profile,
         options.emulate,
         options.allow_strategy,
     )
-    if any(told) or options.compactor != "local":
-        raise InvalidRequest("A broker that runs has its own settings; those are for --data.")
+    if any(serve_options) or options.compactor != "local":
+        raise InvalidRequest("These options require --data: a running broker has its own settings.")
     admin = admin_of(options)
     if admin.trigger_compaction(options.topic, strategy=strategy) == 0:
         return report_nothing_new(options)
-    return see_to_its_end(options, admin)
+    return wait_and_report(options, admin)
 
 
 def _compact_here(options: argparse.Namespace) -> int:
@@ -97,7 +99,9 @@ def _compact_here(options: argparse.Namespace) -> int:
 
 
 def _settings(options: argparse.Namespace, strategy: CompactionStrategy | None) -> BrokerSettings:
-    """Who names a strategy here also says that it may be loaded: the process is their own."""
+    """Returns the settings of the run. A strategy named on the command line is allowed to be
+    loaded.
+    """
     from ledgerfold.broker.common.settings import BrokerSettings
 
     named = [] if strategy is None else [strategy.name]
@@ -108,7 +112,7 @@ def _settings(options: argparse.Namespace, strategy: CompactionStrategy | None) 
         retain_null_key=options.retain_null_key,
         allowed_strategies=allowed_of(options, *named),
         emulation=emulation_of(options),
-        # What a run ends with is told by its record.
+        # The run's record reports its result.
         log_level="ERROR",
         **given,
     )

@@ -1,4 +1,6 @@
-"""`topics compact`, `compaction-status`, `cancel-compaction`, and `runs`: pulsar-admin's texts."""
+"""`topics compact`, `compaction-status`, `cancel-compaction`, and `runs`: with pulsar-admin's
+messages.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of, tell_of_waiting, why_waiting
+from ledgerfold.broker.cli.connecting import add_name, admin_of, print_why_waiting, why_waiting
 from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE, FAILED
 from ledgerfold.broker.cli.output import (
     add_answer,
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import CompactionStrategy, RunRecord
 
 Commands = argparse._SubParsersAction
-# As the catalogue has it, which `--help` need not load.
+# The catalogue's default, which `--help` need not load.
 DEFAULT_STRATEGY = "publishing-order"
 _DAMAGE = frozenset(kind.reason for kind in (CompactedLedgerDamaged, Corruption, MissingFile))
 
@@ -40,25 +42,27 @@ _DAMAGE = frozenset(kind.reason for kind in (CompactedLedgerDamaged, Corruption,
 def add_compaction_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     compact = verbs.add_parser("compact", help="compact a topic")
     add_name(compact)
-    compact.add_argument("--wait", action="store_true", help="until it is done")
-    compact.add_argument("--timeout", type=parse_time_ms, metavar="TIME", help="with --wait")
+    compact.add_argument("--wait", action="store_true", help="wait until it is done")
+    compact.add_argument("--timeout", type=parse_time_ms, metavar="TIME", help="limit for --wait")
     compact.set_defaults(run=_compact)
     add_answer(compact)
-    status = verbs.add_parser("compaction-status", help="how the last compaction went")
+    status = verbs.add_parser("compaction-status", help="show the result of the last compaction")
     add_name(status)
-    status.add_argument("-w", "--wait-complete", action="store_true", help="until it is done")
+    status.add_argument("-w", "--wait-complete", action="store_true", help="wait until it is done")
     status.set_defaults(run=_status)
     add_answer(status)
-    cancel = verbs.add_parser("cancel-compaction", help="end the compaction on its way")
+    cancel = verbs.add_parser("cancel-compaction", help="cancel the running compaction")
     add_name(cancel)
     cancel.set_defaults(run=_cancel)
     add_answer(cancel)
 
 
 def add_runs(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("runs", help="the history of compactions, newest first")
-    parser.add_argument("topic", nargs="?", default="", help="default: of all")
-    parser.add_argument("-n", "--number", type=parse_count, default=20, help="0: all; default 20")
+    parser = commands.add_parser("runs", help="list compaction runs, newest first")
+    parser.add_argument("topic", nargs="?", default="", help="default: all topics")
+    parser.add_argument(
+        "-n", "--number", type=parse_count, default=20, help="at most this many; 0: all; default 20"
+    )
     add_output(parser, ("table", "json", "jsonl"))
     parser.set_defaults(run=_runs)
 
@@ -74,7 +78,7 @@ def _compact(options: argparse.Namespace) -> int:
         if why := why_waiting(admin, ends_at_once=True):
             print(why, file=sys.stderr)
         return DONE
-    return see_to_its_end(options, admin, options.timeout)
+    return wait_and_report(options, admin, options.timeout)
 
 
 def report_nothing_new(options: argparse.Namespace) -> int:
@@ -83,14 +87,16 @@ def report_nothing_new(options: argparse.Namespace) -> int:
     return DONE
 
 
-def see_to_its_end(options: argparse.Namespace, admin: Admin, timeout_ms: int | None = None) -> int:
-    """Of the run on its way; the exit code."""
-    tell_of_waiting(admin)
+def wait_and_report(
+    options: argparse.Namespace, admin: Admin, timeout_ms: int | None = None
+) -> int:
+    """Waits for the end of the run in progress and reports it. Returns the exit code."""
+    print_why_waiting(admin)
     return show_end(options, wait_for_end(admin, options.topic, timeout_ms))
 
 
 def show_end(options: argparse.Namespace, status: GetCompactionStatusResponse) -> int:
-    """As report_end, or as `runs` shows them; the exit code."""
+    """Reports ended runs, as report_end or as `runs`. Returns the exit code."""
     if options.output is None:
         return report_end(status)
     runs = [each.run for each in status.partitions] or [status.run]
@@ -101,7 +107,7 @@ def show_end(options: argparse.Namespace, status: GetCompactionStatusResponse) -
 def wait_for_end(
     admin: Admin, topic: str, timeout_ms: int | None = None
 ) -> GetCompactionStatusResponse:
-    """Watches a run to its end, with a progress bar where a person looks on. Raises Timeout."""
+    """Watches a run until its end, with a progress bar on a terminal. Raises Timeout."""
     timeout_s = None if timeout_ms is None else timeout_ms / 1000
     last = None
     try:
@@ -110,12 +116,12 @@ def wait_for_end(
                 last = status
                 show(status)
     except Timeout:
-        raise Timeout(f"the compaction of {topic} is still on its way.") from None
+        raise Timeout(f"the compaction of {topic} is still running.") from None
     return last if last is not None else admin.compaction_status(topic)
 
 
 def report_end(status: GetCompactionStatusResponse) -> int:
-    """One line of figures, or the error, for each partition; the exit code."""
+    """Prints one line of figures, or the error, for each partition. Returns the exit code."""
     if not status.partitions:
         return _report_run(status.run)
     runs = [each.run for each in status.partitions]
@@ -152,12 +158,12 @@ def figures(run: RunRecord) -> str:
         f"{counted(counts.removed_events, 'removed event')}, "
         f"{format_size(counts.bytes_in)} -> {format_size(counts.bytes_out)}, "
         f"{(run.ended_ms - run.started_ms) / 1000:.2f} s, ledger {run.ledger_id}, "
-        f"horizon {_horizon(run)}{_told_by(run)}"
+        f"horizon {_horizon(run)}{_by_strategy(run)}"
     )
 
 
-def _told_by(run: RunRecord) -> str:
-    """Pulsar's own order goes without saying."""
+def _by_strategy(run: RunRecord) -> str:
+    """Returns the strategy for a report; "" for Pulsar's order, the default."""
     strategy = _strategy(run)
     return "" if strategy in ("", DEFAULT_STRATEGY) else f", by {strategy}"
 
@@ -165,24 +171,24 @@ def _told_by(run: RunRecord) -> str:
 def _strategy(run: RunRecord) -> str:
     from ledgerfold.v1.records_pb2 import CompactionStrategy
 
-    return _told(CompactionStrategy(name=run.strategy, settings=run.strategy_settings))
+    return _strategy_text(CompactionStrategy(name=run.strategy, settings=run.strategy_settings))
 
 
-def _told(strategy: CompactionStrategy) -> str:
+def _strategy_text(strategy: CompactionStrategy) -> str:
     from ledgerfold.strategies.catalogue import strategy_text
 
     return strategy_text(strategy)
 
 
 def _horizon(run: RunRecord) -> str:
-    """Of a run that found nothing there is none."""
+    """Formats the horizon; "none" for a run that found no messages."""
     horizon = run.horizon
     return f"{horizon.ledger_id}:{horizon.entry_id}" if run.HasField("horizon") else "none"
 
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[GetCompactionStatusResponse], object]]:
-    """What is shown a status at each change; where nobody looks on, nothing is drawn."""
+    """Yields a function that shows a status at each change; without a terminal it does nothing."""
     if not sys.stderr.isatty():
         yield lambda status: None
         return
@@ -223,14 +229,14 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _status_json(status: GetCompactionStatusResponse) -> dict[str, Any]:
-    """pulsar-admin's two fields, with the runs and the strategy of the next one."""
+    """Returns pulsar-admin's two fields, with the runs and the strategy of the next one."""
     from ledgerfold.v1.admin_pb2 import CompactionStatus
 
     runs = [each.run for each in status.partitions] or [status.run]
     return {
         "status": CompactionStatus.Name(status.status).removeprefix("COMPACTION_STATUS_"),
         "last_error": status.last_error,
-        "strategy": _told(status.strategy),
+        "strategy": _strategy_text(status.strategy),
         "runs": [_json(run) for run in runs if run.number],
     }
 
@@ -245,13 +251,14 @@ def _status_code(status: GetCompactionStatusResponse) -> int:
 
 
 def print_status(status: GetCompactionStatusResponse) -> int:
-    """pulsar-admin's four texts, and the strategies where they are not Pulsar's order; the exit
-    code, after an error that of the run.
+    """Prints pulsar-admin's message, and the strategies unless they are the default.
+
+    Returns the exit code; after an error, that of the run.
     """
     code = _print_outcome(status)
     runs = [each.run for each in status.partitions] or [status.run]
-    last = {told for run in runs if (told := _strategy(run))}
-    coming = _told(status.strategy)
+    last = {text for run in runs if (text := _strategy(run))}
+    coming = _strategy_text(status.strategy)
     if {*last, coming} - {"", DEFAULT_STRATEGY}:
         by = f"By {' and '.join(sorted(last))}; the" if last else "The"
         print(f"{by} next run's strategy is {coming}.")
@@ -274,7 +281,7 @@ def _print_outcome(status: GetCompactionStatusResponse) -> int:
 
 def _cancel(options: argparse.Namespace) -> int:
     number = admin_of(options).cancel_compaction(options.topic)
-    text = f"Run {number} cancelled." if number else "No compaction is on its way."
+    text = f"Run {number} cancelled." if number else "No compaction is running."
     print_object(options, {"topic": options.topic, "run": number or None}, text)
     return DONE
 
@@ -286,9 +293,11 @@ def _runs(options: argparse.Namespace) -> int:
 
 
 def _table(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
-    """What fits into a usual terminal; no error is no column, nor is Pulsar's order alone."""
+    """Yields rows that fit into a terminal; omits columns for errors and strategies if they are not
+    needed.
+    """
     has_errors = any(run.error_message for run in runs)
-    has_strategies = any(map(_told_by, runs))
+    has_strategies = any(map(_by_strategy, runs))
     for run in runs:
         row, counts = _json(run), run.counts
         shown = {name: row[name] for name in ("topic", "run", "state", "trigger")}

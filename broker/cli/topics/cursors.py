@@ -20,12 +20,13 @@ Commands = argparse._SubParsersAction
 
 
 def add_cursor_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
-    expire = _verb(verbs, "expire-messages", "pass what is older than a time")
+    expire = _verb(verbs, "expire-messages", "expire messages older than a time")
     _add_age(expire)
     expire.set_defaults(run=_expire)
     add_answer(expire)
     every = verbs.add_parser(
-        "expire-messages-all-subscriptions", help="the same for every subscription"
+        "expire-messages-all-subscriptions",
+        help="expire messages older than a time, on every subscription",
     )
     add_name(every)
     _add_age(every)
@@ -33,17 +34,19 @@ def add_cursor_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     add_answer(every)
     reset = _verb(verbs, "reset-cursor", "move a subscription to a message, or back to a time")
     to = reset.add_mutually_exclusive_group(required=True)
-    to.add_argument("-t", "--time", type=parse_time_ms, metavar="TIME", help="so long ago")
-    to.add_argument("-m", "--message-id", metavar=f"earliest|latest|{ID}", help="it begins with")
+    to.add_argument("-t", "--time", type=parse_time_ms, metavar="TIME", help="to this time ago")
+    to.add_argument("-m", "--message-id", metavar=f"earliest|latest|{ID}", help="to this message")
     reset.add_argument(
-        "-e", "--exclude-reset-position", action="store_true", help="begin behind the message"
+        "-e", "--exclude-reset-position", action="store_true", help="start after the message"
     )
     reset.set_defaults(run=_reset)
-    skip = _verb(verbs, "skip", "pass so many entries of the backlog")
-    skip.add_argument("-n", "--count", type=parse_positive, required=True, help="how many")
+    skip = _verb(verbs, "skip", "skip entries of the backlog")
+    skip.add_argument(
+        "-n", "--count", type=parse_positive, required=True, help="the number of entries"
+    )
     skip.set_defaults(run=_skip)
     add_answer(skip)
-    clear = _verb(verbs, "clear-backlog", "pass the whole backlog")
+    clear = _verb(verbs, "clear-backlog", "skip the whole backlog")
     clear.set_defaults(run=_clear)
     add_answer(clear)
 
@@ -53,7 +56,7 @@ def _verb(
 ) -> argparse.ArgumentParser:
     parser = verbs.add_parser(name, help=text)
     add_name(parser)
-    parser.add_argument("-s", "--subscription", required=True, help="its name")
+    parser.add_argument("-s", "--subscription", required=True, help="the subscription's name")
     return parser
 
 
@@ -63,7 +66,7 @@ def _add_age(parser: argparse.ArgumentParser) -> None:
         type=parse_time_ms,
         required=True,
         metavar="TIME",
-        help="what was published longer ago: 100, 10m, 3d",
+        help="expire messages published longer ago: 100, 10m, 3d",
     )
 
 
@@ -91,7 +94,7 @@ def _reset(options: argparse.Namespace) -> None:
 def _message_id(text: str) -> MessageId:
     message_id = parse_message_id(text)
     if message_id is None:
-        raise InvalidRequest(f"{text!r} is no message id: write earliest, latest or {FORM}.")
+        raise InvalidRequest(f"{text!r} is not a message id: expected earliest, latest or {FORM}.")
     return message_id
 
 

@@ -1,4 +1,4 @@
-"""`set-emulation`, `get-emulation`, `remove-emulation`, of namespaces and topics: docs/PROFILES.md.
+"""`set-emulation`, `get-emulation`, `remove-emulation` of namespaces and topics: docs/PROFILES.md.
 
 ledgerfold namespaces set-emulation public/default --profile pulsar-4 exact_backlog=true
 """
@@ -19,49 +19,49 @@ PROFILE_NAMES = ("documented", "pulsar-4", "kafka-4.1")
 
 
 def add_emulation_options(parser: argparse._ActionsContainer) -> None:
-    """Of `serve`: the broker's level."""
+    """Adds the options of `serve` for the broker's level."""
     parser.add_argument(
         "--profile",
         action="append",
         default=[],
         choices=PROFILE_NAMES,
-        help="the broker does as this Pulsar does, or this Kafka; one of each may be named",
+        help="emulate this version of Pulsar or Kafka; one of each may be given",
     )
     parser.add_argument(
         "--emulate",
         action="append",
         default=[],
         metavar="FIELD=true|false",
-        help="one field of the profile is changed; may be repeated",
+        help="change one field of the profile; may be repeated",
     )
 
 
 def emulation_of(options: argparse.Namespace) -> Emulation:
-    """Of `serve`'s options. Raises InvalidRequest."""
+    """Returns the emulation that the options of `serve` select. Raises InvalidRequest."""
     from ledgerfold.broker.policies.profiles import DOCUMENTED, changes_of, parse_settings
     from ledgerfold.storage.errors import InvalidRequest
 
     first, *others = options.profile or [None]
     if others and (DOCUMENTED in options.profile or first in others or len(others) > 1):
         raise InvalidRequest(
-            "Of --profile name one of Pulsar and one of Kafka: documented stands alone."
+            "--profile takes one of Pulsar and one of Kafka; documented excludes the others."
         )
-    beside = [change for each in others for change in changes_of(each)]
-    return parse_settings(first, [*beside, *options.emulate])
+    others_changes = [change for each in others for change in changes_of(each)]
+    return parse_settings(first, [*others_changes, *options.emulate])
 
 
 def add_emulation_verbs(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
-    change = verbs.add_parser("set-emulation", help="which Pulsar, or Kafka, to emulate")
+    change = verbs.add_parser("set-emulation", help="set the version of Pulsar or Kafka to emulate")
     add_name(change, of)
-    change.add_argument("--profile", choices=PROFILE_NAMES, help="begins anew from it")
+    change.add_argument("--profile", choices=PROFILE_NAMES, help="reset to this profile")
     change.add_argument("fields", nargs="*", metavar="FIELD=true|false", help="as in PROFILES.md")
     change.set_defaults(run=_set, scope=of)
-    get = verbs.add_parser("get-emulation", help="the fields that are set")
+    get = verbs.add_parser("get-emulation", help="show the fields that are set")
     add_name(get, of)
-    get.add_argument("-ap", "--applied", action="store_true", help="all that are in force")
+    get.add_argument("-ap", "--applied", action="store_true", help="all effective fields")
     get.set_defaults(run=_get, scope=of)
     add_answer(get)
-    remove = verbs.add_parser("remove-emulation", help="inherit it")
+    remove = verbs.add_parser("remove-emulation", help="inherit fields")
     add_name(remove, of)
     remove.add_argument("fields", nargs="*", metavar="FIELD", help="default: all")
     remove.set_defaults(run=_remove, scope=of)
@@ -96,6 +96,6 @@ def _remove(options: argparse.Namespace) -> None:
 
 
 def _scope(options: argparse.Namespace) -> tuple[str, str]:
-    """The topic and the namespace; one of them is empty."""
+    """Returns the topic and the namespace; one of them is empty."""
     name: str = getattr(options, options.scope)
     return (name, "") if options.scope == "topic" else ("", name)

@@ -1,9 +1,9 @@
-"""`explain`: where the versions of a key are, why, and what becomes of them next.
+"""`explain`: the versions of a key, where they are stored, why, and what happens to them next.
 
     ledgerfold explain prices --key p3
     ledgerfold explain prices --at 12:40:-1:3
 
-A table on a terminal, JSON lines in a pipe; what the answer rests on goes to standard error.
+A table on a terminal, JSON lines in a pipe; notes on the answer are printed to standard error.
 """
 
 from __future__ import annotations
@@ -29,14 +29,18 @@ Commands = argparse._SubParsersAction
 
 
 def add_explain(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("explain", help="what compaction does to the messages of a key")
+    parser = commands.add_parser(
+        "explain", help="explain what compaction does to the messages of a key"
+    )
     add_name(parser)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("-k", "--key", help="the key, as `read` shows it")
-    what.add_argument("--key-base64", metavar="BASE64", help="a key that is no text")
+    what.add_argument("--key-base64", metavar="BASE64", help="a key that is not text, in base64")
     what.add_argument("--null-key", action="store_true", help="the messages without a key")
     what.add_argument("--at", metavar=ID, help="one message, by its id")
-    what.add_argument("--offset", type=int, metavar="N", help="one of a Kafka topic, by its offset")
+    what.add_argument(
+        "--offset", type=int, metavar="N", help="one message of a Kafka topic, by its offset"
+    )
     add_output(parser, ("table", "json", "jsonl"))
     parser.set_defaults(run=_explain)
 
@@ -74,8 +78,8 @@ def _message_id(text: str) -> MessageId:
     message_id = parse_message_id(text)
     if message_id is None or message_id.ledger_id() < 0 or text == "latest":
         raise InvalidRequest(
-            f"{text!r} is no message id: write {FORM}, of one that was published alone on a topic "
-            "without partitions LEDGER:ENTRY, of one in a batch LEDGER:ENTRY:-1:INDEX."
+            f"{text!r} is not a message id: expected {FORM}; on a topic without partitions, "
+            "LEDGER:ENTRY for a single message, LEDGER:ENTRY:-1:INDEX for one in a batch."
         )
     return message_id
 
@@ -89,13 +93,13 @@ def _table(version: ExplainedVersion) -> dict[str, Any]:
         "event_time": iso_time(event_ms) if event_ms > 0 else "",
         "bytes": version.value_bytes,
         "where": row["where"],
-        "what": f"{version.what}{_words(version)}",
+        "what": f"{version.what}{_strategy_words(version)}",
         "next": version.next,
     }
 
 
-def _words(version: ExplainedVersion) -> str:
-    """Those of the strategy's class."""
+def _strategy_words(version: ExplainedVersion) -> str:
+    """Returns the explanation of the strategy's class, if it has one."""
     from ledgerfold.broker.explain.text import record_text
 
     if not version.words:
@@ -137,7 +141,7 @@ def _word(name: str, prefix: str) -> str | None:
 
 
 def _run(span: RunSpan) -> int | str | None:
-    """A number, or "first-last" when it is one of several."""
+    """Returns a run number, "first-last" for a range, or None."""
     if not span.last:
         return None
     return span.last if span.first == span.last else f"{span.first}-{span.last}"

@@ -13,7 +13,7 @@ _FIELD = "message_ttl_ms"
 
 
 def add_message_ttl_verbs(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
-    change = verbs.add_parser("set-message-ttl", help="what is older counts as acknowledged")
+    change = verbs.add_parser("set-message-ttl", help="expire messages older than this")
     add_name(change, of)
     change.add_argument(
         *("-t", "-ttl", "--ttl", "--messageTTL"),
@@ -24,12 +24,12 @@ def add_message_ttl_verbs(verbs: Commands[argparse.ArgumentParser], of: str) -> 
         help="100, 10m, 3d; 0: never",
     )
     change.set_defaults(run=_set, scope=of)
-    get = verbs.add_parser("get-message-ttl", help="in seconds")
+    get = verbs.add_parser("get-message-ttl", help="show the message TTL in seconds")
     add_name(get, of)
-    get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
+    get.add_argument("-ap", "--applied", action="store_true", help="including an inherited one")
     get.set_defaults(run=_get, scope=of)
     add_answer(get)
-    remove = verbs.add_parser("remove-message-ttl", help="inherit it")
+    remove = verbs.add_parser("remove-message-ttl", help="inherit the message TTL")
     add_name(remove, of)
     remove.set_defaults(run=_remove, scope=of)
 
@@ -56,6 +56,6 @@ def _remove(options: argparse.Namespace) -> None:
 
 
 def _scope(options: argparse.Namespace) -> tuple[str, str]:
-    """The topic and the namespace; one of them is empty."""
+    """Returns the topic and the namespace; one of them is empty."""
     name: str = getattr(options, options.scope)
     return (name, "") if options.scope == "topic" else ("", name)

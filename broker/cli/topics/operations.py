@@ -1,4 +1,4 @@
-"""`topics truncate` and `topics terminate`: pulsar-admin's verbs and texts."""
+"""`topics truncate` and `topics terminate`: pulsar-admin's verbs and messages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Commands = argparse._SubParsersAction
 
 def add_operation_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
     truncate = verbs.add_parser(
-        "truncate", help="delete all its data, and move subscriptions to the end"
+        "truncate", help="delete all data of a topic, and move subscriptions to the end"
     )
     add_name(truncate)
     truncate.set_defaults(run=_truncate)
-    terminate = verbs.add_parser("terminate", help="let nothing be published any more, for good")
+    terminate = verbs.add_parser("terminate", help="permanently forbid publishing to a topic")
     add_name(terminate)
     terminate.set_defaults(run=_terminate)
     add_answer(terminate)

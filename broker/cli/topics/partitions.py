@@ -1,4 +1,4 @@
-"""`topics create-partitioned-topic` and the like: pulsar-admin's verbs for partitioned topics.
+"""pulsar-admin's verbs for partitioned topics, such as `topics create-partitioned-topic`.
 
 ledgerfold topics create-partitioned-topic orders -p 4
 ledgerfold topics partitioned-stats orders --per-partition
@@ -27,19 +27,19 @@ def add_partition_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
         return parser
 
     create = add("create-partitioned-topic", "create a topic and its partitions", _create)
-    _add_partitions(create, "how many")
+    _add_partitions(create, "the number of partitions")
     add_creation_options(create)
-    update = add("update-partitioned-topic", "make more partitions", _update)
-    _add_partitions(update, "how many in all")
-    text = "how many partitions; 0: not partitioned"
+    update = add("update-partitioned-topic", "add partitions", _update)
+    _add_partitions(update, "the new number of partitions")
+    text = "show the number of partitions; 0: not partitioned"
     add_answer(add("get-partitioned-topic-metadata", text, _metadata))
     listing = add("list-partitioned-topics", "list partitioned topics", _list, topic=False)
     listing.add_argument("namespace", nargs="?", default="", help="default: all")
     add_answer(listing)
-    delete = add("delete-partitioned-topic", "delete it with its partitions", _delete)
-    delete.add_argument("-f", "--force", action="store_true", help="disconnect who uses them")
-    stats = add("partitioned-stats", "as stats, of all partitions together", _stats)
-    stats.add_argument("--per-partition", action="store_true", help="and of each")
+    delete = add("delete-partitioned-topic", "delete a topic with its partitions", _delete)
+    delete.add_argument("-f", "--force", action="store_true", help="disconnect its clients")
+    stats = add("partitioned-stats", "show stats, summed over all partitions", _stats)
+    stats.add_argument("--per-partition", action="store_true", help="also for each partition")
     add_answer(stats)
 
 

@@ -19,21 +19,23 @@ if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import CompactionStrategy
 
 Commands = argparse._SubParsersAction
-# Pulsar's names for two of them, as its own tool takes them.
+# The two types of Pulsar's compact-topic tool.
 _COMPACTOR_TYPES = ("PUBLISHING", "EVENT_TIME")
 
 
 def add_strategy_options(
     group: argparse._ArgumentGroup, meaning: str, setting: str = "--set"
 ) -> None:
-    """`meaning`: of the strategy that is named here. `setting`: the option for its settings."""
+    """Adds options that select a strategy. `meaning`: its help; `setting`: the option for its
+    settings.
+    """
     either = group.add_mutually_exclusive_group()
     either.add_argument("--compaction-strategy", metavar="NAME", help=meaning)
     either.add_argument(
         "--compactor-type",
         dest="compaction_strategy",
         choices=_COMPACTOR_TYPES,
-        help="the strategy, by the name that Pulsar's tool has for it",
+        help="the strategy, by the name in Pulsar's tool",
     )
     _add_settings(group, setting)
 
@@ -45,7 +47,7 @@ def _add_settings(parser: argparse._ActionsContainer, option: str) -> None:
         action="append",
         default=[],
         metavar="FIELD=VALUE",
-        help="one setting of the strategy is given; may be repeated",
+        help="a setting of the strategy; may be repeated",
     )
 
 
@@ -55,13 +57,13 @@ def add_allow_strategy(add: Callable[..., object]) -> None:
         action="append",
         default=[],
         metavar="MODULE:CLASS",
-        help="this strategy of your own may be loaded, beside the entry points of installed "
+        help="allow this user-defined strategy, in addition to the entry points of installed "
         "packages; may be repeated",
     )
 
 
 def allowed_of(options: argparse.Namespace, *named: str) -> AllowedStrategies:
-    """What the options allow, and `named`, which the same command line asks for.
+    """Returns the strategies that the options allow, and those in `named`.
 
     Raises InvalidRequest.
     """
@@ -71,12 +73,13 @@ def allowed_of(options: argparse.Namespace, *named: str) -> AllowedStrategies:
 
 
 def strategy_of(options: argparse.Namespace) -> CompactionStrategy | None:
-    """What the options name; None: nothing. Raises InvalidRequest, with the strategy's own words
-    for a name or a setting that cannot be.
+    """Returns the strategy that the options name, or None.
+
+    Raises InvalidRequest for an unknown name or an invalid setting.
     """
     if options.compaction_strategy is None:
         if options.strategy_settings:
-            raise InvalidRequest("Settings belong to a strategy: name it, too.")
+            raise InvalidRequest("Settings require --compaction-strategy.")
         return None
     from ledgerfold.strategies.catalogue import checked
     from ledgerfold.v1.records_pb2 import CompactionStrategy
@@ -88,7 +91,10 @@ def strategy_of(options: argparse.Namespace) -> CompactionStrategy | None:
 def strategy_and_service_of(
     options: argparse.Namespace,
 ) -> tuple[CompactionStrategy | None, str | None]:
-    """As strategy_of, and the compaction service. Pulsar's names for services are strategies."""
+    """Returns the strategy, as strategy_of, and the compaction service.
+
+    Pulsar's factory names select a strategy instead of a service.
+    """
     strategy, service = strategy_of(options), options.compaction_service
     if service is None:
         return strategy, None
@@ -98,22 +104,25 @@ def strategy_and_service_of(
     if service not in ALIASES:
         return strategy, service
     if strategy is not None:
-        raise InvalidRequest(f"--compaction-service {service} names the strategy already.")
+        raise InvalidRequest(f"--compaction-service {service} already selects a strategy.")
     return CompactionStrategy(name=ALIASES[service]), None
 
 
 def add_strategy_verbs(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
-    change = verbs.add_parser("set-compaction-strategy", help="what a compaction keeps of a key")
+    change = verbs.add_parser(
+        "set-compaction-strategy",
+        help="set the strategy that decides what compaction keeps of a key",
+    )
     add_name(change, of)
     change.add_argument("strategy", help="publishing-order, event-time...: docs/STRATEGIES.md")
     _add_settings(change, "--set")
     change.set_defaults(run=_set, scope=of)
-    get = verbs.add_parser("get-compaction-strategy", help="its name and its settings")
+    get = verbs.add_parser("get-compaction-strategy", help="show the strategy's name and settings")
     add_name(get, of)
-    get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
+    get.add_argument("-ap", "--applied", action="store_true", help="including an inherited one")
     get.set_defaults(run=_get, scope=of)
     add_answer(get)
-    remove = verbs.add_parser("remove-compaction-strategy", help="inherit it")
+    remove = verbs.add_parser("remove-compaction-strategy", help="inherit the strategy")
     add_name(remove, of)
     remove.set_defaults(run=_remove, scope=of)
 
@@ -143,6 +152,6 @@ def _remove(options: argparse.Namespace) -> None:
 
 
 def _scope(options: argparse.Namespace) -> tuple[str, str]:
-    """The topic and the namespace; one of them is empty."""
+    """Returns the topic and the namespace; one of them is empty."""
     name: str = getattr(options, options.scope)
     return (name, "") if options.scope == "topic" else ("", name)

@@ -1,4 +1,4 @@
-"""`topics` and `namespaces`: pulsar-admin's verbs, for what exists here."""
+"""`topics`, `namespaces` and `topicPolicies`: pulsar-admin's verbs, as far as they apply."""
 
 from __future__ import annotations
 
@@ -40,23 +40,25 @@ Run = Callable[[argparse.Namespace], int | None]
 
 
 def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("topics", help="topics, their policies, their compaction")
+    parser = commands.add_parser("topics", help="manage topics, their policies and compaction")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     add_creation_options(_verb(verbs, "create", "create a topic", _create))
     delete = _verb(verbs, "delete", "delete a topic and its data", _delete)
-    delete.add_argument("-f", "--force", action="store_true", help="disconnect who uses it")
+    delete.add_argument("-f", "--force", action="store_true", help="disconnect its clients")
     listing = verbs.add_parser("list", help="list topics")
     listing.add_argument("namespace", nargs="?", default="", help="default: all")
     listing.set_defaults(run=_list)
     add_answer(listing)
-    _answering(verbs, "stats", "counters, subscriptions, last compaction", _stats)
-    _answering(verbs, "stats-internal", "ledgers, cursors, compacted ledger", _stats_internal)
-    _verb(verbs, "unload", "close the topic and load it anew", _unload)
-    _answering(verbs, "trim", "delete ledgers that nothing holds back", _trim)
+    _answering(verbs, "stats", "show counters, subscriptions, last compaction", _stats)
+    _answering(verbs, "stats-internal", "show ledgers, cursors, compacted ledger", _stats_internal)
+    _verb(verbs, "unload", "close and reload the topic", _unload)
+    _answering(verbs, "trim", "delete ledgers that are no longer needed", _trim)
     add_operation_verbs(verbs)
-    last = _answering(verbs, "last-message-id", "the last message's id", _last_message_id)
-    last.add_argument("--read-compacted", action="store_true", help="of the compacted view")
-    found = _answering(verbs, "get-message-id", "the first message since a time", _get_message_id)
+    last = _answering(verbs, "last-message-id", "show the last message's id", _last_message_id)
+    last.add_argument("--read-compacted", action="store_true", help="in the compacted view")
+    found = _answering(
+        verbs, "get-message-id", "show the id of the first message since a time", _get_message_id
+    )
     found.add_argument(
         *("-d", "--datetime"),
         type=parse_moment_ms,
@@ -66,16 +68,16 @@ def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
     )
     _answering(verbs, "subscriptions", "list subscriptions", _subscriptions)
     create = _verb(verbs, "create-subscription", "create a durable subscription", _subscribe)
-    create.add_argument("-s", "--subscription", required=True, help="its name")
+    create.add_argument("-s", "--subscription", required=True, help="the subscription's name")
     create.add_argument(
         "-m",
         "--message-id",
         default="latest",
         metavar=f"earliest|latest|{ID}",
-        help="it begins behind",
+        help="start after this message",
     )
     leave = _verb(verbs, "unsubscribe", "delete a subscription", _unsubscribe)
-    leave.add_argument("-s", "--subscription", required=True, help="its name")
+    leave.add_argument("-s", "--subscription", required=True, help="the subscription's name")
     leave.add_argument("-f", "--force", action="store_true", help="disconnect its consumers")
     add_partition_verbs(verbs)
     add_cursor_verbs(verbs)
@@ -86,13 +88,15 @@ def add_topics(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def add_namespaces(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("namespaces", help="policies of namespaces")
+    parser = commands.add_parser("namespaces", help="manage policies of namespaces")
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     _add_policies(verbs, "namespace")
 
 
 def add_topic_policies(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("topicPolicies", help="policies of topics, as in pulsar-admin")
+    parser = commands.add_parser(
+        "topicPolicies", help="manage policies of topics, as in pulsar-admin"
+    )
     verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
     _add_policies(verbs, "topic")
 
@@ -109,7 +113,7 @@ def _verb(
 def _answering(
     verbs: Commands[argparse.ArgumentParser], name: str, text: str, run: Run
 ) -> argparse.ArgumentParser:
-    """One that shows something."""
+    """Adds a verb that prints a result."""
     parser = _verb(verbs, name, text, run)
     add_answer(parser)
     return parser
@@ -131,18 +135,18 @@ def _add_policies(verbs: Commands[argparse.ArgumentParser], of: str) -> None:
         metavar="SIZE",
         help="100M; 0: never",
     )
-    get = add("get-compaction-threshold", "in bytes", _get_threshold)
-    get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
-    add("remove-compaction-threshold", "inherit it", _remove_threshold)
-    retention = add("set-retention", "keep raw data that every cursor has passed", _set_retention)
+    get = add("get-compaction-threshold", "show the threshold in bytes", _get_threshold)
+    get.add_argument("-ap", "--applied", action="store_true", help="including an inherited one")
+    add("remove-compaction-threshold", "inherit the threshold", _remove_threshold)
+    retention = add("set-retention", "retain raw data that every cursor has passed", _set_retention)
     for option, kind, metavar, example in (
-        (("-t", "--time"), parse_limit_ms, "TIME|-1", "3d; -1: for ever"),
-        (("-s", "--size"), parse_limit_size, "SIZE|-1", "10G; -1: all"),
+        (("-t", "--time"), parse_limit_ms, "TIME|-1", "3d; -1: no limit"),
+        (("-s", "--size"), parse_limit_size, "SIZE|-1", "10G; -1: no limit"),
     ):
         retention.add_argument(*option, type=kind, required=True, metavar=metavar, help=example)
-    get = add("get-retention", "time in ms and size in bytes", _get_retention)
-    get.add_argument("-ap", "--applied", action="store_true", help="as inherited")
-    add("remove-retention", "inherit it", _remove_retention)
+    get = add("get-retention", "show time in ms and size in bytes", _get_retention)
+    get.add_argument("-ap", "--applied", action="store_true", help="including an inherited one")
+    add("remove-retention", "inherit retention", _remove_retention)
     add_strategy_verbs(verbs, of)
     add_message_ttl_verbs(verbs, of)
     add_emulation_verbs(verbs, of)
@@ -196,7 +200,7 @@ def _subscriptions(options: argparse.Namespace) -> None:
 def _subscribe(options: argparse.Namespace) -> None:
     start = parse_message_id(options.message_id)
     if start is None:
-        raise InvalidRequest(f"A subscription starts at earliest, latest or {FORM}.")
+        raise InvalidRequest(f"The start of a subscription must be earliest, latest or {FORM}.")
     topic = topic_of(options.topic, start)
     admin_of(options).create_subscription(topic, options.subscription, start)
 

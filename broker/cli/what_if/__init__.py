@@ -1,1 +1,1 @@
-"""`what-if`: its options, its answers as rows, tables and pictures."""
+"""`what-if`: its options, and its results as rows, tables and plots."""

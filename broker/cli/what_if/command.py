@@ -1,13 +1,13 @@
-"""`what-if`: what strategies, and times to compact, would come to; of a Kafka topic, settings of
-its cleaner. Nothing changes.
+"""`what-if`: predicts the effect of strategies and schedules, or of a Kafka topic's cleaner
+settings. Changes nothing.
 
     ledgerfold what-if prices --strategy publishing-order --strategy keep-n:n=2 --diff
     ledgerfold what-if prices --threshold 1M,10M --every 1h
     ledgerfold what-if --csv prices.csv --strategy publishing-order --strategy event-time
     ledgerfold what-if addresses --config min.cleanable.dirty.ratio=0.1,0.5,0.9
 
-Tables on a terminal; in a pipe JSON lines, each with the `topic` and what it is about: `input`,
-`strategy`, `difference`, `replay`, `cleaning`.
+Tables on a terminal; in a pipe JSON lines, each with `topic` and `about`: `input`, `strategy`,
+`difference`, `differences`, `replay` or `cleaning`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ Commands = argparse._SubParsersAction
 def add_what_if(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "what-if",
-        help="what strategies, times to compact or settings of Kafka's cleaner would come to",
-        description="Looks at a topic, or at a file, and changes nothing.",
+        help="predict the effect of strategies, schedules or settings of Kafka's cleaner",
+        description="Analyzes a topic or a file, without changes.",
     )
     add_question(parser)
     add_file(parser)
-    parser.add_argument("--plot", metavar="FILE", help="draw it into a .svg, .png or .html")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw the results into a .svg, .png or .html file"
+    )
     add_output(parser, ("table", "json", "jsonl"))
     parser.set_defaults(run=_what_if)
 

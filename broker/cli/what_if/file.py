@@ -1,11 +1,11 @@
-"""`what-if` over a file, without a topic and without a broker.
+"""`what-if` over a file, without a topic or a broker.
 
-Columns, or fields of JSON lines: `key`, `value`, and where they are there `event_time_ms` and
-`publish_time_ms`. A row without a value is a tombstone; in JSON a null key, or none, is no key.
-With `--key` the rows become messages as `import` makes them of the same options: the row is the
-value unless `--value` names a field, and there are no event times unless `--event-time` does.
+Columns, or fields of JSON lines: `key`, `value`, and optionally `event_time_ms` and
+`publish_time_ms`. A row without a value is a tombstone; in JSON a null or missing key is no key.
+With `--key` the rows become messages as in `import` with the same options: the row is the value
+unless `--value` names a field, and there are no event times unless `--event-time` names one.
 
-The rows are written as a log into a temporary folder, and a compactor of our own looks at it.
+The rows are written as a log into a temporary folder, which a separate compactor analyzes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,10 @@ _INT64_MAX = 2**63 - 1
 
 
 class File(NamedTuple):
-    """`rules` None: its fields have the names above. `event_time`: the field that was named."""
+    """A file to analyze.
+
+    `rules` None: its fields have the names above. `event_time`: the field that the option names.
+    """
 
     name: str
     format: str
@@ -42,7 +45,7 @@ class File(NamedTuple):
 
     @property
     def wanted(self) -> list[str]:
-        """Columns that a CSV file must have."""
+        """The columns that a CSV file must have."""
         if self.rules is not None:
             return self.rules.fields
         return ["key", "value"] + ([self.event_time] if self.event_time else [])
@@ -50,39 +53,41 @@ class File(NamedTuple):
 
 def add_file(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--csv", metavar="FILE", help="look at a file; columns key, value, event_time_ms, ..."
+        "--csv", metavar="FILE", help="analyze a CSV file; columns key, value, event_time_ms, ..."
     )
-    parser.add_argument("--jsonl", metavar="FILE", help="the same, a JSON object a line")
+    parser.add_argument(
+        "--jsonl", metavar="FILE", help="analyze a file with one JSON object per line"
+    )
     add_row_rules(parser)
     parser.add_argument(
         "--spark-master",
         default="local[2]",
         metavar="URL",
-        help="where a file is looked at; default local[2]",
+        help="Spark master for the analysis of a file; default local[2]",
     )
-    keys = "of a file: messages without a key survive"
+    keys = "for a file: retain messages without a key"
     parser.add_argument("--retain-null-key", action="store_true", help=keys)
 
 
 def file_of(options: argparse.Namespace) -> File | None:
-    """None: a topic is looked at. Raises InvalidRequest."""
+    """Returns the file to analyze; None: a topic. Raises InvalidRequest."""
     given = [(name, kind) for kind in ("csv", "jsonl") if (name := getattr(options, kind))]
     if len(given) + (options.topic is not None) != 1:
-        raise InvalidRequest("Say what to look at: a topic, or --csv FILE, or --jsonl FILE.")
+        raise InvalidRequest("Give exactly one of: a topic, --csv FILE, --jsonl FILE.")
     if given:
         refuse_url(options, f"--{given[0][1]}")
         if options.config:
             raise InvalidRequest(
-                f"--config is of a Kafka topic's cleaner, and --{given[0][1]} is no topic: import "
-                "a log with `import kafka-log`."
+                f"--config applies to a Kafka topic, not to --{given[0][1]}: import a log with "
+                "`import kafka-log`."
             )
         return _with_rules(*given[0], options)
     if options.retain_null_key:
-        raise InvalidRequest("A topic has its own policy; --retain-null-key is for a file.")
+        raise InvalidRequest("--retain-null-key applies to a file: a topic has its own policy.")
     if options.key or options.value or options.event_time or options.tombstone_when:
         raise InvalidRequest(
-            "A topic has messages; --key, --value, --event-time and --tombstone-when are of the "
-            "rows of a file."
+            "--key, --value, --event-time and --tombstone-when apply to the rows of a file, not to "
+            "a topic."
         )
     return None
 
@@ -91,14 +96,16 @@ def _with_rules(name: str, format_: str, options: argparse.Namespace) -> File:
     if options.key is not None:
         return File(name, format_, rules_of(options), options.event_time)
     if options.value is not None or options.tombstone_when is not None:
-        raise InvalidRequest("--value and --tombstone-when go with --key, as in `import`.")
+        raise InvalidRequest("--value and --tombstone-when require --key, as in `import`.")
     return File(name, format_, None, options.event_time)
 
 
 def ask_about_file(
     file: File, question: Question, *, spark_master: str, retain_null_key: bool
 ) -> TopicWhatIf:
-    """Raises InvalidRequest, naming the line; OSError; and what a compactor raises."""
+    """Analyzes a file. Raises InvalidRequest, naming the line; OSError; and errors of the
+    compactor.
+    """
     from ledgerfold.broker.whatif.file_log import write_log
     from ledgerfold.broker.whatif.own_worker import ask_own_worker
     from ledgerfold.strategies.catalogue import DEFAULT
@@ -132,7 +139,7 @@ def _messages(rows: Rows, file: File) -> Iterable[FileMessage]:
 
 
 def to_message(row: Row, file: File) -> FileMessage:
-    """Raises InvalidRequest, naming the line."""
+    """Converts a row to a message. Raises InvalidRequest, naming the line."""
     from ledgerfold.broker.whatif.file_log import FileMessage
 
     if file.rules is not None:
@@ -152,11 +159,11 @@ def to_message(row: Row, file: File) -> FileMessage:
             _time_ms(row, _PUBLISH_TIME),
         )
     except UnicodeEncodeError as error:
-        raise InvalidRequest(f"Line {row.line}: {error.object!r} is no text.") from error
+        raise InvalidRequest(f"Line {row.line}: {error.object!r} is not valid Unicode.") from error
 
 
 def _time_ms(row: Row, name: str, *, is_needed: bool = False) -> int:
     text = row.texts.get(name) or ("" if is_needed else "0")
     if re.fullmatch("[0-9]{1,19}", text) is None or int(text) > _INT64_MAX:
-        raise InvalidRequest(f"Line {row.line}: {name!r} is no time in ms: {text}")
+        raise InvalidRequest(f"Line {row.line}: {name!r} is not a time in ms: {text}")
     return int(text)

@@ -1,5 +1,5 @@
-"""What `what-if` is asked: strategies, whether to list what differs, times to compact; of a Kafka
-topic, settings of its cleaner.
+"""The options of `what-if`: strategies, differences, schedules; for a Kafka topic, cleaner
+settings.
 
 >>> parse_strategy("keep-n:n=2").settings["n"]
 '2'
@@ -28,7 +28,7 @@ _DIFFERENCES = 20
 
 
 class Question(NamedTuple):
-    """`differences_max` 0: not asked."""
+    """A request to `what-if`. `differences_max` 0: no differences."""
 
     strategies: list[CompactionStrategy]
     differences_max: int
@@ -38,14 +38,16 @@ class Question(NamedTuple):
 
 def add_question(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "topic", nargs="?", help="NAME, TENANT/NAMESPACE/NAME, or with persistent://"
+        "topic",
+        nargs="?",
+        help="NAME, TENANT/NAMESPACE/NAME, or persistent://TENANT/NAMESPACE/NAME",
     )
     parser.add_argument(
         "--strategy",
         action="append",
         default=[],
         metavar="NAME[:FIELD=VALUE,...]",
-        help="one to look at, several times for several; default the topic's own",
+        help="a strategy to analyze; may be repeated; default: the topic's own",
     )
     parser.add_argument(
         "--diff",
@@ -54,7 +56,7 @@ def add_question(parser: argparse.ArgumentParser) -> None:
         const=_DIFFERENCES,
         default=0,
         metavar="KEYS",
-        help=f"list so many keys that the strategies leave with other messages ({_DIFFERENCES})",
+        help=f"list up to KEYS keys for which the results differ; default {_DIFFERENCES}",
     )
     parser.add_argument(
         "--threshold",
@@ -62,7 +64,7 @@ def add_question(parser: argparse.ArgumentParser) -> None:
         type=parse_thresholds,
         default=[],
         metavar="SIZE,...",
-        help="replay the history: a run when more than SIZE is behind the horizon",
+        help="replay the history with a run when more than SIZE follows the horizon",
     )
     parser.add_argument(
         "--every",
@@ -70,24 +72,24 @@ def add_question(parser: argparse.ArgumentParser) -> None:
         type=parse_intervals,
         default=[],
         metavar="TIME,...",
-        help="replay the history: a run each TIME",
+        help="replay the history with a run every TIME",
     )
     parser.add_argument(
         "--config",
         action="append",
         default=[],
         metavar="NAME=VALUE,...",
-        help="of a Kafka topic: replay its log under each value of a setting, by Kafka's name; "
-        "several times for several, in all combinations",
+        help="for a Kafka topic: replay its log with each value of a setting, by Kafka's name; may "
+        "be repeated, for all combinations",
     )
 
 
 def question_of(options: argparse.Namespace) -> Question:
-    """Raises InvalidRequest."""
+    """Returns the request that the options describe. Raises InvalidRequest."""
     from ledgerfold.v1.what_if_pb2 import ReplaySetting
 
     if options.diff and len(options.strategy) < 2:
-        raise InvalidRequest("--diff compares strategies: name two at least, by --strategy.")
+        raise InvalidRequest("--diff compares strategies: give --strategy at least twice.")
     thresholds = chain.from_iterable(options.threshold)
     intervals = chain.from_iterable(options.every)
     return Question(
@@ -102,23 +104,25 @@ def question_of(options: argparse.Namespace) -> Question:
 
 
 def parse_trials(texts: Sequence[str]) -> list[dict[str, str]]:
-    """All combinations of the settings' values; a policy is one value. Raises InvalidRequest."""
+    """Returns all combinations of the settings' values; a policy is one value. Raises
+    InvalidRequest.
+    """
     from ledgerfold.broker.whatif.kafka_trials import check_count
 
     values: dict[str, list[str]] = {}
     for text in texts:
         name, equals, rest = text.partition("=")
         if not name or not equals:
-            raise InvalidRequest(f"--config {text}: say NAME=VALUE, or NAME=VALUE,VALUE,...")
+            raise InvalidRequest(f"--config {text}: expected NAME=VALUE, or NAME=VALUE,VALUE,...")
         if name in values:
-            raise InvalidRequest(f"--config {name} twice: say its values one behind the other.")
+            raise InvalidRequest(f"--config {name} is given twice: give its values as one list.")
         values[name] = [rest] if name == "cleanup.policy" else rest.split(",")
     check_count(prod(map(len, values.values())))
     return [dict(zip(values, each, strict=True)) for each in product(*values.values()) if each]
 
 
 def parse_strategy(text: str) -> CompactionStrategy:
-    """NAME or NAME:field=value,field=value; one's own is named "module:Class", settings behind it.
+    """Parses NAME or NAME:field=value,field=value; a user-defined NAME is "module:Class".
 
     Raises InvalidRequest.
     """
@@ -143,5 +147,5 @@ def parse_intervals(text: str) -> list[int]:
 def _parsed(text: str, parse: Callable[[str], int]) -> list[int]:
     values = [parse(each) for each in text.split(",")]
     if 0 in values:
-        raise argparse.ArgumentTypeError("1 is the least")
+        raise argparse.ArgumentTypeError("must be 1 or more")
     return values

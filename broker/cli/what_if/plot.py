@@ -1,8 +1,8 @@
-"""The pictures of `what-if --plot FILE`: SVG, PNG, or a page that holds the SVG.
+"""The plots of `what-if --plot FILE`: SVG, PNG, or an HTML page with the SVG.
 
-What each strategy would leave, as bars; the space over time, as a line for each replay; and what
-each replay costs: what is rewritten against what a reader has to read. Of a Kafka topic the space
-over time under each trial's settings, and what is rewritten against the peak of the space.
+They show the result of each strategy, as bars; the space over time, as a line per replay; and the
+cost of each replay: rewritten bytes against bytes that a reader has to read. For a Kafka topic: the
+space over time for each trial's settings, and rewritten bytes against peak space.
 
 Drawn by matplotlib, which is in the extra `plot`.
 """
@@ -36,18 +36,18 @@ _STYLE: Any = {"svg.hashsalt": "ledgerfold", "svg.fonttype": "none", "font.size"
 
 
 def check_plot(name: str) -> None:
-    """Before anybody is asked. Raises InvalidRequest."""
+    """Checks the file name and matplotlib before the analysis. Raises InvalidRequest."""
     if _ending(name) not in _ENDINGS:
-        raise InvalidRequest(f"--plot {name}: the file's ending is one of {', '.join(_ENDINGS)}.")
+        raise InvalidRequest(f"--plot {name}: the extension must be one of {', '.join(_ENDINGS)}.")
     if importlib.util.find_spec("matplotlib") is None:
         raise InvalidRequest(
-            "--plot needs matplotlib. Install Ledgerfold with its extra `plot`, from where it "
-            "came: pip install 'WHEEL-OR-CHECKOUT[plot]'."
+            "--plot needs matplotlib. Install Ledgerfold with its extra `plot`, from the same "
+            "source: pip install 'WHEEL-OR-CHECKOUT[plot]'."
         )
 
 
 def write_plot(name: str, found: Sequence[TopicWhatIf]) -> None:
-    """Raises OSError."""
+    """Draws the plot into a file. Raises OSError."""
     ending = _ending(name)
     picture = _drawn(found, "png" if ending == "png" else "svg")
     if ending == "html":
@@ -149,7 +149,7 @@ def _cleaning_costs(axes: Axes, found: TopicWhatIf) -> None:
 
 
 def _moment(time_ms: int) -> datetime:
-    """A clock may have been as wrong as it likes; a date has four digits for the year."""
+    """Converts ms to a datetime, limited to the year 9999: a clock may have been wrong."""
     return datetime.fromtimestamp(min(time_ms / 1000, _LAST_SECOND), UTC)
 
 

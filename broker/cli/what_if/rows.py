@@ -1,7 +1,7 @@
-"""The answers of `what-if` as rows: the same names in JSON and in tables.
+"""Results of `what-if` as rows, with the same names in JSON and in tables.
 
-`estimated` names those figures of a row that are: what follows from the bytes of entries that would
-be built anew. The others are exact.
+`estimated` names the estimated figures of a row: those derived from the bytes of entries that would
+be rebuilt. The others are exact.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ def strategy_row(forecast: StrategyForecast) -> Row:
 
 
 def strategy_text(strategy: CompactionStrategy) -> str:
-    """As the option has it."""
+    """Formats a strategy as the option takes it."""
     settings = ",".join(f"{name}={value}" for name, value in sorted(strategy.settings.items()))
     return f"{strategy.name}:{settings}" if settings else str(strategy.name)
 
 
 def compared_names(found: TopicWhatIf) -> list[str]:
-    """Of the strategies whose messages are compared."""
+    """Returns the names of the strategies whose messages are compared."""
     return [strategy_text(each.strategy) for each in found.forecasts if not each.not_forecast]
 
 
@@ -138,13 +138,13 @@ def cleaning_row(cleaning: CleaningReplay) -> Row:
 
 
 def trial_text(trial: CleaningTrial) -> str:
-    """What was tried, by Kafka's names."""
+    """Formats the settings of a trial, by Kafka's names."""
     texts = (f"{name}={value}" for name, value in sorted(trial.config.items()))
     return " ".join(texts) or "(as they are)"
 
 
 def setting_row(setting: ReplaySetting) -> Row:
-    """What was tried, in the words of the options."""
+    """Formats the schedule of a replay, as the options name it."""
     if setting.WhichOneof("when") == "interval_ms":
         return {"when": f"every {_time_text(setting.interval_ms)}"}
     return {"when": f"threshold {_size_text(setting.threshold_bytes)}"}
@@ -165,7 +165,7 @@ def _time_text(time_ms: int) -> str:
 
 
 def _text(data: bytes, *, is_cut: bool = False) -> tuple[str, str | None]:
-    """A value that was cut may end within a character."""
+    """Decodes a value, or encodes it in base64. A value that was cut may end within a character."""
     for end in range(len(data), len(data) - 4 if is_cut else len(data) - 1, -1):
         try:
             return data[:end].decode() + ("…" if is_cut else ""), None

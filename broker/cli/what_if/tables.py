@@ -1,4 +1,4 @@
-"""The answers of `what-if` as tables: sizes with units, and a mark before what is estimated."""
+"""Results of `what-if` as tables: sizes with units, and a mark for estimates."""
 
 from __future__ import annotations
 
@@ -73,21 +73,22 @@ def _print(rows: Sequence[Row], width: int | None) -> None:
 
 
 def shown(row: Row) -> Row:
-    """
+    """Formats a row.
+
     >>> shown({"bytes": 2048, "survivors": 3, "estimated": ["bytes"]})
     {'bytes': '~2.0 KiB', 'survivors': 3}
     """
     found: dict[str, Any] = {}
     for name, value in row.items():
         if name not in _NOT_SHOWN:
-            told = format_size(value) if name.endswith("bytes") else value
+            text = format_size(value) if name.endswith("bytes") else value
             is_estimated = name in row["estimated"]
-            found[name.removesuffix("_bytes")] = f"~{told}" if is_estimated else told
+            found[name.removesuffix("_bytes")] = f"~{text}" if is_estimated else text
     return found
 
 
 def _kept(row: Row) -> Row:
-    """A column for each strategy."""
+    """Returns a row with a column for each strategy."""
     found: dict[str, Any] = {"key": row["key"]}
     for kept in row["kept"]:
         last = "(gone)" if kept["last"] is None else f"{kept['last']} {kept['value']}"

@@ -1,4 +1,4 @@
-"""The calls of Admin (broker/client/administration/admin.py) about policies.
+"""The policy calls of Admin (broker/client/administration/admin.py).
 
 >>> from ledgerfold.broker.client.administration.admin import Admin
 >>> with Admin("127.0.0.1:7650") as admin:
@@ -20,7 +20,7 @@ _STRATEGY = "compaction_strategy"
 
 
 class PolicyCalls(ABC):
-    """Each is about one topic or one namespace: name one of them."""
+    """The policy calls. Each takes one topic or one namespace."""
 
     _admin: Any
 
@@ -30,7 +30,9 @@ class PolicyCalls(ABC):
     def policies(
         self, *, topic: str = "", namespace: str = "", applied: bool = False
     ) -> records_pb2.Policies:
-        """Those set on it; `applied`: with what it inherits."""
+        """Returns the policies set on the topic or namespace; `applied`: including inherited
+        ones.
+        """
         request = admin_pb2.GetPoliciesRequest(scope=_scope(topic, namespace), applied=applied)
         policies: records_pb2.Policies = self._call(self._admin.GetPolicies, request).policies
         return policies
@@ -43,7 +45,9 @@ class PolicyCalls(ABC):
         values: records_pb2.Policies | None = None,
         remove: Iterable[str] = (),
     ) -> None:
-        """Sets the fields present in `values` and removes those named; the others stay."""
+        """Sets the fields present in `values` and removes those in `remove`; others are
+        unchanged.
+        """
         request = admin_pb2.UpdatePoliciesRequest(
             scope=_scope(topic, namespace), set=values, remove=list(remove)
         )
@@ -57,9 +61,9 @@ class PolicyCalls(ABC):
         topic: str = "",
         namespace: str = "",
     ) -> None:
-        """Which message of a key compaction keeps, from the next run that starts (STRATEGIES.md).
+        """Sets the compaction strategy, from the next run on (STRATEGIES.md).
 
-        Raises InvalidRequest: there is no such strategy, or it cannot have such settings.
+        Raises InvalidRequest for an unknown strategy or invalid settings.
         """
         given = {setting: str(value) for setting, value in (settings or {}).items()}
         strategy = records_pb2.CompactionStrategy(name=name, settings=given)
@@ -69,18 +73,20 @@ class PolicyCalls(ABC):
     def compaction_strategy(
         self, *, topic: str = "", namespace: str = "", applied: bool = False
     ) -> records_pb2.CompactionStrategy | None:
-        """The one set on it, None when there is none; `applied`: the one in force."""
+        """Returns the strategy set on the topic or namespace, or None; `applied`: the effective
+        one.
+        """
         policies = self.policies(topic=topic, namespace=namespace, applied=applied)
         return policies.compaction_strategy if policies.HasField(_STRATEGY) else None
 
     def remove_compaction_strategy(self, *, topic: str = "", namespace: str = "") -> None:
-        """It inherits one."""
+        """Removes the strategy, so that one is inherited."""
         self.update_policies(topic=topic, namespace=namespace, remove=[_STRATEGY])
 
 
 def _scope(topic: str, namespace: str) -> admin_pb2.PolicyScope:
     if bool(topic) == bool(namespace):
-        raise InvalidRequest("Policies belong to one topic or to one namespace: name one of them.")
+        raise InvalidRequest("Pass either a topic or a namespace.")
     return (
         admin_pb2.PolicyScope(topic=topic) if topic else admin_pb2.PolicyScope(namespace=namespace)
     )

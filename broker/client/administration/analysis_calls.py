@@ -1,6 +1,6 @@
-"""What an administrator asks that reads through a whole topic, and changes nothing.
+"""Read-only analysis calls: explain and what-if.
 
-The part of Admin (admin.py) whose calls have no time limit of their own.
+The part of Admin (admin.py) whose calls read a whole topic and have no default timeout.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ledgerfold.storage.decoded import key_bytes
 from ledgerfold.v1 import explain_pb2, records_pb2, what_if_pb2
 
 
-class Outlook:
-    """`_admin`: the stub of AdminService."""
+class AnalysisCalls:
+    """The analysis calls. `_admin`: the stub of AdminService."""
 
     _admin: Any
 
@@ -29,11 +29,11 @@ class Outlook:
         message_id: MessageId | None = None,
         timeout_seconds: float | None = None,
     ) -> explain_pb2.ExplainResponse:
-        """What compaction did and will do with the versions of a key, or with one message.
+        """Explains the past and future compaction of a key's versions, or of one message.
 
-        Without either: with the messages that have no key. A key that was given as bytes counts in
-        base64, as its messages show it. The broker reads the keys of the whole topic for it, so
-        there is no time limit but the one given here.
+        Without `key` and `message_id`: of the messages without a key. A key that was given as bytes
+        is compared in base64, as its messages show it. The broker reads the keys of the whole
+        topic, so the only time limit is `timeout_seconds`.
         """
         request = explain_pb2.ExplainRequest(topic=topic)
         if message_id is not None:
@@ -60,15 +60,14 @@ class Outlook:
         trials: Iterable[Mapping[str, str]] = (),
         timeout_seconds: float | None = None,
     ) -> list[what_if_pb2.TopicWhatIf]:
-        """What each strategy would leave of the next run's input, without a change; of a
-        partitioned topic for each partition. No strategy: the topic's own.
+        """Computes the result of each strategy on the next run's input, without changes; for each
+        partition of a partitioned topic.
 
-        `differences_max`: lists so many keys that the strategies, two at least, leave with other
-        messages.
-        `replays`: times to compact, tried on the topic's history under the first strategy.
-        `trials`: of a Kafka topic, which has nothing of that, settings by Kafka's names to replay
-        its history under. The whole topic's keys are read for it, so there is no time limit but
-        the one given here.
+        No strategy: the topic's own. `differences_max`: the number of keys to list for which the
+        strategies, at least two, keep different messages. `replays`: schedules to replay on the
+        topic's history, under the first strategy. `trials`: for a Kafka topic, which supports none
+        of these, settings by Kafka's names to replay its history under. The keys of the whole topic
+        are read, so the only time limit is `timeout_seconds`.
         """
         request = what_if_pb2.WhatIfRequest(
             topic=topic,

@@ -1,5 +1,5 @@
-"""What is told of Kafka topics. Offsets count from 0; times are ms since the epoch, on the broker's
-clock. Names are Kafka's.
+"""Responses about Kafka topics. Names are Kafka's. Offsets count from 0; times are ms since the
+epoch, on the broker's clock.
 
     >>> LogDescription.of(kafka_pb2.DescribeLogResponse(log_end_offset=3)).log_end_offset
     3
@@ -14,37 +14,37 @@ from ledgerfold.v1 import kafka_pb2
 
 
 class Origin(Enum):
-    """Who appends: what is checked depends on it."""
+    """The kind of appender, which decides what the broker checks."""
 
     CLIENT = kafka_pb2.KAFKA_ORIGIN_CLIENT
-    # Of groups or transactions: control batches are taken, too.
+    # A coordinator of groups or transactions: control batches are accepted, too.
     COORDINATOR = kafka_pb2.KAFKA_ORIGIN_COORDINATOR
-    # A leader that is followed: the batches' own offsets stand.
+    # A leader that is followed: the batches keep their offsets.
     REPLICATION = kafka_pb2.KAFKA_ORIGIN_REPLICATION
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """Where batches lie: the first and the last offset of each, in order.
+    """The first and the last offset of each appended batch, in order.
 
-    `log_append_time_ms`: what all their records are dated, under LogAppendTime; else None.
+    `log_append_time_ms`: the timestamp of all their records, under LogAppendTime; else None.
     """
 
     offsets: list[tuple[int, int]]
     log_append_time_ms: int | None
 
     @classmethod
-    def of(cls, told: kafka_pb2.KafkaAppendResponse) -> Appended:
-        time_ms = told.log_append_time_ms
+    def of(cls, response: kafka_pb2.KafkaAppendResponse) -> Appended:
+        time_ms = response.log_append_time_ms
         return cls(
-            list(zip(told.first_offsets, told.last_offsets, strict=True)),
+            list(zip(response.first_offsets, response.last_offsets, strict=True)),
             None if time_ms < 0 else time_ms,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """A segment. `next_offset`: behind its last batch; sizes as Kafka's files would have them."""
+    """A segment. `next_offset`: the one after its last batch; sizes are those of Kafka's files."""
 
     base_offset: int
     next_offset: int
@@ -55,30 +55,31 @@ class SegmentInfo:
     is_cleaned: bool
     offset_index_bytes: int
     time_index_bytes: int
-    # What holds it in the data directory.
+    # The ledgers that store it.
     ledger_ids: list[int]
 
     @classmethod
-    def of(cls, told: kafka_pb2.KafkaSegmentInfo) -> SegmentInfo:
+    def of(cls, response: kafka_pb2.KafkaSegmentInfo) -> SegmentInfo:
         return cls(
-            told.base_offset,
-            told.next_offset,
-            told.size_bytes,
-            told.largest_timestamp_ms,
-            told.modified_ms,
-            told.is_active,
-            told.is_cleaned,
-            told.offset_index_bytes,
-            told.time_index_bytes,
-            list(told.ledger_ids),
+            response.base_offset,
+            response.next_offset,
+            response.size_bytes,
+            response.largest_timestamp_ms,
+            response.modified_ms,
+            response.is_active,
+            response.is_cleaned,
+            response.offset_index_bytes,
+            response.time_index_bytes,
+            list(response.ledger_ids),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerInfo:
-    """What the log remembers of an idempotent producer. -1: none; `transaction_first_offset`: of
-    the transaction that is open. `is_forgotten`: Kafka would not know it any more, by the times of
-    its records; what it sends again is known here.
+    """The log's state of an idempotent producer; -1: none.
+
+    `transaction_first_offset`: that of the open transaction. `is_forgotten`: Kafka would have
+    expired the producer, by the timestamps of its records; here its resends are still recognized.
     """
 
     producer_id: int
@@ -90,22 +91,22 @@ class ProducerInfo:
     is_forgotten: bool
 
     @classmethod
-    def of(cls, told: kafka_pb2.KafkaProducerInfo) -> ProducerInfo:
-        first = told.transaction_first_offset
+    def of(cls, response: kafka_pb2.KafkaProducerInfo) -> ProducerInfo:
+        first = response.transaction_first_offset
         return cls(
-            told.producer_id,
-            told.producer_epoch,
-            told.last_sequence,
-            told.last_data_offset,
-            told.last_timestamp_ms,
+            response.producer_id,
+            response.producer_epoch,
+            response.last_sequence,
+            response.last_data_offset,
+            response.last_timestamp_ms,
             None if first < 0 else first,
-            told.is_forgotten,
+            response.is_forgotten,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """An entry of the transaction index. `last_offset`: the marker's."""
+    """An entry of the transaction index. `last_offset`: the marker's offset."""
 
     producer_id: int
     first_offset: int
@@ -115,7 +116,7 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class LogDescription:
-    """A partition's log. `checkpoint`: the first dirty offset, None when none is stored."""
+    """A partition's log. `checkpoint`: the first dirty offset; None without a checkpoint."""
 
     log_start_offset: int
     log_end_offset: int
@@ -125,53 +126,53 @@ class LogDescription:
     segments: list[SegmentInfo]
     producers: list[ProducerInfo]
     aborted: list[AbortedTransaction]
-    # In Kafka's words, "LogCleaningPaused{pausedCount=1}"; "": none.
+    # In Kafka's format, "LogCleaningPaused{pausedCount=1}"; "": none.
     cleaning_state: str
-    # Why the cleaner leaves the topic alone; "": it does not.
+    # Why the topic is uncleanable; "": it is not.
     uncleanable_reason: str
-    # Which failure it was, for programs: as in CleanerStatus.
+    # The kind of failure, for programs: as in CleanerStatus.
     uncleanable_kind: str
-    # If they were asked for, a page of them: each as it is stored, header and records.
+    # A page of stored batches, header and records, if requested.
     batches: list[bytes] = field(repr=False, default_factory=list)
-    # Where the next page begins; None: there are no more.
+    # The start of the next page; None: this is the last one.
     more_from: int | None = None
 
     @classmethod
-    def of(cls, told: kafka_pb2.DescribeLogResponse) -> LogDescription:
+    def of(cls, response: kafka_pb2.DescribeLogResponse) -> LogDescription:
         return cls(
-            told.log_start_offset,
-            told.log_end_offset,
-            told.high_watermark,
-            told.last_stable_offset,
-            told.checkpoint if told.HasField("checkpoint") else None,
-            list(map(SegmentInfo.of, told.segments)),
-            list(map(ProducerInfo.of, told.producers)),
+            response.log_start_offset,
+            response.log_end_offset,
+            response.high_watermark,
+            response.last_stable_offset,
+            response.checkpoint if response.HasField("checkpoint") else None,
+            list(map(SegmentInfo.of, response.segments)),
+            list(map(ProducerInfo.of, response.producers)),
             [
                 AbortedTransaction(
                     each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset
                 )
-                for each in told.aborted
+                for each in response.aborted
             ],
-            told.cleaning_state,
-            told.uncleanable_reason,
-            told.uncleanable_kind,
-            [each.batch for each in told.batches],
-            told.more_from if told.HasField("more_from") else None,
+            response.cleaning_state,
+            response.uncleanable_reason,
+            response.uncleanable_kind,
+            [each.batch for each in response.batches],
+            response.more_from if response.HasField("more_from") else None,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class TruncatedLog:
-    """A log as a truncation left it. `checkpoint`: as LogDescription's."""
+    """The log after a truncation. `checkpoint`: as in LogDescription."""
 
     log_end_offset: int
     log_start_offset: int
     checkpoint: int | None
 
     @classmethod
-    def of(cls, told: kafka_pb2.TruncateLogResponse) -> TruncatedLog:
-        checkpoint = told.checkpoint if told.HasField("checkpoint") else None
-        return cls(told.log_end_offset, told.log_start_offset, checkpoint)
+    def of(cls, response: kafka_pb2.TruncateLogResponse) -> TruncatedLog:
+        checkpoint = response.checkpoint if response.HasField("checkpoint") else None
+        return cls(response.log_end_offset, response.log_start_offset, checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,20 +184,28 @@ class ConfigEntry:
     source: str
     unit: str
     doc: str
-    # Whether it can be set while the broker runs.
+    # True if it can be changed while the broker runs.
     is_dynamic: bool
 
     @classmethod
-    def of(cls, told: kafka_pb2.KafkaConfigEntry) -> ConfigEntry:
-        return cls(told.name, told.value, told.source, told.unit, told.doc, told.is_dynamic)
+    def of(cls, response: kafka_pb2.KafkaConfigEntry) -> ConfigEntry:
+        return cls(
+            response.name,
+            response.value,
+            response.source,
+            response.unit,
+            response.doc,
+            response.is_dynamic,
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningPlan:
-    """What the cleaner would do with a log now, and why.
+    """The cleaner's plan for a log, with its reasons.
 
-    `ratio`: dirty bytes of all, 0 to 1. `first_uncleanable_offset`: as the rules give it,
-    `bound_offset`: down to the segment that holds it. `map_entries`: (offset, key), by offset.
+    `ratio`: dirty bytes of all bytes, 0 to 1. `first_uncleanable_offset`: by the rules;
+    `bound_offset`: rounded down to the base of its segment. `map_entries`: (offset, key), by
+    offset.
     """
 
     topic: str
@@ -209,12 +218,12 @@ class CleaningPlan:
     cleanable_bytes: int
     ratio: float
     min_ratio: float
-    # Older than max.compaction.lag.ms, and by how much.
+    # True if older than max.compaction.lag.ms; `delay_ms`: by how much.
     is_overdue: bool
     delay_ms: int
     # "active segment", "last stable offset", "min.compaction.lag.ms".
     bound_by: str
-    # The stored checkpoint is to be repaired: the log does not hold it.
+    # The stored checkpoint is out of the log's range, and will be repaired.
     repairs_checkpoint: bool
     is_eligible: bool
     why_not: str
@@ -224,34 +233,34 @@ class CleaningPlan:
     end_offset: int
 
     @classmethod
-    def of(cls, told: kafka_pb2.CleaningPlan) -> CleaningPlan:
+    def of(cls, response: kafka_pb2.CleaningPlan) -> CleaningPlan:
         return cls(
-            told.topic,
-            told.log_start_offset,
-            told.log_end_offset,
-            told.first_dirty_offset,
-            told.first_uncleanable_offset,
-            told.bound_offset,
-            told.clean_bytes,
-            told.cleanable_bytes,
-            told.ratio,
-            told.min_ratio,
-            told.is_overdue,
-            told.delay_ms,
-            told.bound_by,
-            told.repairs_checkpoint,
-            told.is_eligible,
-            told.why_not,
-            [(each.offset, each.key) for each in told.entries],
-            told.map_keys,
-            told.map_keys_max,
-            told.end_offset,
+            response.topic,
+            response.log_start_offset,
+            response.log_end_offset,
+            response.first_dirty_offset,
+            response.first_uncleanable_offset,
+            response.bound_offset,
+            response.clean_bytes,
+            response.cleanable_bytes,
+            response.ratio,
+            response.min_ratio,
+            response.is_overdue,
+            response.delay_ms,
+            response.bound_by,
+            response.repairs_checkpoint,
+            response.is_eligible,
+            response.why_not,
+            [(each.offset, each.key) for each in response.entries],
+            response.map_keys,
+            response.map_keys_max,
+            response.end_offset,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningStats:
-    """What a round read and wrote, as LogCleaner's statistics count."""
+    """The statistics of a cleaning, as LogCleaner counts them."""
 
     map_messages_read: int
     map_bytes_read: int
@@ -259,35 +268,37 @@ class CleaningStats:
     messages_written: int
     bytes_read: int
     bytes_written: int
-    # Without a key: they are left out.
+    # Records without a key, which are dropped.
     invalid_messages_read: int
-    # Keys in the offset map, and how many it has room for.
+    # Keys in the offset map, and its capacity.
     map_keys: int
     map_slots: int
     index_ms: int
     elapsed_ms: int
 
     @classmethod
-    def of(cls, told: kafka_pb2.CleaningStats) -> CleaningStats:
+    def of(cls, response: kafka_pb2.CleaningStats) -> CleaningStats:
         return cls(
-            told.map_messages_read,
-            told.map_bytes_read,
-            told.messages_read,
-            told.messages_written,
-            told.bytes_read,
-            told.bytes_written,
-            told.invalid_messages_read,
-            told.map_keys,
-            told.map_slots,
-            told.index_ms,
-            told.elapsed_ms,
+            response.map_messages_read,
+            response.map_bytes_read,
+            response.messages_read,
+            response.messages_written,
+            response.bytes_read,
+            response.bytes_written,
+            response.invalid_messages_read,
+            response.map_keys,
+            response.map_slots,
+            response.index_ms,
+            response.elapsed_ms,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CleanerTurn:
-    """What one turn did. `topic`: None when there was nothing to clean. `stats`, `end_offset` and
-    `checkpoint` (where the next round starts): None when no round came to its end.
+    """The result of one pass of a cleaner thread.
+
+    `topic`: None if there was nothing to clean. `stats`, `end_offset` and `checkpoint` (the start
+    of the next cleaning): None if no cleaning was completed.
     """
 
     topic: str | None
@@ -296,37 +307,38 @@ class CleanerTurn:
     end_offset: int | None
     checkpoint: int | None
     was_aborted: bool
-    # Why the round failed; "": it did not. The log is left alone then.
+    # Why the cleaning failed; "": it did not. A log whose cleaning failed is uncleanable.
     failure: str
-    # That retention let go, of all logs.
+    # Segments that retention deleted, over all logs.
     deleted_segments: int
-    # Which failure it was, for programs: as in CleanerStatus; "": none.
+    # The kind of failure, for programs: as in CleanerStatus; "": none.
     failure_kind: str
 
     @classmethod
-    def of(cls, told: kafka_pb2.CleanTurnResponse) -> CleanerTurn:
-        is_done = told.HasField("stats")
+    def of(cls, response: kafka_pb2.CleanTurnResponse) -> CleanerTurn:
+        is_done = response.HasField("stats")
         return cls(
-            told.topic or None,
-            CleaningPlan.of(told.plan) if told.HasField("plan") else None,
-            CleaningStats.of(told.stats) if is_done else None,
-            told.end_offset if is_done else None,
-            told.checkpoint if is_done else None,
-            told.was_aborted,
-            told.failure,
-            told.deleted_segments,
-            told.failure_kind,
+            response.topic or None,
+            CleaningPlan.of(response.plan) if response.HasField("plan") else None,
+            CleaningStats.of(response.stats) if is_done else None,
+            response.end_offset if is_done else None,
+            response.checkpoint if is_done else None,
+            response.was_aborted,
+            response.failure,
+            response.deleted_segments,
+            response.failure_kind,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class CleanerStatus:
-    """The cleaner: `gauges` by Kafka's names, the text of cleaner-offset-checkpoint, and by topic
-    why it is left alone, and the cleaning state.
+    """The state of the cleaner.
 
-    `uncleanable_kinds`: which failure a topic is left alone for: the reason of an error,
-    WORKER_DIED, or MARKED, by hand. `shared_lines`: those of the file that stand for topics of
-    several namespaces. `is_starting`: topics are being loaded, and no turn is taken by itself yet.
+    `gauges`: by Kafka's names. `checkpoint_file`: the text of cleaner-offset-checkpoint.
+    `uncleanable`, `states`: the reason and the cleaning state, by topic. `uncleanable_kinds`: the
+    kind of failure by topic: the reason of an error, WORKER_DIED, or MARKED, if marked by an
+    administrator. `shared_lines`: lines of the file that stand for topics of several namespaces.
+    `is_starting`: topics are being loaded, and no pass starts automatically yet.
     """
 
     gauges: dict[str, float]
@@ -339,14 +351,14 @@ class CleanerStatus:
     is_starting: bool
 
     @classmethod
-    def of(cls, told: kafka_pb2.GetCleanerResponse) -> CleanerStatus:
+    def of(cls, response: kafka_pb2.GetCleanerResponse) -> CleanerStatus:
         return cls(
-            dict(told.gauges),
-            told.checkpoint_file,
-            dict(told.uncleanable),
-            dict(told.states),
-            list(told.last_turns),
-            dict(told.uncleanable_kinds),
-            list(told.shared_lines),
-            told.is_starting,
+            dict(response.gauges),
+            response.checkpoint_file,
+            dict(response.uncleanable),
+            dict(response.states),
+            list(response.last_turns),
+            dict(response.uncleanable_kinds),
+            list(response.shared_lines),
+            response.is_starting,
         )

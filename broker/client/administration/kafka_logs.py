@@ -1,4 +1,4 @@
-"""The log of a Kafka topic, batch by batch: for copies from, and to, folders of Kafka's.
+"""The log of a Kafka topic, batch by batch, for importing and exporting Kafka's log folders.
 
     >>> from ledgerfold.storage.kafka.records import build_columns
     >>> batch = build_columns([b"k"], [b"v"], [5], base_offset=40)
@@ -8,7 +8,7 @@
     ...     logs.begin_segment("orders", 500)
     500
 
-What KafkaAdmin has (kafka_admin.py), on a channel of its own, and what only a copy asks for.
+It adds to KafkaAdmin (kafka_admin.py) the calls that only copying needs, on its own channel.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_len
 
 
 class KafkaLogs(KafkaAdmin):
-    """A connection. `timeout_seconds` bounds each call; nothing is tried again."""
+    """A connection for copying logs. `timeout_seconds` bounds each call; no call is retried."""
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 120) -> None:
         address = address_of(service_url)
@@ -36,10 +36,10 @@ class KafkaLogs(KafkaAdmin):
         super().__init__(kafka_pb2_grpc.KafkaServiceStub(self._channel), timeout_seconds)
         self._admin: Any = admin_pb2_grpc.AdminServiceStub(self._channel)
         forks.channel_opened(self._channel)
-        forks.belongs_to_this_process(self)
+        forks.invalidate_after_fork(self)
 
     def create(self, topic: str, config: Mapping[str, str]) -> None:
-        """Raises TopicExists, KafkaError (INVALID_CONFIG)."""
+        """Creates a topic. Raises TopicExists, KafkaError (INVALID_CONFIG)."""
         kafka = admin_pb2.KafkaConfig(values=config)
         self._call(self._admin.CreateTopic, admin_pb2.CreateTopicRequest(topic=topic, kafka=kafka))
 
@@ -54,9 +54,9 @@ class KafkaLogs(KafkaAdmin):
         append_time_ms: int,
         aborted: Iterable[kafka_pb2.KafkaAbortedInfo] = (),
     ) -> None:
-        """Batches of another log, with their offsets. No segment ends before them.
+        """Appends batches of another log with their offsets, without rolling a segment.
 
-        `aborted`: what its transaction index says of markers that are in the active segment then.
+        `aborted`: the entries of that log's transaction index for markers in the active segment.
         """
         request = kafka_pb2.KafkaAppendRequest(
             topic=topic,
@@ -75,9 +75,10 @@ class KafkaLogs(KafkaAdmin):
         empty_modified_ms: int | None = None,
         modified_ms: int | None = None,
     ) -> int:
-        """The active segment ends. One that holds nothing moves, or stays with that time.
+        """Rolls the active segment. An empty one is moved, or kept with `empty_modified_ms`.
 
-        `modified_ms`: of the new one's file, as long as it holds nothing; None: now.
+        `modified_ms`: the modification time of the new segment's file, while it is empty; None:
+        now.
         """
         request = kafka_pb2.RollSegmentRequest(
             topic=topic,
@@ -88,14 +89,14 @@ class KafkaLogs(KafkaAdmin):
         return int(self._call(self._stub.RollSegment, request).base_offset)
 
     def describe(self, topic: str) -> kafka_pb2.DescribeLogResponse:
-        """As it comes over the wire."""
-        told: kafka_pb2.DescribeLogResponse = self._call(
+        """Returns the description in its wire format."""
+        response: kafka_pb2.DescribeLogResponse = self._call(
             self._stub.DescribeLog, kafka_pb2.DescribeLogRequest(topic=topic)
         )
-        return told
+        return response
 
     def batches(self, topic: str, offset: int = 0) -> Iterator[bytes]:
-        """Those that end at or behind `offset`, as they are stored; a page is held at a time."""
+        """Yields the stored batches that end at or after `offset`; holds one page at a time."""
         page = self.describe_log(topic, batches=True, batches_from=offset)
         yield from page.batches
         while page.more_from is not None:
@@ -106,9 +107,9 @@ class KafkaLogs(KafkaAdmin):
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Further calls raise AlreadyClosed."""
+        """Closes the connection; further calls raise AlreadyClosed."""
         channel, self._channel = self._channel, None
-        # Nothing may refer to the channel any more (forks.py).
+        # No reference to the channel may remain (forks.py).
         self._admin = gone = forks.Gone("The connection is closed.")
         self.close(gone)
         if channel is not None:

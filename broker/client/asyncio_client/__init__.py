@@ -1,1 +1,1 @@
-"""The API for asyncio."""
+"""The asyncio API."""

@@ -14,8 +14,8 @@
     b'10'
     b'7'
 
-It runs on the caller's event loop, and knows the same errors, limits and rules as the synchronous
-API, whose docstrings explain them. Use one of the two in a process: gRPC wants one event loop.
+It runs on the caller's event loop, with the same errors, limits and rules as the synchronous API,
+whose docstrings explain them. Use only one of the two in a process: gRPC needs a single event loop.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from ledgerfold.broker.client.core.reader_core import Isolation, ReaderConfig
 from ledgerfold.broker.client.core.table import Schema
 from ledgerfold.broker.client.core.table_view_core import TableViewConfig, TableViewCore
 from ledgerfold.broker.client.messages.arguments import (
-    OF_AIO_CONSUMER,
-    OF_CLIENT,
-    OF_PRODUCER,
-    OF_READER,
-    says_unknown,
+    AIO_CONSUMER_NOT_EMULATED,
+    CLIENT_NOT_EMULATED,
+    PRODUCER_NOT_EMULATED,
+    READER_NOT_EMULATED,
+    rejects_unknown_arguments,
 )
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.options import (
@@ -69,7 +69,7 @@ __all__ = ["Client", "Consumer", "Producer", "Reader", "TableView"]
 class Client:
     """A connection to one broker, for the running event loop. See `ledgerfold.Client`."""
 
-    @says_unknown(OF_CLIENT)
+    @rejects_unknown_arguments(CLIENT_NOT_EMULATED)
     def __init__(
         self,
         service_url: str,
@@ -93,18 +93,18 @@ class Client:
         self._connected: Connection | None = None
         self._open: dict[Any, Callable[[], Awaitable[None]]] = {}
         self._is_closed = False
-        forks.belongs_to_this_process(self)
+        forks.invalidate_after_fork(self)
 
     @property
     def _connection(self) -> Connection:
-        # Late: a client may be made before the loop runs.
+        # Created on first use: a client may be created before the loop runs.
         if self._is_closed:
             raise AlreadyClosed("The client is closed.")
         if self._connected is None:
             self._connected = Connection(self._service_url, self._settings)
         return self._connected
 
-    @says_unknown(OF_PRODUCER)
+    @rejects_unknown_arguments(PRODUCER_NOT_EMULATED)
     async def create_producer(
         self,
         topic: str,
@@ -124,7 +124,7 @@ class Client:
         message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution,
         hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash,
     ) -> Producer:
-        """As `ledgerfold.Client.create_producer`; batching is on unless said otherwise."""
+        """Opens a producer, as `ledgerfold.Client.create_producer`, with batching by default."""
         config = ProducerConfig(
             topic,
             producer_name,
@@ -142,13 +142,13 @@ class Client:
             message_routing_mode,
             hashing_scheme,
         )
-        # Nothing here may block, and `add` is never told to.
+        # Nothing here may block, and `add` is called with wait=False.
         core = await open_producer(self._connection, config, lambda: True)
         producer = Producer(core, self._forget)
         await self._opened(producer, core.shut_down)
         return producer
 
-    @says_unknown(OF_AIO_CONSUMER)
+    @rejects_unknown_arguments(AIO_CONSUMER_NOT_EMULATED)
     async def subscribe(
         self,
         topic: str,
@@ -165,7 +165,7 @@ class Client:
         start_message_id_inclusive: bool = False,
         max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX,
     ) -> Consumer:
-        """As `ledgerfold.Client.subscribe`, without message listeners."""
+        """Subscribes, as `ledgerfold.Client.subscribe`, without message listeners."""
         config = ConsumerConfig(
             topic,
             subscription_name,
@@ -185,7 +185,7 @@ class Client:
         await self._opened(consumer, core.shut_down)
         return consumer
 
-    @says_unknown(OF_READER)
+    @rejects_unknown_arguments(READER_NOT_EMULATED)
     async def create_reader(
         self,
         topic: str,
@@ -199,7 +199,7 @@ class Client:
         start_time_ms: int | None = None,
         isolation: str = Isolation.READ_UNCOMMITTED,
     ) -> Reader:
-        """As `ledgerfold.Client.create_reader`."""
+        """Opens a reader, as `ledgerfold.Client.create_reader`."""
         config = ReaderConfig(
             topic,
             start_message_id,
@@ -216,7 +216,7 @@ class Client:
         await self._opened(reader, core.close)
         return reader
 
-    @says_unknown({})
+    @rejects_unknown_arguments({})
     async def create_table_view(
         self,
         topic: str,
@@ -224,7 +224,7 @@ class Client:
         schema: Schema | None = None,
         strategy: TopicCompactionStrategy | None = None,
     ) -> TableView:
-        """As `ledgerfold.Client.create_table_view`."""
+        """Opens a table view, as `ledgerfold.Client.create_table_view`."""
         config = TableViewConfig(topic, subscription_name, schema, strategy)
         core = await TableViewCore.open(self._connection, config, run_here)
         view = TableView(core, self._forget)
@@ -232,11 +232,13 @@ class Client:
         return view
 
     async def get_topic_partitions(self, topic: str) -> list[str]:
-        """The full names of its partitions; its own alone when it is not partitioned."""
+        """Returns the full names of the partitions; only the topic's own if it is not
+        partitioned.
+        """
         return await topic_partitions(self._connection, topic)
 
     async def close(self) -> None:
-        """Closes all it opened, then the connection. Raises the first error of these."""
+        """Closes everything opened from the client, then the connection. Raises the first error."""
         first_error: LedgerfoldError | None = None
         while self._open:
             try:
@@ -258,7 +260,7 @@ class Client:
             await connection.close()
 
     async def _opened(self, opened: Any, shut_down: Callable[[], Awaitable[None]]) -> None:
-        """Raises AlreadyClosed when the client was closed while this was on its way."""
+        """Registers an opened object. Raises AlreadyClosed if the client was closed meanwhile."""
         if self._is_closed:
             await shut_down()
             raise AlreadyClosed("The client is closed.")

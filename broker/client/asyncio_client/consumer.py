@@ -1,4 +1,4 @@
-"""Consumers and readers for asyncio. consumer.py and reader.py explain the rules."""
+"""Consumers and readers for asyncio. sync/consumer.py and sync/reader.py explain the rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.start import id_of_offset
 from ledgerfold.broker.client.streams.connection import full_topic_name
-from ledgerfold.broker.client.streams.forks import belongs_to_this_process
+from ledgerfold.broker.client.streams.forks import invalidate_after_fork
 from ledgerfold.broker.client.streams.inbox import Inbox, MergedInbox
 from ledgerfold.storage.errors import LedgerfoldError, Timeout
 
@@ -32,18 +32,18 @@ async def _next_message(
     except LedgerfoldError:
         raise
     except TimeoutError as error:
-        raise Timeout("No message came in time.") from error
+        raise Timeout("No message was received in time.") from error
 
 
 class Consumer:
-    """Receives a subscription's messages. See `ledgerfold.Consumer`."""
+    """A consumer of a subscription. See `ledgerfold.Consumer`."""
 
     def __init__(
         self, core: ConsumerCore | PartitionedConsumerCore, forget: Callable[[object], None]
     ) -> None:
         self._core = core
         self._forget = forget
-        belongs_to_this_process(self)
+        invalidate_after_fork(self)
 
     def topic(self) -> str:
         return full_topic_name(self._core.config.topic)
@@ -58,7 +58,7 @@ class Consumer:
         return self._core.is_connected
 
     async def receive(self, timeout_millis: int | None = None) -> Message:
-        """The next message. Raises Timeout, AlreadyClosed, Corruption."""
+        """Returns the next message. Raises Timeout, AlreadyClosed, Corruption."""
         return await _next_message(self._core.poll, self._core.inbox, timeout_millis)
 
     async def acknowledge(self, message: Message | MessageId) -> None:
@@ -78,7 +78,7 @@ class Consumer:
         await self._core.seek(messageid)
 
     async def has_message_available(self) -> bool:
-        """An estimate, as `ledgerfold.Consumer.has_message_available` says."""
+        """Returns an estimate, as `ledgerfold.Consumer.has_message_available`."""
         return self._core.has_message_now() or await self._core.is_behind()
 
     async def get_last_message_id(self) -> MessageId:
@@ -90,13 +90,15 @@ class Consumer:
         await self._core.unsubscribe()
 
     async def close(self) -> None:
-        """Waits until all acknowledgements are durable, 5 s at most."""
+        """Waits until all acknowledgements are durable, at most 5 s, and closes."""
         self._forget(self)
         await self._core.close()
 
 
 class Reader:
-    """Reads a topic without a subscription. See `ledgerfold.Reader`. For one task at a time."""
+    """A reader of a topic, without a subscription. See `ledgerfold.Reader`. For one task at a
+    time.
+    """
 
     def __init__(
         self, core: ReaderCore | PartitionedReaderCore, forget: Callable[[object], None]
@@ -104,7 +106,7 @@ class Reader:
         self._core = core
         self._forget = forget
         self._moving = asyncio.Lock()
-        belongs_to_this_process(self)
+        invalidate_after_fork(self)
 
     def topic(self) -> str:
         return full_topic_name(self._core.config.topic)
@@ -113,18 +115,20 @@ class Reader:
         return self._core.is_connected
 
     async def read_next(self, timeout_millis: int | None = None) -> Message:
-        """The next message. Raises Timeout, AlreadyClosed, Corruption."""
+        """Returns the next message. Raises Timeout, AlreadyClosed, Corruption."""
         return await _next_message(self._core.receiver.poll, self._core.inbox, timeout_millis)
 
     async def has_message_available(self) -> bool:
-        """True exactly when `read_next` would return now."""
+        """Returns True exactly if `read_next` would return at once."""
         return await self._core.has_message_available()
 
     def has_reached_end_of_topic(self) -> bool:
         return self._core.has_reached_end()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
-        """The messages up to the end of the topic; another loop goes on from there."""
+        """Iterates over the messages up to the end of the topic; another loop continues from
+        there.
+        """
         while await self.has_message_available():
             for message in self._core.receiver.entry_messages():
                 yield message
@@ -135,7 +139,7 @@ class Reader:
             await self._core.seek(messageid)
 
     async def seek_offset(self, offset: int, partition: int = -1) -> None:
-        """Of a Kafka topic: see `ledgerfold.Reader.seek_offset`."""
+        """Moves to an offset of a Kafka topic. See `ledgerfold.Reader.seek_offset`."""
         async with self._moving:
             await self._core.seek(id_of_offset(offset, partition), inclusive=True)
 

@@ -1,4 +1,4 @@
-"""Producers for asyncio. producer.py explains the rules."""
+"""Producers for asyncio. sync/producer.py explains the rules."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from ledgerfold.broker.client.core.partitioned_producer import PartitionedProduc
 from ledgerfold.broker.client.core.producer_core import ProducerCore
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.connection import full_topic_name
-from ledgerfold.broker.client.streams.forks import belongs_to_this_process
+from ledgerfold.broker.client.streams.forks import invalidate_after_fork
 from ledgerfold.storage.errors import Overloaded
 
 
 class Producer:
-    """Publishes to a topic. See `ledgerfold.Producer`."""
+    """A producer of a topic. See `ledgerfold.Producer`."""
 
     def __init__(
         self, core: ProducerCore | PartitionedProducerCore, forget: Callable[[object], None]
     ) -> None:
         self._core = core
         self._forget = forget
-        belongs_to_this_process(self)
+        invalidate_after_fork(self)
 
     def topic(self) -> str:
         return full_topic_name(self._core.config.topic)
@@ -30,7 +30,7 @@ class Producer:
         return self._core.producer_name
 
     def last_sequence_id(self) -> int:
-        """Of the last message that is stored; -1 when there is none."""
+        """The sequence id of the last stored message; -1 without one."""
         return self._core.queue.last_sequence_id_stored
 
     def is_connected(self) -> bool:
@@ -47,8 +47,8 @@ class Producer:
     ) -> MessageId:
         """Publishes one message and waits until it is durable.
 
-        Messages of tasks that send at the same time share batches; a batch goes out when it is full
-        or its delay is over. A task that is cancelled here does not take its message back.
+        Messages of tasks that send concurrently share batches; a batch is sent when it is full or
+        its delay is over. Cancelling the call does not withdraw its message.
         """
         stored: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
         queue = self._core.queue
@@ -72,10 +72,10 @@ class Producer:
         return await stored
 
     async def flush(self) -> None:
-        """Sends the open batch and waits until everything sent so far is durable."""
+        """Sends the open batch and waits until all messages so far are durable."""
         await self._core.flush()
 
     async def close(self) -> None:
-        """Flushes, and gives the producer's name back."""
+        """Flushes, and releases the producer's name."""
         self._forget(self)
         await self._core.close()

@@ -1,4 +1,4 @@
-"""Table views for asyncio. The synchronous ones explain the rules (table_view.py).
+"""Table views for asyncio. sync/table_view.py explains the rules.
 
     >>> import asyncio
     >>> from ledgerfold.broker.client.asyncio_client.client import Client
@@ -11,8 +11,8 @@
     >>> asyncio.run(example())
     p3 b'10'
 
-Listeners are plain functions, called on the event loop between two of its turns: they must not
-block, and start a task for what takes time.
+Listeners are plain functions, called on the event loop: they must not block, and should start a
+task for longer work.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ledgerfold.broker.client.core.table_view_core import BaseTableView, TableVi
 
 
 async def run_here(call: Callable[[], None]) -> None:
-    """Runs it on the event loop, after giving others a turn."""
+    """Runs `call` on the event loop, after other tasks have had a chance to run."""
     await asyncio.sleep(0)
     call()
 
@@ -38,11 +38,11 @@ class TableView(BaseTableView):
         self._forget = forget
 
     async def refresh(self) -> None:
-        """Returns when everything that is in the topic now is in the view. Raises AlreadyClosed."""
+        """Returns when the view holds everything in the topic at the call. Raises AlreadyClosed."""
         await self._core.refresh()
 
     async def close(self) -> None:
-        """Ends reading and listening."""
+        """Stops reading and listening."""
         self._forget(self)
         await self._core.close()
 

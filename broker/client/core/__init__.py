@@ -1,1 +1,1 @@
-"""Producers, consumers, readers and table views without their waiting: both APIs share them."""
+"""Non-blocking producers, consumers, readers and table views, shared by both APIs."""

@@ -1,7 +1,7 @@
-"""A thread for a person's code: calls one after the other, each awaited on the event loop.
+"""A thread for user code: runs calls one after the other, each awaited on the event loop.
 
-The event loop of the synchronous API (io_thread.py) carries every stream of the process, so a
-listener must not run there: it may block, and it may wait for the client.
+The event loop of the synchronous API (io_thread.py) runs every stream of the process, so a listener
+must not run there: it may block, or wait for the client.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _Call = tuple[Callable[[], None], "Future[None]"]
 
 
 class CallThread:
-    """A daemon thread. What it is at when the process ends is broken off."""
+    """A daemon thread. A call that runs when the process exits is aborted."""
 
     def __init__(self, name: str) -> None:
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
@@ -28,13 +28,13 @@ class CallThread:
         return threading.current_thread() is self._thread
 
     async def run(self, call: Callable[[], None]) -> None:
-        """Returns when the call did, and raises what it raised."""
+        """Waits until `call` returns. Raises its error."""
         done: Future[None] = Future()
         self._calls.put((call, done))
         await asyncio.wrap_future(done)
 
     def stop(self) -> None:
-        """Does not wait: it may be called from within."""
+        """Stops the thread after the queued calls. Does not wait, so a call may call it."""
         self._calls.put(None)
 
     def _serve(self) -> None:
@@ -44,7 +44,7 @@ class CallThread:
                 continue
             try:
                 call()
-            except Exception as error:  # whoever waits gets it
+            except Exception as error:  # raised in `run`
                 done.set_exception(error)
             else:
                 done.set_result(None)

@@ -1,7 +1,7 @@
-"""What the two APIs share of a consumer: everything but the waiting.
+"""A consumer without its waiting, shared by both APIs.
 
-`poll` and the acknowledging methods may be called from any thread; the coroutines run on the event
-loop. Source of the rules: Pulsar's ConsumerImpl, NegativeAcksTracker and UnAckedMessageTracker.
+`poll` and the acknowledging methods are thread-safe; the coroutines run on the event loop. Source
+of the rules: Pulsar's ConsumerImpl, NegativeAcksTracker and UnAckedMessageTracker.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ledgerfold.broker.client.messages.arguments import name_choices, one_topic
+from ledgerfold.broker.client.messages.arguments import check_topic_argument, resolve_choices
 from ledgerfold.broker.client.messages.message import Message, ReceivedEntry
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.options import ConsumerType, InitialPosition
@@ -26,7 +26,7 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1 import data_pb2
 
-# Messages that wait for one consumer of a partitioned topic, all partitions together.
+# Queued messages of one consumer of a partitioned topic, over all partitions.
 RECEIVER_QUEUE_MAX = 50_000
 _WIRE_TYPES = {
     ConsumerType.Exclusive: data_pb2.SUBSCRIPTION_TYPE_EXCLUSIVE,
@@ -38,7 +38,7 @@ _WIRE_TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """What `Client.subscribe` says (its docstring explains each)."""
+    """The arguments of `Client.subscribe` (see there)."""
 
     topic: str
     subscription_name: str
@@ -54,29 +54,29 @@ class ConsumerConfig:
     max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX
 
     def __post_init__(self) -> None:
-        one_topic(self.topic)
-        name_choices(self, consumer_type=ConsumerType, initial_position=InitialPosition)
+        check_topic_argument(self.topic)
+        resolve_choices(self, consumer_type=ConsumerType, initial_position=InitialPosition)
         if not self.subscription_name or not isinstance(self.subscription_name, str):
-            raise InvalidRequest("A subscription needs a name.")
+            raise InvalidRequest("subscription_name must be a non-empty string.")
         if self.receiver_queue_size < 1:
-            raise InvalidRequest("receiver_queue_size is 1 message or more.")
+            raise InvalidRequest("receiver_queue_size must be 1 or more.")
         if self.max_total_receiver_queue_size_across_partitions < 1:
             raise InvalidRequest(
-                "max_total_receiver_queue_size_across_partitions is 1 message or more."
+                "max_total_receiver_queue_size_across_partitions must be 1 or more."
             )
         if self.negative_ack_redelivery_delay_ms < 0:
-            raise InvalidRequest("negative_ack_redelivery_delay_ms is 0 or more.")
+            raise InvalidRequest("negative_ack_redelivery_delay_ms must be 0 or more.")
         if self.unacked_messages_timeout_ms is not None and self.unacked_messages_timeout_ms < 1:
-            raise InvalidRequest("unacked_messages_timeout_ms is None (off) or more than 0.")
+            raise InvalidRequest("unacked_messages_timeout_ms must be None (off) or more than 0.")
         if self.is_read_compacted and self.is_shared:
             raise NotAllowed(
                 "is_read_compacted works with Exclusive and Failover subscriptions and with "
-                "readers: a compacted view has one order, for one reader."
+                "readers: a compacted view must be read in order, by one client."
             )
 
     @property
     def is_shared(self) -> bool:
-        """Whether others may get what this consumer does not take."""
+        """True if several consumers share the messages (Shared, KeyShared)."""
         return self.consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared)
 
     def opening(self) -> data_pb2.SubscribeOpen:
@@ -96,7 +96,7 @@ class ConsumerConfig:
 
 
 class _ConsumerReceiver(Receiver):
-    """Hands out what was not acknowledged before."""
+    """A receiver that skips acknowledged messages."""
 
     core: ConsumerCore
 
@@ -105,7 +105,9 @@ class _ConsumerReceiver(Receiver):
 
 
 class ConsumerCore:
-    """Stream, receiver and memory of one consumer. Made on the event loop."""
+    """The stream, receiver and acknowledgement state of one consumer. Create it on the event
+    loop.
+    """
 
     def __init__(self, connection: Connection, config: ConsumerConfig) -> None:
         self.config = config
@@ -126,7 +128,7 @@ class ConsumerCore:
             self.stream.return_permits,
         )
         self._receiver.core = self
-        # NOTE: re-entrant, for poll reaches rows_to_deliver through the receiver.
+        # NOTE: re-entrant, because poll reaches rows_to_deliver through the receiver.
         self._lock = threading.RLock()
         self._acknowledgements = BatchAcknowledgements()
         self._negative = DelayedPositions(config.negative_ack_redelivery_delay_ms)
@@ -136,12 +138,12 @@ class ConsumerCore:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms: int | None = None
         self._last_received = MessageId.earliest
-        # One seek at a time: each has the stream to itself while it is not connected.
+        # One seek at a time: each disconnects the stream.
         self._moving = asyncio.Lock()
 
     @classmethod
     async def open(cls, connection: Connection, config: ConsumerConfig) -> ConsumerCore:
-        """Subscribes. Raises SubscriptionBusy, and what else the broker answers."""
+        """Subscribes. Raises SubscriptionBusy and the broker's other errors."""
         core = cls(connection, config)
         await core.stream.open()
         return core
@@ -157,7 +159,7 @@ class ConsumerCore:
     # Receiving.
 
     def poll(self) -> Message | None:
-        """The next message, or None while there is none."""
+        """Returns the next message, or None if none has been received."""
         with self._lock:
             message = self._receiver.poll()
             if message is None:
@@ -174,14 +176,15 @@ class ConsumerCore:
             return self._receiver.has_row()
 
     def rows_to_deliver(self, entry: ReceivedEntry, rows: Sequence[int]) -> Sequence[int]:
-        """Which of an entry's rows to hand out. Called under the lock, through `poll`."""
+        """Returns the rows of an entry to deliver. Called through `poll`, with the lock held."""
         if entry.header.is_plain and rows:
             return rows
         position, batch = entry.header.position, entry.batch
         indexes = [batch.batch_index(row) for row in rows]
         wanted = self._acknowledgements.opened(position, indexes) if rows else ()
         if not wanted:
-            # All of it lies before a seek: nobody else would acknowledge it.
+            # All wanted messages precede the seek target: without this, the entry would stay
+            # unacknowledged.
             self.stream.acknowledge(position)
             return ()
         if len(wanted) == len(rows):
@@ -205,19 +208,19 @@ class ConsumerCore:
     def acknowledge_cumulative(self, message: Message | MessageId) -> None:
         if self.config.is_shared:
             raise NotAllowed(
-                "Shared and KeyShared subscriptions know no cumulative acknowledgement."
+                "Shared and KeyShared subscriptions do not support cumulative acknowledgement."
             )
         message_id = _id_of(message)
         self._raise_ended()
         with self._lock:
-            upto = self._acknowledgements.acknowledge_cumulative(
+            through = self._acknowledgements.acknowledge_cumulative(
                 message_id.position, message_id.batch_index()
             )
-            if upto is not None:
-                self._negative.discard_upto(upto)
+            if through is not None:
+                self._negative.discard_through(through)
                 if self._unacked is not None:
-                    self._unacked.discard_upto(upto)
-                self.stream.acknowledge_cumulative(upto)
+                    self._unacked.discard_through(through)
+                self.stream.acknowledge_cumulative(through)
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
         self._raise_ended()
@@ -238,7 +241,7 @@ class ConsumerCore:
         return int(self.stream.loop.time() * 1000)
 
     def _set_timer(self) -> None:
-        """Under the lock: has the loop look again when the next entry is due."""
+        """Starts the timer for the next due entry. Called with the lock held."""
         waiting = [self._negative.next_due_ms, self._unacked and self._unacked.next_due_ms]
         due_ms = min((due for due in waiting if isinstance(due, int)), default=None)
         if due_ms is not None and (self._timer_due_ms is None or due_ms < self._timer_due_ms):
@@ -248,7 +251,7 @@ class ConsumerCore:
     def _start_timer(self, due_ms: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        # One ms late: the clock above cuts fractions off.
+        # One ms late: `_now_ms` rounds down.
         self._timer = self.stream.loop.call_at((due_ms + 1) / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -266,7 +269,7 @@ class ConsumerCore:
         if self.config.is_shared:
             self.stream.redeliver(positions)
         else:
-            # An ordered subscription comes again from the first that is missing.
+            # An ordered subscription is redelivered from the first unacknowledged message.
             self._redeliver_all()
 
     def _redeliver_all(self) -> None:
@@ -287,13 +290,13 @@ class ConsumerCore:
         with self._lock:
             self._forget_timers()
             if self.config.is_shared:
-                # Others may get, and acknowledge, what this consumer had.
+                # Other consumers may receive and acknowledge the messages of this one.
                 self._acknowledgements.clear()
 
-    # Moving, asking, leaving.
+    # Seek, queries, close.
 
     async def seek(self, place: MessageId | int) -> None:
-        """The broker moves the subscription while this consumer is not connected."""
+        """Seeks on the broker; this consumer is disconnected meanwhile."""
         self._raise_ended()
         async with self._moving:
             await self._seek(place)
@@ -320,7 +323,7 @@ class ConsumerCore:
             self.stream.resume()
 
     def _forget_all(self) -> None:
-        """After a seek, this consumer's or another's."""
+        """Resets all state after a seek by any consumer."""
         with self._lock:
             self._forget_timers()
             self._acknowledgements.clear()
@@ -335,7 +338,7 @@ class ConsumerCore:
         )
 
     async def is_behind(self) -> bool:
-        """Whether the topic's last message lies behind the last one that was received."""
+        """Returns whether the topic's last message is after the last one received."""
         return await self.last_message_id() > self._last_received
 
     async def unsubscribe(self) -> None:
@@ -347,12 +350,12 @@ class ConsumerCore:
         await self._connection.call(self._connection.stub.Unsubscribe, request)
 
     async def shut_down(self) -> None:
-        """At once: acknowledgements without an answer may be lost."""
+        """Closes at once: unconfirmed acknowledgements may be lost."""
         await self.stream.close(grace_s=0)
 
     async def close(self) -> None:
         await self.stream.close()
-        # What waits here is not received any more.
+        # Queued messages are not received any more.
         self.inbox.clear()
 
 
@@ -361,4 +364,4 @@ def _id_of(message: Message | MessageId) -> MessageId:
         return message.message_id()
     if isinstance(message, MessageId):
         return message
-    raise InvalidRequest(f"A message or a message id, not {type(message).__name__}.")
+    raise InvalidRequest(f"Expected a message or a message id, not {type(message).__name__}.")

@@ -1,4 +1,4 @@
-"""Opening a topic that may be partitioned: the client asks, and opens one stream or several."""
+"""Opens producers, consumers and readers, on partitioned and other topics."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ async def open_reader(
 
 
 async def topic_partitions(connection: Connection, topic: str) -> list[str]:
-    """The full names of its partitions; its own when it is not partitioned."""
+    """Returns the full names of the partitions; the topic's own if it is not partitioned."""
     return names_of(topic, await partition_count(connection, topic))

@@ -1,10 +1,9 @@
-"""The partitions of a topic on the client's side: one stream each, and more when there are more.
+"""The partitions of a topic on the client: one stream each, with new ones added over time.
 
-A client asks once how many partitions a topic has; 0 means that the topic is none of these, and is
-opened as itself. Otherwise one producer, consumer, reader or follower is opened on each partition
-(all, or none when one fails), and from then on it asks now and then whether there are more. What
-fails then is tried again at the next interval. Source: Pulsar's PartitionedProducerImpl and
-MultiTopicsConsumerImpl (`partitionsAutoUpdate`).
+The client requests the partition count once; 0 means that the topic is not partitioned. Otherwise
+it opens one producer, consumer, reader or follower on each partition (all, or none if one fails),
+and then checks for new partitions at intervals. A failure is retried at the next interval. Source:
+Pulsar's PartitionedProducerImpl and MultiTopicsConsumerImpl (`partitionsAutoUpdate`).
 
     >>> names_of("orders", 2)[1]
     'persistent://public/default/orders-partition-1'
@@ -36,20 +35,23 @@ Answer = TypeVar("Answer")
 
 
 async def partition_count(connection: Connection, topic: str) -> int:
-    """0: the topic is not partitioned, or not there yet."""
+    """Returns the partition count; 0: the topic is not partitioned, or does not exist yet."""
     request = data_pb2.GetPartitionsRequest(topic=topic)
     response = await connection.call(connection.stub.GetPartitions, request)
     return int(response.partitions)
 
 
 def names_of(topic: str, count: int) -> list[str]:
-    """The full names of so many partitions; the topic's own for 0."""
+    """Returns the full names of `count` partitions; the topic's own for 0."""
     full = full_topic_name(topic)
     return [partition_name(full, index) for index in range(count)] or [full]
 
 
 class PartitionSet(Generic[Core]):
-    """`open_one(name, is_new)` opens a partition's; `is_new`: the partition came later."""
+    """The open streams on a topic's partitions.
+
+    `open_one(name, is_new)` opens one on a partition; `is_new`: the partition was added later.
+    """
 
     def __init__(
         self,
@@ -59,7 +61,7 @@ class PartitionSet(Generic[Core]):
         on_opened: Callable[[Core], object] = lambda core: None,
     ) -> None:
         self.topic = full_topic_name(topic)
-        # In order of partition; replaced as a whole when there are more.
+        # In order of partition; a longer tuple replaces it when partitions are added.
         self.cores: tuple[Core, ...] = ()
         self._connection = connection
         self._open_one = open_one
@@ -67,9 +69,9 @@ class PartitionSet(Generic[Core]):
         self._following: asyncio.Task[None] | None = None
 
     async def open(self, count: int) -> None:
-        """Opens so many, and keeps up from then on; for 0 the topic itself.
+        """Opens `count` partitions, and new ones from then on; for 0 the topic itself.
 
-        Raises what opening one of them raises.
+        Raises the errors of `open_one`.
         """
         await self._open(names_of(self.topic, count), is_new=False)
         if count:
@@ -88,19 +90,21 @@ class PartitionSet(Generic[Core]):
                 count = await partition_count(self._connection, self.topic)
                 await self._open(names_of(self.topic, count)[len(self.cores) :], is_new=True)
             except LedgerfoldError as error:
-                _log.warning("Looking for new partitions of %s: %s", self.topic, error)
+                _log.warning("The check for new partitions of %s failed: %s", self.topic, error)
 
     def of(self, message_id: MessageId) -> Core:
-        """That of the partition which holds the message. Raises InvalidRequest."""
+        """Returns the stream of the partition that holds the message. Raises InvalidRequest."""
         index = message_id.partition()
         if not 0 <= index < len(self.cores):
             raise InvalidRequest(
-                f"{message_id} is of partition {index}; {self.topic} has {len(self.cores)}."
+                f"{message_id} is in partition {index}, but {self.topic} has {len(self.cores)}."
             )
         return self.cores[index]
 
     async def for_each(self, call: Callable[[Core], Awaitable[Answer]]) -> list[Answer]:
-        """All at once; when some fail, the others are done, and the first error is raised."""
+        """Runs `call` on all concurrently. If some fail, the others complete and the first error is
+        raised.
+        """
         answers = await asyncio.gather(*map(call, self.cores), return_exceptions=True)
         return [_answer(each) for each in answers]
 
@@ -111,7 +115,9 @@ class PartitionSet(Generic[Core]):
 
     @runs_to_completion
     async def close(self) -> None:
-        """Raises the first error of these, once all are closed, whether or not the caller waits."""
+        """Closes all, even if the caller is cancelled. Raises the first error once all are
+        closed.
+        """
         await self.stop_following()
         await self.for_each(lambda core: core.close())
 
@@ -123,7 +129,7 @@ def _answer(outcome: Answer | BaseException) -> Answer:
 
 
 async def open_all(openings: Iterable[Coroutine[Any, Any, Core]]) -> list[Core]:
-    """All of them or, when one fails, none: those that are open are closed again."""
+    """Opens all or, if one fails, none: those that are open are closed again."""
     tasks = [asyncio.ensure_future(each) for each in openings]
     try:
         return list(await asyncio.gather(*tasks))

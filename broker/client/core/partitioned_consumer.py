@@ -1,15 +1,15 @@
-"""A consumer of a partitioned topic: one consumer on each partition, taking turns.
+"""A consumer of a partitioned topic: one consumer per partition, in rotation.
 
 Rules (Pulsar's MultiTopicsConsumerImpl):
 
-* Messages of one partition come in order; of several, as the turns go (rotation.py).
-* An acknowledgement goes to the partition that its id names; a cumulative one covers that partition
-  alone.
-* A seek to a message id moves the id's partition and leaves the others where they are; to earliest,
-  to latest and to a time, all of them.
-* There is no last message id of all partitions together.
+* Messages of one partition are delivered in order; partitions take turns (rotation.py).
+* An acknowledgement is sent to the partition that its id names; a cumulative one covers only that
+  partition.
+* A seek to a message id moves only that id's partition; one to earliest, latest or a time moves
+  all.
+* There is no last message id for all partitions together.
 
-A partition that comes later is read from its beginning: whatever is in it was published after this
+A partition added later is read from its beginning: all its messages were published after this
 consumer had subscribed.
 """
 
@@ -31,7 +31,7 @@ from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
 
 class PartitionedConsumerCore:
-    """What ConsumerCore is to a topic that is not partitioned. Made on the event loop."""
+    """The counterpart of ConsumerCore for partitioned topics. Create it on the event loop."""
 
     def __init__(self, connection: Connection, config: ConsumerConfig, count: int) -> None:
         self.config = config_of_each(config, count)
@@ -45,7 +45,7 @@ class PartitionedConsumerCore:
     async def open(
         cls, connection: Connection, config: ConsumerConfig, count: int
     ) -> PartitionedConsumerCore:
-        """Subscribes to so many partitions. Raises as ConsumerCore.open."""
+        """Subscribes to `count` partitions. Raises as ConsumerCore.open."""
         core = cls(connection, config, count)
         await core._partitions.open(count)
         return core
@@ -62,18 +62,18 @@ class PartitionedConsumerCore:
 
     @property
     def consumer_name(self) -> str:
-        """The same on every partition."""
+        """The name, the same on every partition."""
         return self.config.consumer_name or ""
 
     @property
     def is_connected(self) -> bool:
-        """To every partition."""
+        """True if every partition is connected."""
         return all(core.is_connected for core in self._partitions.cores)
 
     # Receiving.
 
     def poll(self) -> Message | None:
-        """The next message, or None while there is none."""
+        """Returns the next message, or None if none has been received."""
         with self._lock:
             return self._rotation.take(ConsumerCore.poll)
 
@@ -96,13 +96,15 @@ class PartitionedConsumerCore:
         if isinstance(message, Message):
             message = message.message_id()
         if not isinstance(message, MessageId):
-            raise InvalidRequest(f"A message or a message id, not {type(message).__name__}.")
+            raise InvalidRequest(
+                f"Expected a message or a message id, not {type(message).__name__}."
+            )
         return self._partitions.of(message)
 
     async def redeliver_unacknowledged(self) -> None:
         await self._partitions.for_each(lambda core: core.redeliver_unacknowledged())
 
-    # Moving, asking, leaving.
+    # Seek, queries, close.
 
     async def seek(self, place: MessageId | int) -> None:
         if isinstance(place, MessageId) and not place.is_boundary:
@@ -112,11 +114,11 @@ class PartitionedConsumerCore:
 
     async def last_message_id(self) -> MessageId:
         raise NotAllowed(
-            f"{self._partitions.topic} has a last message in each partition: ask a consumer of one."
+            f"{self._partitions.topic} is partitioned: subscribe to one partition for its last id."
         )
 
     async def is_behind(self) -> bool:
-        """Whether some partition's last message lies behind the last one received of it."""
+        """Returns whether a partition's last message is after the last one received from it."""
         return any(await self._partitions.for_each(lambda core: core.is_behind()))
 
     async def unsubscribe(self) -> None:
@@ -124,7 +126,7 @@ class PartitionedConsumerCore:
         await self._partitions.for_each(lambda core: core.unsubscribe())
 
     async def shut_down(self) -> None:
-        """At once: acknowledgements without an answer may be lost."""
+        """Closes at once: unconfirmed acknowledgements may be lost."""
         await self._partitions.stop_following()
         await self._partitions.for_each(lambda core: core.shut_down())
 
@@ -133,11 +135,14 @@ class PartitionedConsumerCore:
 
 
 def config_of_each(config: ConsumerConfig, count: int) -> ConsumerConfig:
-    """For a consumer on one of so many partitions: its name and its share of the queue."""
+    """Returns the configuration of each of `count` consumers: the name, and its share of the
+    queue.
+    """
     share = max(1, config.max_total_receiver_queue_size_across_partitions // count)
     return replace(
         config,
-        # As long as the broker's, which would give another one on each partition.
+        # As long as names that the broker generates; the broker would generate another one on each
+        # partition.
         consumer_name=config.consumer_name or secrets.token_hex(5),
         receiver_queue_size=min(config.receiver_queue_size, share),
     )

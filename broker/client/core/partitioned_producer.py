@@ -1,8 +1,8 @@
-"""A producer of a partitioned topic: one producer on each partition, and a router before them.
+"""A producer of a partitioned topic: one producer per partition, and a router.
 
-Each partition has a queue, batches, sequence ids and receipts of its own; all have one name. A
-message stays with the partition it was given to, also when there are more partitions later.
-Source: Pulsar's PartitionedProducerImpl.
+Each partition has its own queue, batches, sequence ids and receipts; all have one producer name. A
+message stays with the partition it was routed to, even if partitions are added later. Source:
+Pulsar's PartitionedProducerImpl.
 """
 
 from __future__ import annotations
@@ -37,7 +37,11 @@ def router_for(
     clock_ms: Callable[[], int],
     chance: Callable[[int], int] = random.randrange,
 ) -> Router:
-    """`chance(n)` is a number below n: where a producer begins, so that not all begin at one."""
+    """Returns the router of a producer.
+
+    `chance(n)` is a random number below n: the partition to start with, so that not all producers
+    start with the same one.
+    """
     hash_key, first = HASHES[config.hashing_scheme], chance(partitions)
     if config.message_routing_mode == PartitionsRoutingMode.UseSinglePartition:
         return SinglePartitionRouter(hash_key, first)
@@ -48,11 +52,11 @@ def router_for(
 
 
 class RoutedQueue:
-    """The queues of all partitions as one. Methods may be called from any thread."""
+    """The queues of all partitions as one. Thread-safe."""
 
     def __init__(self, partitions: PartitionSet[ProducerCore], router: Router) -> None:
         self._partitions, self._router = partitions, router
-        # Never open: which queue a message belongs to is told by its key.
+        # Always full: a message's key decides its queue.
         self.quick = QuickRows(lambda: None)
 
     def _queues(self) -> list[SendQueue]:
@@ -72,26 +76,27 @@ class RoutedQueue:
         *more: Any,
         **options: Any,
     ) -> None:
-        """As SendQueue.add."""
+        """Adds a message to its partition's queue, as SendQueue.add."""
         cores = self._partitions.cores
         core = cores[self._router.choose(partition_key, len(cores))]
         core.queue.add(content, listener, properties, partition_key, *more, **options)
 
     def seal(self) -> None:
-        """Makes entries of all messages so far."""
+        """Seals the open batches of all partitions."""
         for queue in self._queues():
             queue.seal()
 
     def flush(self) -> None:
-        """As SendQueue.flush, of all; raises the first error."""
+        """Flushes all partitions, as SendQueue.flush; raises the first error."""
         self.seal()
         errors = [error for queue in self._queues() if (error := _failure_of(queue.flush))]
         if errors:
             raise errors[0]
 
     async def change(self) -> None:
-        """Until something was answered, whichever partition it is."""
-        # NOTE: asked of all before the loop may run a receipt; one that came first would be missed.
+        """Waits until a receipt arrives on any partition."""
+        # NOTE: called on all before the loop may process a receipt; an earlier receipt would be
+        # missed.
         waiting = [queue.change() for queue in self._queues()]
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -109,7 +114,7 @@ def _failure_of(call: Callable[[], object]) -> LedgerfoldError | None:
 
 
 class PartitionedProducerCore:
-    """What ProducerCore is to a topic that is not partitioned. Made on the event loop."""
+    """The counterpart of ProducerCore for partitioned topics. Create it on the event loop."""
 
     def __init__(
         self, config: ProducerConfig, partitions: PartitionSet[ProducerCore], router: Router
@@ -126,7 +131,7 @@ class PartitionedProducerCore:
         is_io_thread: Callable[[], bool],
         count: int,
     ) -> PartitionedProducerCore:
-        """Connects to so many partitions. Raises as ProducerCore.open."""
+        """Connects to `count` partitions. Raises as ProducerCore.open."""
         each = config_of_each(config, count)
 
         async def open_one(topic: str, is_new: bool) -> ProducerCore:
@@ -142,7 +147,7 @@ class PartitionedProducerCore:
 
     @property
     def is_connected(self) -> bool:
-        """To every partition."""
+        """True if every partition is connected."""
         return all(core.is_connected for core in self._partitions.cores)
 
     async def flush(self) -> None:
@@ -157,11 +162,13 @@ class PartitionedProducerCore:
 
 
 def config_of_each(config: ProducerConfig, count: int) -> ProducerConfig:
-    """For a producer on one of so many partitions: its name and its share of what may wait."""
+    """Returns the configuration of each of `count` producers: the name, and its share of pending
+    messages.
+    """
     share = max(1, config.max_pending_messages_across_partitions // count)
     return replace(
         config,
         producer_name=config.producer_name or f"ledgerfold-{secrets.token_hex(4)}",
-        # 0, no limit, stays none.
+        # 0 (no limit) stays 0.
         max_pending_messages=min(config.max_pending_messages, share),
     )

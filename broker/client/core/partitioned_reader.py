@@ -1,8 +1,8 @@
-"""A reader of a partitioned topic: one reader on each partition, taking turns.
+"""A reader of a partitioned topic: one reader per partition, in rotation.
 
-Rules (Pulsar's MultiTopicsReaderImpl): it begins at earliest, latest or a time; a seek to a message
-id moves the id's partition alone, to earliest, latest or a time all of them. There is more when
-there is in one partition. A partition that comes later is read from its beginning.
+Rules (Pulsar's MultiTopicsReaderImpl): it begins at earliest, latest or a time. A seek to a message
+id moves only that id's partition; one to earliest, latest or a time moves all. A message is
+available if one partition has one. A partition added later is read from its beginning.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ledgerfold.storage.errors import InvalidRequest
 
 
 class RotatingReceiver:
-    """The receivers of all partitions as one. For one thread at a time."""
+    """The receivers of all partitions as one. Not thread-safe."""
 
     def __init__(self) -> None:
         self._rotation: Rotation[Receiver] = Rotation()
@@ -31,27 +31,29 @@ class RotatingReceiver:
         self._rotation.members += (receiver,)
 
     def poll(self) -> Message | None:
-        """As Receiver.poll."""
+        """Returns the next message, as Receiver.poll."""
         return self._rotation.take(Receiver.poll)
 
     def has_row(self) -> bool:
         return self._rotation.find(Receiver.has_row)
 
     def entry_messages(self) -> Iterator[Message]:
-        """What is left of the entry that `has_row` found; the next turn is another partition's."""
+        """Returns the remaining messages of the entry that `has_row` found, and ends the
+        partition's turn.
+        """
         messages = self._rotation.current.entry_messages()
         self._rotation.next_turn()
         return messages
 
 
 class PartitionedReaderCore:
-    """What ReaderCore is to a topic that is not partitioned. Made on the event loop."""
+    """The counterpart of ReaderCore for partitioned topics. Create it on the event loop."""
 
     def __init__(self, connection: Connection, config: ReaderConfig) -> None:
         if isinstance(config.start, MessageId) and not config.start.is_boundary:
             raise InvalidRequest(
-                f"{config.topic} is partitioned: a reader begins at earliest or latest, or at a "
-                "time, and seeks from there; or it reads the one partition."
+                f"{config.topic} is partitioned: start at earliest, latest or a time, then seek; "
+                "or read a single partition."
             )
         self.config = config
         self.inbox = MergedInbox()
@@ -63,7 +65,7 @@ class PartitionedReaderCore:
     async def open(
         cls, connection: Connection, config: ReaderConfig, count: int
     ) -> PartitionedReaderCore:
-        """Connects to so many partitions. Raises as ReaderCore.open."""
+        """Connects to `count` partitions. Raises as ReaderCore.open."""
         core = cls(connection, config)
         await core._partitions.open(count)
         return core
@@ -80,21 +82,21 @@ class PartitionedReaderCore:
 
     @property
     def is_connected(self) -> bool:
-        """To every partition."""
+        """True if every partition is connected."""
         return all(core.is_connected for core in self._partitions.cores)
 
     async def has_message_available(self) -> bool:
         if not self.receiver.has_row():
             await self._partitions.for_each(lambda core: core.has_message_available())
-        # Passes the turn on to a partition that has one.
+        # Advances to a partition that has a message.
         return self.receiver.has_row()
 
     def has_reached_end(self) -> bool:
-        """Every partition was terminated, and all of it was taken."""
+        """Returns whether every partition was terminated and read to its end."""
         return all(core.has_reached_end() for core in self._partitions.cores)
 
     async def seek(self, place: MessageId | int, *, inclusive: bool | None = None) -> None:
-        """As ReaderCore.seek."""
+        """Seeks as ReaderCore.seek."""
         if isinstance(place, MessageId) and not place.is_boundary:
             await self._partitions.of(place).seek(place, inclusive=inclusive)
         else:

@@ -1,4 +1,4 @@
-"""What the producers of both APIs share: what is asked for, and the stream and queue of one."""
+"""A producer without its waiting, shared by both APIs: the configuration, stream and queue."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ledgerfold.broker.client.core.send_queue import SendLimits, SendQueue
-from ledgerfold.broker.client.messages.arguments import name_choices, one_topic
+from ledgerfold.broker.client.messages.arguments import check_topic_argument, resolve_choices
 from ledgerfold.broker.client.messages.options import (
     BatchingType,
     CompressionType,
@@ -21,8 +21,8 @@ from ledgerfold.broker.client.streams.sequences import Sequences
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import data_pb2
 
-# Enough that a producer need not wait for receipts while the next batches fill; Pulsar's 1000 is
-# less than one full batch of small messages.
+# Large enough that a producer need not wait for receipts while the next batches fill; Pulsar's 1000
+# is less than one full batch of small messages.
 PENDING_MESSAGES_MAX = 50_000
 
 
@@ -31,7 +31,7 @@ _SEQUENCE_ID_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
-    """What `Client.create_producer` says (its docstring explains each)."""
+    """The arguments of `Client.create_producer` (see there)."""
 
     topic: str
     producer_name: str | None = None
@@ -50,8 +50,8 @@ class ProducerConfig:
     hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash
 
     def __post_init__(self) -> None:
-        one_topic(self.topic)
-        name_choices(
+        check_topic_argument(self.topic)
+        resolve_choices(
             self,
             compression_type=CompressionType,
             batching_type=BatchingType,
@@ -61,12 +61,12 @@ class ProducerConfig:
         initial = self.initial_sequence_id
         if initial is not None and not -1 <= initial <= _SEQUENCE_ID_MAX:
             raise InvalidRequest(
-                f"initial_sequence_id {initial}: the first message gets the one behind it, 0 or "
-                f"more; so it is -1 to {_SEQUENCE_ID_MAX}."
+                f"initial_sequence_id {initial} is not from -1 to {_SEQUENCE_ID_MAX} (the first "
+                "message gets the next id)."
             )
         for name in ("send_timeout_millis", "max_pending_messages"):
             if getattr(self, name) < 0:
-                raise InvalidRequest(f"{name} is 0 (no limit) or more.")
+                raise InvalidRequest(f"{name} must be 0 (no limit) or more.")
         for name in (
             "batching_max_messages",
             "batching_max_allowed_size_in_bytes",
@@ -74,7 +74,7 @@ class ProducerConfig:
             "max_pending_messages_across_partitions",
         ):
             if getattr(self, name) < 1:
-                raise InvalidRequest(f"{name} is 1 or more.")
+                raise InvalidRequest(f"{name} must be 1 or more.")
 
     @property
     def limits(self) -> SendLimits:
@@ -89,13 +89,15 @@ class ProducerConfig:
 async def _entry_maker(
     connection: Connection, stream: PublishStream, config: ProducerConfig
 ) -> EntryMaker:
-    """As the topic is that the stream was opened to. Raises InvalidRequest."""
+    """Returns the entry maker for the kind of topic that the stream is open on. Raises
+    InvalidRequest.
+    """
     compression = CompressionType(config.compression_type)
     if stream.codec != data_pb2.ENTRY_CODEC_KAFKA:
         return NativeEntries(compression, is_plain=not config.batching_enabled)
     if config.initial_sequence_id is not None:
         raise InvalidRequest(
-            "A Kafka topic keeps no sequence ids of the sender's: leave initial_sequence_id out."
+            "Kafka topics do not support sequence ids of the caller: omit initial_sequence_id."
         )
     entries = KafkaEntries(compression, lambda: stream.batch_bytes_max)
     stream.sequences = Sequences(await connection.new_producer_id())
@@ -103,7 +105,7 @@ async def _entry_maker(
 
 
 def limits_of(config: ProducerConfig, batch_bytes_max: int) -> SendLimits:
-    """`batch_bytes_max`: a Kafka topic's; 0: there is none."""
+    """Returns the limits of a producer. `batch_bytes_max`: a Kafka topic's; 0: no limit."""
     limits = config.limits
     if not batch_bytes_max:
         return limits
@@ -111,7 +113,7 @@ def limits_of(config: ProducerConfig, batch_bytes_max: int) -> SendLimits:
 
 
 class ProducerCore:
-    """Stream and queue of one producer. Made on the event loop."""
+    """The stream and queue of one producer. Create it on the event loop."""
 
     def __init__(self, stream: PublishStream, queue: SendQueue, config: ProducerConfig) -> None:
         self.stream = stream
@@ -122,7 +124,7 @@ class ProducerCore:
     async def open(
         cls, connection: Connection, config: ProducerConfig, is_io_thread: Callable[[], bool]
     ) -> ProducerCore:
-        """Connects. Raises ProducerBusy when the name is taken, and what the broker answers."""
+        """Connects. Raises ProducerBusy if the name is in use, and the broker's other errors."""
         stream = PublishStream(
             connection,
             config.topic,
@@ -165,7 +167,7 @@ class ProducerCore:
         await self.queue.flush_async()
 
     async def close(self) -> None:
-        """Waits for what was sent, as long as the send timeout allows, and lets go of the name."""
+        """Waits for receipts, at most until the send timeout, and releases the name."""
         self.queue.close_for_new()
         try:
             await self.queue.flush_async()
@@ -173,6 +175,6 @@ class ProducerCore:
             await self.stream.close()
 
     async def shut_down(self) -> None:
-        """Closes at once: what waits for a receipt fails with AlreadyClosed."""
+        """Closes at once: messages without a receipt fail with AlreadyClosed."""
         self.queue.close_for_new()
         await self.stream.close(grace_s=0)

@@ -1,11 +1,11 @@
-"""What the readers of both APIs share: what is asked for, and the stream and receiver of one."""
+"""A reader without its waiting, shared by both APIs: the configuration, stream and receiver."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from ledgerfold.broker.client.messages.arguments import one_topic
+from ledgerfold.broker.client.messages.arguments import check_topic_argument
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.start import id_of_offset, start_of
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
@@ -18,16 +18,16 @@ from ledgerfold.v1 import data_pb2
 
 
 class Isolation(StrEnum):
-    """Which records of a Kafka topic a reader gets, named as Kafka's isolation.level."""
+    """The isolation level of a reader of a Kafka topic, named as Kafka's isolation.level."""
 
     READ_UNCOMMITTED = "read_uncommitted"
-    # None of a transaction that is not committed, and nothing that lies behind an open one.
+    # No records of aborted or open transactions, and none after the start of an open one.
     READ_COMMITTED = "read_committed"
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderConfig:
-    """What `Client.create_reader` says (its docstring explains each)."""
+    """The arguments of `Client.create_reader` (see there)."""
 
     topic: str
     start_message_id: MessageId | None
@@ -38,27 +38,28 @@ class ReaderConfig:
     start_offset: int | None = None
     start_time_ms: int | None = None
     isolation: str = Isolation.READ_UNCOMMITTED
-    # A table view's: nobody else reads under it meanwhile.
+    # The subscription name of a table view, exclusive while it reads.
     subscription: str = ""
 
     def __post_init__(self) -> None:
-        one_topic(self.topic)
+        check_topic_argument(self.topic)
         starts = (self.start_message_id, self.start_offset, self.start_time_ms)
         if sum(start is not None for start in starts) != 1:
             raise InvalidRequest(
-                "A reader begins at a start_message_id, a start_offset or a start_time_ms: name "
-                "one of them."
+                "Pass exactly one of start_message_id, start_offset and start_time_ms."
             )
         if not isinstance(self.start, MessageId | int):
-            raise InvalidRequest("start_message_id is a MessageId.")
+            raise InvalidRequest("start_message_id must be a MessageId.")
         if self.receiver_queue_size < 1:
-            raise InvalidRequest("receiver_queue_size is 1 message or more.")
+            raise InvalidRequest("receiver_queue_size must be 1 or more.")
         if self.isolation not in [*Isolation]:
-            raise InvalidRequest(f"isolation is {' or '.join(Isolation)}, not {self.isolation!r}.")
+            raise InvalidRequest(
+                f"isolation must be {' or '.join(Isolation)}, not {self.isolation!r}."
+            )
 
     @property
     def start(self) -> MessageId | int:
-        """A message id, or ms since the epoch."""
+        """The start: a message id, or ms since the epoch."""
         if self.start_offset is not None:
             return id_of_offset(self.start_offset)
         place = self.start_time_ms if self.start_message_id is None else self.start_message_id
@@ -75,7 +76,7 @@ class ReaderConfig:
 
 
 class ReaderCore:
-    """Stream and receiver of one reader. Made on the event loop."""
+    """The stream and receiver of one reader. Create it on the event loop."""
 
     def __init__(self, connection: Connection, config: ReaderConfig) -> None:
         self.config = config
@@ -86,7 +87,7 @@ class ReaderCore:
 
     @classmethod
     async def open(cls, connection: Connection, config: ReaderConfig) -> ReaderCore:
-        """Connects. Raises what the broker answers."""
+        """Connects. Raises the broker's errors."""
         core = cls(connection, config)
         start, first = await core._start(config.start, config.is_start_inclusive)
         core.stream = ReadStream(
@@ -111,18 +112,18 @@ class ReaderCore:
         if not core.stream.is_kafka and (config.start_offset is not None or config.read_committed):
             await core.close()
             raise NotAllowed(
-                f"{full_topic_name(config.topic)} is no Kafka topic: it has no offsets and no "
-                "transactions. Begin at a message id or at a time."
+                f"{full_topic_name(config.topic)} is not a Kafka topic: it has no offsets and no "
+                "transactions. Start at a message id or at a time."
             )
         return core
 
     async def _start(
         self, place: MessageId | int, inclusive: bool
     ) -> tuple[data_pb2.StartPosition, FirstMessage | None]:
-        """Where the broker shall start, and which rows of the first entry are not wanted."""
+        """Returns the start for the broker, and the rows of the first entry to skip."""
         config = self.config
-        # NOTE: who reads committed records begins at the last stable offset, which only the broker
-        # knows; it tells where that was (read_stream.py).
+        # NOTE: a read_committed reader begins at the last stable offset, which only the broker
+        # knows and reports (read_stream.py).
         if not config.read_committed:
             place = await without_latest(
                 self._connection, config.topic, place, config.is_read_compacted
@@ -137,7 +138,7 @@ class ReaderCore:
         return self.stream.is_connected
 
     async def check(self) -> bool:
-        """Asks the broker whether there is more."""
+        """Asks the broker whether there are more entries."""
         self.receiver.flush_permits()
         return await self.stream.check()
 
@@ -145,26 +146,28 @@ class ReaderCore:
         while not self.receiver.has_row():
             if not await self.check():
                 return self.receiver.has_row()
-            # There is more, but all that came may lie before the start: then ask again.
+            # There are more entries, but all messages received may precede the start: check again.
         return True
 
     def has_reached_end(self) -> bool:
-        """The topic was terminated, and all of it was taken."""
+        """Returns whether the topic was terminated and read to its end."""
         return self.stream.has_reached_end and not self.receiver.has_row() and self.inbox.is_empty
 
     async def seek(self, place: MessageId | int, *, inclusive: bool | None = None) -> None:
-        """Moves. The reader must not be used meanwhile. `inclusive`: None: as it was opened."""
+        """Moves the reader, which must not be used meanwhile. `inclusive` None: as it was
+        opened.
+        """
         if inclusive is None:
             inclusive = self.config.start_message_id_inclusive
         start, first = await self._start(place, inclusive)
         try:
             await self.stream.seek(start)
         finally:
-            # Also where the broker is away: the stream goes on from there.
+            # Also after a failure: the stream moves to `start` once it is connected.
             self.receiver.forget()
             self.receiver.first = first
 
     async def close(self) -> None:
         await self.stream.close()
-        # What waits here is not read any more.
+        # Queued messages are not read any more.
         self.inbox.clear()

@@ -1,7 +1,7 @@
-"""Taking turns: who of several is asked next. No I/O.
+"""Round-robin reading from several sources. No I/O.
 
-A reader of several partitions takes messages from one while it has any, up to MESSAGES_PER_TURN,
-then from the next: each partition's order is kept, and none waits for ever behind a busy one.
+A reader of several partitions takes up to MESSAGES_PER_TURN messages from one while it has any,
+then from the next: each partition keeps its order, and a busy one does not starve the others.
 
     >>> rotation = Rotation([iter([1, 2]), iter([7])])
     >>> [rotation.take(lambda numbers: next(numbers, None)) for _ in range(4)]
@@ -13,14 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
-# Enough that asking the others costs little, few enough that all are served within moments.
+# Large enough that polling the others costs little, small enough to serve all promptly.
 MESSAGES_PER_TURN = 100
 Member = TypeVar("Member")
 Found = TypeVar("Found")
 
 
 class Rotation(Generic[Member]):
-    """For one thread at a time; `members` may grow, as a new tuple, in another."""
+    """A rotation over `members`. Not thread-safe, but another thread may replace `members` by a
+    longer tuple.
+    """
 
     def __init__(self, members: Iterable[Member] = ()) -> None:
         self.members: tuple[Member, ...] = tuple(members)
@@ -29,7 +31,7 @@ class Rotation(Generic[Member]):
 
     @property
     def current(self) -> Member:
-        """Whose turn it is: after `find` and `take`, the one that had something."""
+        """The member whose turn it is; after `find` and `take`, the one that had something."""
         return self.members[self._turn % len(self.members)]
 
     def next_turn(self) -> None:
@@ -37,7 +39,9 @@ class Rotation(Generic[Member]):
         self._left = MESSAGES_PER_TURN
 
     def find(self, has_any: Callable[[Member], bool]) -> bool:
-        """Passes the turn on to the first that has any. What a member raises leaves it there."""
+        """Advances to the first member that `has_any`. After an error of a member, the turn is
+        still that member's.
+        """
         for _ in self.members:
             if has_any(self.current):
                 return True
@@ -45,7 +49,9 @@ class Rotation(Generic[Member]):
         return False
 
     def take(self, poll: Callable[[Member], Found | None]) -> Found | None:
-        """The next thing, or None when nobody has any. What a member raises leaves the turn."""
+        """Returns the next item, or None if no member has one. After an error of a member, the turn
+        is still that member's.
+        """
         if not self._left:
             self.next_turn()
         for _ in self.members:

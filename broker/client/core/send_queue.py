@@ -1,14 +1,14 @@
-"""From a person's `send` to entries: batching, limits, and who is told what became of a message.
+"""The send queue of a producer: batching, limits, and notification of results.
 
-The queue is the meeting point of the threads that send and the event loop that carries the entries.
-One lock guards it; a message costs one short hold of it. The rules:
+Sending threads add messages; the event loop sends the entries. One lock guards the queue; a message
+takes it once, briefly. The rules:
 
 * A batch is sealed when it holds `batching_max_messages` or `batching_max_allowed_size_in_bytes`,
   when its first message has waited for the publish delay, or on `seal` (flush, blocking send).
-* At most `max_pending_messages` and BYTES_PENDING_MAX wait for receipts; then the caller waits or
-  gets Overloaded.
-* A batch above the broker's limit is halved until its parts are below; a message that is too large
-  alone fails alone, with MessageTooLarge.
+* At most `max_pending_messages` and BYTES_PENDING_MAX wait for receipts; beyond that the caller
+  waits or gets Overloaded.
+* A batch above the broker's limit is split in halves until each part fits; a single message that is
+  too large fails with MessageTooLarge.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ledgerfold.broker.client.streams.batching import (
     Listener,
     QuickRows,
 )
-from ledgerfold.broker.client.streams.listeners import tell
+from ledgerfold.broker.client.streams.listeners import notify_listeners
 from ledgerfold.broker.client.streams.pending import EntryMaker, PendingEntry
 from ledgerfold.broker.client.streams.publish_stream import NOWHERE, Outcome, PublishStream
 from ledgerfold.storage.entry import Buffer, entry_bytes_after_rebuild_max
@@ -42,15 +42,17 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.text import counted
 
 _log = logging.getLogger(__name__)
-# Built entries that wait for receipts, together. One larger entry may pass alone.
+# Limit on the total size of entries that wait for receipts. A single larger entry is allowed.
 BYTES_PENDING_MAX = 64 * 1024 * 1024
-# Near the end of sequence ids each is looked at: the quick way does not count them.
+# Close to the highest sequence id, each id is checked: the fast path does not count them.
 _QUICK_SEQUENCE_ID_MAX = INT64_MAX - 2**32
 
 
 @dataclass(frozen=True, slots=True)
 class SendLimits:
-    """When a batch is sealed, and how much may be on its way. 0 pending messages = no limit."""
+    """The limits that seal a batch, and the limit on messages in flight. 0 pending messages: no
+    limit.
+    """
 
     batch_messages: int
     batch_bytes: int
@@ -59,7 +61,7 @@ class SendLimits:
 
 
 class SendQueue:
-    """A producer's messages until their receipts. Methods may be called from any thread."""
+    """A producer's messages until their receipts. Thread-safe."""
 
     def __init__(
         self,
@@ -81,18 +83,18 @@ class SendQueue:
         self.lock = threading.Lock()
         self._changed = threading.Condition(self.lock)
         self._threads_waiting = 0
-        # In the order they came.
+        # In order of arrival.
         self._tasks_waiting: dict[asyncio.Future[None], None] = {}
         self._error: LedgerfoldError | None = None
-        self._unheard: LedgerfoldError | None = None
+        self._unreported: LedgerfoldError | None = None
         self._last_seal_s = 0.0
-        # Of entries: built and given to the stream, and answered. Messages and bytes count as
+        # Counts of entries passed to the stream, and of those answered. Messages and bytes count as
         # answered before the callbacks run, entries after.
         self._entries_in = self._entries_out = 0
         self._messages_in = self._messages_out = 0
         self._bytes_in = self._bytes_out = 0
         self.last_sequence_id_stored = container.last_sequence_id
-        # How many messages the open batch may hold: less than the limit when the queue fills up.
+        # Maximum number of messages in the open batch: below the limit when the queue fills up.
         self._rows_max = 0
         self.quick = QuickRows(self.watch)
         self.quick.size_max = limits.batch_bytes
@@ -111,9 +113,9 @@ class SendQueue:
         event_timestamp: int | None = None,
         wait: bool = True,
     ) -> None:
-        """Adds one message. `wait`: for room, instead of raising Overloaded.
+        """Adds one message. `wait`: waits for space instead of raising Overloaded.
 
-        `Producer.send_async` knows a quicker way that ends in the same state.
+        `Producer.send_async` has a fast path with the same effect.
         """
         message = checked_message(
             content, properties, partition_key, ordering_key, sequence_id, event_timestamp
@@ -127,7 +129,7 @@ class SendQueue:
                 self._refresh()
 
     def watch(self) -> None:
-        """Someone added the quick way and found that nobody watches."""
+        """Starts the timer for messages added on the fast path."""
         with self.lock:
             if self._error is not None:
                 self._fail_quick(self._error)
@@ -135,7 +137,7 @@ class SendQueue:
             self._set_timer()
 
     def _sync(self) -> None:
-        """Puts what came the quick way into the batch."""
+        """Moves messages of the fast path into the batch."""
         items = self.quick.take()
         if items and isinstance(self._container, DefaultContainer):
             if self._container.names_sequence_ids:
@@ -143,13 +145,13 @@ class SendQueue:
             self._container.extend(items, self.quick.size_bytes)
 
     def _fail_quick(self, error: LedgerfoldError) -> None:
-        """Under the lock: what came the quick way comes too late."""
+        """Fails messages of the fast path after the end. Called with the lock held."""
         listeners = self.quick.take()[2::3]
         if None in listeners:
-            self._note_unheard(error)
+            self._record_unreported(error)
         entry = PendingEntry(b"", -1, listeners, False)
-        # Not here: the lock is held, and a callback may send.
-        self._loop.call_soon_threadsafe(self._tell, Outcome(entry, NOWHERE, error))
+        # Deferred: the lock is held, and a callback may send.
+        self._loop.call_soon_threadsafe(self._notify, Outcome(entry, NOWHERE, error))
 
     def _add(self, message: NewMessage, listener: Listener, wait: bool) -> None:
         container, limits = self._container, self._limits
@@ -169,11 +171,11 @@ class SendQueue:
         last = container.last_sequence_id
         if 0 <= message.sequence_id <= last:
             raise InvalidRequest(
-                f"Sequence id {message.sequence_id} is not above {last}, the last one."
+                f"Sequence id {message.sequence_id} is not above the last one, {last}."
             )
         if last >= INT64_MAX:
             raise InvalidRequest(
-                f"No sequence id is left above {last}, the last one. Use a producer of another "
+                f"Sequence ids are exhausted: the last one is {last}. Use a producer with another "
                 "name."
             )
         container.add(message, listener)
@@ -186,12 +188,12 @@ class SendQueue:
         if not wait:
             raise Overloaded(
                 f"{counted(self._limits.pending_messages, 'message')}, or {BYTES_PENDING_MAX} "
-                f"bytes, wait for receipts of the {self._stream.what}."
+                f"bytes, of the {self._stream.what} wait for receipts."
             )
         if self._is_io_thread():
-            raise Overloaded("The queue is full, and a callback must not wait for room in it.")
-        # NOTE: on_done counts without the lock and then looks whether someone waits; so whoever
-        # waits says so first and looks at the counts afterwards. Here and in wait_for.
+            raise Overloaded("The queue is full, and a callback must not wait for space in it.")
+        # NOTE: on_done updates the counts without the lock and then checks for waiters; so a waiter
+        # registers first and reads the counts afterwards. Here and in wait_for.
         self._threads_waiting += 1
         try:
             self._refresh()
@@ -201,7 +203,7 @@ class SendQueue:
             self._threads_waiting -= 1
 
     def _refresh(self) -> None:
-        """Computes anew how far the open batch may grow and whether the quick way is open."""
+        """Recomputes how far the open batch may grow and whether the fast path is open."""
         limits, container = self._limits, self._container
         rows_max = 1 if container.is_plain else limits.batch_messages
         if limits.pending_messages:
@@ -214,7 +216,7 @@ class SendQueue:
         quick.items_max = 0
         if self._error is None and type(container) is DefaultContainer:
             quick.size_bytes = container.size_bytes
-            # Whoever fills the batch takes the long way, which seals it.
+            # The message that fills the batch takes the slow path, which seals it.
             is_far_from_end = container.last_sequence_id <= _QUICK_SEQUENCE_ID_MAX
             if is_far_from_end and not container.names_sequence_ids:
                 quick.items_max = 3 * (self._rows_max - container.rows - 1)
@@ -222,7 +224,7 @@ class SendQueue:
     # Sealing.
 
     def seal(self) -> int:
-        """Makes entries of all messages so far. Answers a mark for `wait_for`."""
+        """Seals the open batch. Returns a mark for `wait_for`."""
         with self.lock:
             self._seal()
             self._refresh()
@@ -253,9 +255,9 @@ class SendQueue:
         else:
             error = MessageTooLarge(entry.size_bytes, 1, size_bytes, limit)
             if batch.listeners[0] is None:
-                self._note_unheard(error)
-            # Not here: the lock is held, and a callback may send.
-            self._loop.call_soon_threadsafe(self._tell, Outcome(entry, NOWHERE, error))
+                self._record_unreported(error)
+            # Deferred: the lock is held, and a callback may send.
+            self._loop.call_soon_threadsafe(self._notify, Outcome(entry, NOWHERE, error))
 
     def _set_timer(self) -> None:
         if not self.quick.is_watched:
@@ -265,14 +267,15 @@ class SendQueue:
 
     def _on_timer(self) -> None:
         with self.lock:
-            # NOTE: false before what is there is taken, so that who adds later sets it again.
+            # NOTE: set to False before the messages are taken, so that a later sender sets the
+            # timer again.
             self.quick.is_watched = False
             self._sync()
             if not self._container.rows or self._error is not None:
                 self._refresh()
                 return
-            # The batch is no older than the last one that was sealed: while batches fill before
-            # their time, one timer serves one after the other.
+            # The batch is no older than the last seal: while batches fill before their delay, one
+            # timer serves one after the other.
             left_s = self._last_seal_s + self._limits.batch_delay_s - self._loop.time()
             if left_s > 0:
                 self.quick.is_watched = True
@@ -281,37 +284,37 @@ class SendQueue:
                 self._seal()
             self._refresh()
 
-    # Receipts; on the event loop.
+    # Receipts. Event loop only.
 
     def on_done(self, outcomes: Sequence[Outcome]) -> None:
-        """Entries were answered, in order."""
+        """Handles answered entries, in order."""
         self._messages_out += sum(len(outcome.entry.listeners) for outcome in outcomes)
         self._bytes_out += sum(outcome.entry.size_bytes for outcome in outcomes)
         for outcome in outcomes:
             if outcome.error is None:
                 self.last_sequence_id_stored = outcome.entry.sequence_id
             elif None in outcome.entry.listeners:
-                self._note_unheard(outcome.error)
-            self._tell(outcome)
+                self._record_unreported(outcome.error)
+            self._notify(outcome)
         self._entries_out += len(outcomes)
         self._wake_waiting()
 
     def on_end(self, error: LedgerfoldError) -> None:
-        """The stream ended for good: so does everything that is still here."""
+        """Fails all pending messages after the stream has ended permanently."""
         with self.lock:
-            # Into the stream, which fails it behind everything that was sent before.
+            # The stream fails it after everything that was sent before.
             self._seal()
             self._error = error
             self._refuse_quick()
         self._wake_waiting()
 
-    def _tell(self, outcome: Outcome) -> None:
-        tell(outcome, self._stream.partition)
+    def _notify(self, outcome: Outcome) -> None:
+        notify_listeners(outcome, self._stream.partition)
 
-    def _note_unheard(self, error: LedgerfoldError) -> None:
-        if self._unheard is None:
-            _log.warning("A message that nobody waits for failed: %s", error)
-            self._unheard = error
+    def _record_unreported(self, error: LedgerfoldError) -> None:
+        if self._unreported is None:
+            _log.warning("A message without a callback failed: %s", error)
+            self._unreported = error
 
     def _wake_waiting(self) -> None:
         if self._threads_waiting:
@@ -325,14 +328,16 @@ class SendQueue:
     # Waiting.
 
     def flush(self) -> None:
-        """Until everything so far is answered. Raises what no listener heard of."""
+        """Waits until all messages so far are answered. Raises the first error without a
+        callback.
+        """
         self.wait_for(self.seal())
 
     async def flush_async(self) -> None:
         await self.wait_for_async(self.seal())
 
     def close_for_new(self) -> None:
-        """From here on adding raises AlreadyClosed."""
+        """Seals the open batch; adding raises AlreadyClosed from now on."""
         with self.lock:
             self._seal()
             self._error = self._error or AlreadyClosed(f"The {self._stream.what} is closed.")
@@ -346,7 +351,9 @@ class SendQueue:
             self._fail_quick(self._error)
 
     def wait_for(self, mark: int) -> None:
-        """Until all up to `mark` is answered. Raises what no listener heard of since last time."""
+        """Waits until all entries through `mark` are answered. Raises the first unreported error
+        since the last call.
+        """
         if self._is_io_thread():
             raise NotAllowed("A callback runs in the client's I/O thread and must not flush.")
         with self.lock:
@@ -355,22 +362,22 @@ class SendQueue:
                 self._changed.wait_for(lambda: self._entries_out >= mark)
             finally:
                 self._threads_waiting -= 1
-        self._raise_unheard()
+        self._raise_unreported()
 
     async def wait_for_async(self, mark: int) -> None:
-        """The same for a task on the event loop."""
+        """Waits as `wait_for`, in a task on the event loop."""
         while self._entries_out < mark:
             await self.change()
-        self._raise_unheard()
+        self._raise_unreported()
 
     def change(self) -> asyncio.Future[None]:
-        """Done when something is answered; what is answered after this call counts."""
+        """Returns a future that completes when an entry is answered after this call."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._tasks_waiting[future] = None
         future.add_done_callback(lambda done: self._tasks_waiting.pop(done, None))
         return future
 
-    def _raise_unheard(self) -> None:
-        error, self._unheard = self._unheard, None
+    def _raise_unreported(self) -> None:
+        error, self._unreported = self._unreported, None
         if error is not None:
             raise error

@@ -1,12 +1,12 @@
-"""One reader of a table view: it applies what comes, and knows when it has caught up.
+"""One reader of a table view: applies messages to the table and reports when it has caught up.
 
-* It reads the compacted view from earliest on, entry by entry, in one task; of a Kafka topic, whose
-  log itself is cleaned, the log.
-* Caught up means: everything that was there when one asked is applied. That is so when the last
-  message of then has come; and when the broker says that there is no more, for a compaction may
-  take that message away before it is read.
-* An error that ends its reader is logged, told to those who wait, and followed by a new reader
-  behind the last entry that was applied. (A lost connection the reader mends by itself.)
+* It reads the compacted view from earliest on, entry by entry, in one task. On a Kafka topic, which
+  the cleaner rewrites, it reads the log.
+* `catch_up` returns when everything that was in the topic at the call is applied: when the last
+  message of that time has been applied, or when the broker reports that there are no more, because
+  a compaction may remove that message before it is read.
+* An error that ends the reader is logged and raised by pending `catch_up` calls; a new reader
+  starts after the last applied entry. (The reader itself reconnects after a lost connection.)
 """
 
 from __future__ import annotations
@@ -24,14 +24,16 @@ from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.storage.entry import EARLIEST
 
 _log = logging.getLogger(__name__)
-# So many, and the rest of their entry, are applied before others get a turn.
+# Messages applied (with the rest of their entry) before other tasks may run.
 _MESSAGES_AT_ONCE = 1000
 # Runs a call, on the event loop or in a thread, and returns when it is done.
 Run = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 class TableFollower:
-    """Follows one topic. Made on the event loop; `run` says where the table is written."""
+    """A reader of one topic. Create it on the event loop. `run` runs the calls that write the
+    table.
+    """
 
     def __init__(
         self, connection: Connection, topic: str, subscription: str, table: Table, run: Run
@@ -42,7 +44,7 @@ class TableFollower:
         self._table = table
         self._run = run
         self.applied = EARLIEST
-        # Held while entries are taken; notified when some were applied, and of an error.
+        # Held while entries are applied; notified after that, and of an error.
         self._changed = asyncio.Condition()
         self._error: Exception | None = None
         self._reader: ReaderCore
@@ -52,14 +54,14 @@ class TableFollower:
     async def open(
         cls, connection: Connection, topic: str, subscription: str, table: Table, run: Run
     ) -> TableFollower:
-        """Connects and begins. Raises what the broker answers."""
+        """Connects and starts reading. Raises the broker's errors."""
         follower = cls(connection, topic, subscription, table, run)
         follower._reader = await follower._open_reader()
         follower._task = asyncio.create_task(follower._follow())
         return follower
 
     async def catch_up(self) -> None:
-        """Returns when all that is there now is applied. Raises what keeps it from being read."""
+        """Returns when everything in the topic at the call is applied. Raises errors of reading."""
         last = await last_message_id(self._connection, self.topic, True)
         async with self._changed:
             while self.applied < last.position:
@@ -71,7 +73,7 @@ class TableFollower:
 
     @runs_to_completion
     async def close(self) -> None:
-        """Also where the caller does not wait for it."""
+        """Closes the reader, also if the caller is cancelled."""
         self._task.cancel()
         await asyncio.wait({self._task})
         await self._reader.close()
@@ -79,11 +81,11 @@ class TableFollower:
     # Inside
 
     async def _open_reader(self) -> ReaderCore:
-        behind = MessageId(-1, *self.applied)
+        last_applied = MessageId(-1, *self.applied)
         is_kafka = await is_kafka_topic(self._connection, self.topic)
         config = ReaderConfig(
             self.topic,
-            behind,
+            last_applied,
             is_read_compacted=not is_kafka,
             reader_name=self._subscription,
             subscription=self._subscription,
@@ -102,14 +104,16 @@ class TableFollower:
                     await self._run(self._take)
                     self._changed.notify_all()
                 backoff.reset()
-            except Exception as error:  # whatever it was: those who wait must hear of it
-                _log.warning("The table view of %s stands still: %s", self.topic, error)
+            except Exception as error:  # any error: waiting callers must be notified
+                _log.warning(
+                    "The table view of %s has stopped reading and will retry: %s", self.topic, error
+                )
                 async with self._changed:
                     self._error = error
                     self._changed.notify_all()
 
     def _take(self) -> None:
-        """Applies what has come. Raises Corruption, and what ended the reader."""
+        """Applies the received messages. Raises Corruption, and the error that ended the reader."""
         receiver, taken = self._reader.receiver, 0
         while taken < _MESSAGES_AT_ONCE and receiver.has_row():
             messages = list(receiver.entry_messages())
@@ -118,7 +122,7 @@ class TableFollower:
             taken += len(messages)
 
     async def _reopen(self) -> None:
-        """A new reader behind what was applied."""
+        """Opens a new reader after the last applied entry."""
         await self._reader.close()
         self._reader = await self._open_reader()
         self._error = None

@@ -1,7 +1,7 @@
-"""What the two APIs share of a table view: the table, and the readers that fill it.
+"""A table view without its waiting, shared by both APIs: the table, and the readers that fill it.
 
-A view has one reader for each partition of its topic (table_follower.py), new ones included; a
-topic that is not partitioned is its own only one. They write one table (table.py), one at a time.
+A view has one reader (table_follower.py) for each partition of its topic, including new ones, or
+one for a topic that is not partitioned. They write to one table (table.py), one at a time.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 from ledgerfold.broker.client.core.partition_set import PartitionSet, partition_count
 from ledgerfold.broker.client.core.table import Listener, Schema, Table
 from ledgerfold.broker.client.core.table_follower import Run, TableFollower
-from ledgerfold.broker.client.messages.arguments import one_topic
+from ledgerfold.broker.client.messages.arguments import check_topic_argument
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
-from ledgerfold.broker.client.streams.forks import belongs_to_this_process
+from ledgerfold.broker.client.streams.forks import invalidate_after_fork
 from ledgerfold.storage.errors import AlreadyClosed
 from ledgerfold.storage.text import counted
 from ledgerfold.strategies.strategic import TopicCompactionStrategy
@@ -23,21 +23,24 @@ from ledgerfold.strategies.strategic import TopicCompactionStrategy
 
 @dataclass(frozen=True, slots=True)
 class TableViewConfig:
-    """What `Client.create_table_view` says (its docstring explains each)."""
+    """The arguments of `Client.create_table_view` (see there)."""
 
     topic: str
     subscription_name: str | None = None
-    # None: contents are the values.
+    # None: values are the contents as bytes.
     schema: Schema | None = None
     # None: the last message of each key.
     strategy: TopicCompactionStrategy | None = None
 
     def __post_init__(self) -> None:
-        one_topic(self.topic)
+        check_topic_argument(self.topic)
 
 
 class TableViewCore:
-    """Made on the event loop. `run` says where the table is written and listeners are called."""
+    """The table and readers of one view. Create it on the event loop.
+
+    `run` runs the calls that write the table and call listeners.
+    """
 
     def __init__(self, connection: Connection, config: TableViewConfig, run: Run) -> None:
         self.config = config
@@ -50,7 +53,7 @@ class TableViewCore:
 
     @classmethod
     async def open(cls, connection: Connection, config: TableViewConfig, run: Run) -> TableViewCore:
-        """Connects, and reads everything that is there now. Raises what the broker answers."""
+        """Connects, and reads everything in the topic at the call. Raises the broker's errors."""
         core = cls(connection, config, run)
         try:
             await core._followers.open(await partition_count(connection, config.topic))
@@ -61,12 +64,14 @@ class TableViewCore:
         return core
 
     async def _follow(self, topic: str, is_new: bool) -> TableFollower:
-        # Each begins at earliest, whenever its partition came.
+        # New partitions, too, are read from earliest.
         name = self.config.subscription_name or ""
         return await TableFollower.open(self._connection, topic, name, self.table, self._run)
 
     async def refresh(self) -> None:
-        """Returns when everything that is there now is in the table. Raises AlreadyClosed."""
+        """Returns when everything in the topic at the call is in the table. Raises
+        AlreadyClosed.
+        """
         catching_up = asyncio.create_task(self._catch_up())
         try:
             await asyncio.wait({catching_up, self._closed}, return_when=asyncio.FIRST_COMPLETED)
@@ -78,31 +83,31 @@ class TableViewCore:
             catching_up.cancel()
 
     async def _catch_up(self) -> None:
-        # One by one: all of them read meanwhile.
+        # Sequentially: all of them read concurrently anyway.
         for follower in self._followers.cores:
             await follower.catch_up()
 
     async def close(self) -> None:
-        """Ends the readers; the table stays as it is."""
+        """Closes the readers; the table keeps its contents."""
         if not self._closed.done():
             self._closed.set_result(None)
         await self._followers.close()
 
 
 class BaseTableView:
-    """What a view of either API shows without waiting."""
+    """The methods of both APIs' views that do not wait."""
 
     def __init__(self, core: TableViewCore) -> None:
         self._core = core
         self._table = core.table
-        belongs_to_this_process(self)
+        invalidate_after_fork(self)
 
     def topic(self) -> str:
-        """The full name."""
+        """The full topic name."""
         return full_topic_name(self._core.config.topic)
 
     def get(self, key: str) -> Any:
-        """The key's value; None when there is no such key."""
+        """Returns the key's value; None without one."""
         return self._table.get(key)
 
     def __contains__(self, key: str) -> bool:
@@ -112,25 +117,26 @@ class BaseTableView:
         return len(self._table)
 
     def keys(self) -> list[str]:
-        """A copy."""
+        """Returns a copy of the keys."""
         return list(self._table.snapshot())
 
     def snapshot(self) -> dict[str, Any]:
-        """A copy of keys and values."""
+        """Returns a copy of keys and values."""
         return self._table.snapshot()
 
     def for_each(self, callback: Listener) -> None:
-        """Calls it with each key and value, here and now."""
+        """Calls `callback` with each key and value, in the caller's thread."""
         self._table.for_each(callback)
 
     def listen(self, callback: Listener) -> None:
-        """Calls it for every update from now on. What it raises is logged."""
+        """Calls `callback` for every later update. Its errors are logged."""
         self._table.listen(callback)
 
     def for_each_and_listen(self, callback: Listener) -> None:
-        """Calls it for all that is here, then for every update: none is missed or comes twice.
+        """Calls `callback` for every key, then for every update: none is missed or repeated.
 
-        The first part runs here, updates wait for it, and what it raises comes out.
+        The calls for existing keys run in the caller's thread, while updates wait; their errors are
+        raised.
         """
         self._table.for_each_and_listen(callback)
 

@@ -1,1 +1,1 @@
-"""Messages, ids and options: what a client's caller gives and gets."""
+"""Messages, ids and options: the arguments and results of client calls."""

@@ -1,7 +1,7 @@
-"""Arguments that a call does not have: what of Pulsar is not emulated, or a slip of the pen.
+"""Rejects arguments that a call does not have: features of Pulsar that are not emulated, and typos.
 
     >>> class Client:
-    ...     @says_unknown({"schema": "schemas"})
+    ...     @rejects_unknown_arguments({"schema": "schemas"})
     ...     def open(self, topic: str, *, size: int = 1) -> int:
     ...         return size
     >>> Client().open("t", size=2), Client().open("t", schema=None)
@@ -15,7 +15,7 @@
       ...
     ledgerfold.storage.errors.InvalidRequest: open has no argument sise. Did you mean size?
 
-Those of Pulsar's Python client that ask for nothing, None and False, are taken.
+Arguments of Pulsar's Python client are accepted with a value that requests nothing: None or False.
 """
 
 from __future__ import annotations
@@ -35,42 +35,42 @@ R = TypeVar("R")
 E = TypeVar("E", bound=IntEnum)
 
 _TLS: Final = "TLS connections"
-_CHUNKS: Final = "chunks of large messages"
-_ENCRYPTION: Final = "encryption and its keys"
+_CHUNKS: Final = "chunked messages"
+_ENCRYPTION: Final = "encryption and encryption keys"
 _SCHEMAS: Final = "schemas"
-_PATTERNS: Final = "subscriptions by a pattern"
+_PATTERNS: Final = "pattern subscriptions"
 
-# By argument of Pulsar's Python client: what there is none of here.
-OF_CLIENT: Final[Mapping[str, str]] = {
-    "authentication": "users and their authentication",
+# Arguments of Pulsar's Python client that are not emulated, and what they would configure.
+CLIENT_NOT_EMULATED: Final[Mapping[str, str]] = {
+    "authentication": "users and authentication",
     "io_threads": "more than one I/O thread",
-    "message_listener_threads": "threads that listeners share (each has its own)",
+    "message_listener_threads": "shared listener threads (each listener has its own)",
     "concurrent_lookup_requests": "lookups",
-    "log_conf_file_path": "files that configure the log",
-    "stats_interval_in_seconds": "statistics of the client",
+    "log_conf_file_path": "log configuration files",
+    "stats_interval_in_seconds": "client statistics",
     "use_tls": _TLS,
     "tls_trust_certs_file_path": _TLS,
     "tls_allow_insecure_connection": _TLS,
     "tls_validate_hostname": _TLS,
     "tls_private_key_file_path": _TLS,
     "tls_certificate_file_path": _TLS,
-    "logger": "loggers of one's own (it logs by Python's logging, as `ledgerfold`)",
-    "connection_timeout_ms": "time limits of connecting (operation_timeout_seconds has it)",
+    "logger": "custom loggers (the client logs to Python's logger `ledgerfold`)",
+    "connection_timeout_ms": "connection timeouts (use operation_timeout_seconds)",
     "listener_name": "advertised listeners",
 }
-OF_PRODUCER: Final[Mapping[str, str]] = {
+PRODUCER_NOT_EMULATED: Final[Mapping[str, str]] = {
     "schema": _SCHEMAS,
     "chunking_enabled": _CHUNKS,
-    "lazy_start_partitioned_producers": "partitions' producers that start late",
-    "properties": "properties of producers",
+    "lazy_start_partitioned_producers": "lazily started partition producers",
+    "properties": "producer properties",
     "encryption_key": _ENCRYPTION,
     "crypto_key_reader": _ENCRYPTION,
-    "access_mode": "access modes of producers",
-    "message_router": "routers of one's own",
+    "access_mode": "producer access modes",
+    "message_router": "custom message routers",
 }
-OF_CONSUMER: Final[Mapping[str, str]] = {
+CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {
     "schema": _SCHEMAS,
-    "broker_consumer_stats_cache_time_ms": "statistics that the client keeps",
+    "broker_consumer_stats_cache_time_ms": "cached client statistics",
     "pattern_auto_discovery_period": _PATTERNS,
     "regex_subscription_mode": _PATTERNS,
     "crypto_key_reader": _ENCRYPTION,
@@ -78,27 +78,31 @@ OF_CONSUMER: Final[Mapping[str, str]] = {
     "replicate_subscription_state_enabled": "replicated subscriptions",
     "max_pending_chunked_message": _CHUNKS,
     "auto_ack_oldest_chunked_message_on_queue_full": _CHUNKS,
-    "batch_receive_policy": "batches of received messages",
-    "key_shared_policy": "policies of Key_Shared",
-    "batch_index_ack_enabled": "acknowledgements of batch indexes to the broker",
-    "dead_letter_policy": "dead letters",
+    "batch_receive_policy": "batch receive policies",
+    "key_shared_policy": "Key_Shared policies",
+    "batch_index_ack_enabled": "batch index acknowledgements",
+    "dead_letter_policy": "dead letter topics",
 }
-OF_AIO_CONSUMER: Final[Mapping[str, str]] = {
-    **OF_CONSUMER,
-    "message_listener": "message listeners of asyncio's client",
+AIO_CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {
+    **CONSUMER_NOT_EMULATED,
+    "message_listener": "message listeners of the asyncio client",
 }
-OF_READER: Final[Mapping[str, str]] = {
+READER_NOT_EMULATED: Final[Mapping[str, str]] = {
     "schema": _SCHEMAS,
-    "reader_listener": "listeners of readers",
-    "subscription_role_prefix": "prefixes of readers' subscriptions",
+    "reader_listener": "reader listeners",
+    "subscription_role_prefix": "subscription prefixes of readers",
     "crypto_key_reader": _ENCRYPTION,
     "crypto_failure_action": _ENCRYPTION,
 }
 
 
-def says_unknown(not_emulated: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Around a method. Raises NotAllowed for what is named there, InvalidRequest for what nobody
-    knows, and for arguments that must be named.
+def rejects_unknown_arguments(
+    not_emulated: Mapping[str, str],
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorates a method: rejects arguments that it does not have.
+
+    Raises NotAllowed for the arguments in `not_emulated`, and InvalidRequest for unknown ones and
+    for positional ones that must be passed by keyword.
     """
 
     def around(method: Callable[P, R]) -> Callable[P, R]:
@@ -111,7 +115,7 @@ def says_unknown(not_emulated: Mapping[str, str]) -> Callable[[Callable[P, R]], 
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             if len(args) > len(unnamed):
                 raise InvalidRequest(
-                    f"{name} takes {', '.join(unnamed[1:])} by their places; name the others."
+                    f"{name} takes {', '.join(unnamed[1:])} by position; pass others by keyword."
                 )
             for unknown in [each for each in kwargs if each not in known]:
                 if unknown not in not_emulated:
@@ -129,33 +133,33 @@ def says_unknown(not_emulated: Mapping[str, str]) -> Callable[[Callable[P, R]], 
 
 def _no_such(method: str, name: str, known: set[str]) -> str:
     near = get_close_matches(name, known, n=1)
-    hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(sorted(known))}."
+    hint = f"Did you mean {near[0]}?" if near else f"Arguments: {', '.join(sorted(known))}."
     return f"{method} has no argument {name[:100]}. {hint}"
 
 
-def chosen(kind: type[E], value: object, argument: str) -> E:
-    """One of these, or its name. Raises InvalidRequest."""
+def resolve_choice(kind: type[E], value: object, argument: str) -> E:
+    """Returns the member that `value` is or names. Raises InvalidRequest."""
     if isinstance(value, kind):
         return value
     if isinstance(value, str) and value in kind.__members__:
         return kind[value]
-    there_are = ", ".join(kind.__members__)
-    raise InvalidRequest(f"{argument} is a {kind.__name__}, {there_are}, not {value!r:.100}.")
+    members = ", ".join(kind.__members__)
+    raise InvalidRequest(f"{argument} must be a {kind.__name__} ({members}), not {value!r:.100}.")
 
 
-def name_choices(config: object, **kinds: type[IntEnum]) -> None:
-    """Those fields of a frozen dataclass hold a choice, where they held its name, too."""
+def resolve_choices(config: object, **kinds: type[IntEnum]) -> None:
+    """Replaces names in those fields of a frozen dataclass by the members that they name."""
     for name, kind in kinds.items():
-        object.__setattr__(config, name, chosen(kind, getattr(config, name), name))
+        object.__setattr__(config, name, resolve_choice(kind, getattr(config, name), name))
 
 
-def one_topic(topic: object) -> None:
-    """Raises NotAllowed for a list or a pattern, InvalidRequest for what is no name."""
+def check_topic_argument(topic: object) -> None:
+    """Raises NotAllowed for a list or a pattern, InvalidRequest for anything else but a string."""
     if isinstance(topic, list | tuple | set | re.Pattern):
         kind = "a pattern" if isinstance(topic, re.Pattern) else "a list of topics"
         raise NotAllowed(
-            f"{kind.capitalize()} is not emulated: subscribe to each topic by itself. (The "
-            "partitions of a partitioned topic are one topic.)"
+            f"{kind.capitalize()} is not emulated: subscribe to each topic separately. (A "
+            "partitioned topic is one topic.)"
         )
     if not isinstance(topic, str):
-        raise InvalidRequest(f"A topic is a name, not {topic!r:.100}.")
+        raise InvalidRequest(f"A topic must be a string, not {topic!r:.100}.")

@@ -1,7 +1,7 @@
 """Received messages: a view of one row of a decoded entry.
 
-An entry is decoded once, when its first message is taken; a message is no more than the entry and a
-row number, and reads its parts when asked. reader.py shows one.
+An entry is decoded once, when its first message is taken. A message consists of the entry and a row
+number; it reads its parts on demand. reader.py has an example.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Part = TypeVar("Part")
 
 
 class ReceivedEntry:
-    """What the messages of one entry share."""
+    """An entry, shared by its messages."""
 
     __slots__ = ("batch", "contents", "header", "partition", "redelivery_count", "topic")
 
@@ -39,7 +39,7 @@ class ReceivedEntry:
         self.topic = topic
         self.redelivery_count = redelivery_count
         self.partition = partition
-        # All values, once one of them was asked for: at once they cost a third of one by one.
+        # All values, loaded together on first use: one by one they take three times as long.
         self.contents: list[bytes] | None = None
 
     def message_id(self, row: int) -> MessageId:
@@ -62,13 +62,16 @@ class ReceivedEntry:
         return self.contents
 
     def damage(self, error: InvalidRequest | KafkaError) -> Corruption:
-        """What it means that the entry does not decode."""
+        """Returns the error for an entry that cannot be decoded."""
         path = f"entry {self.header.position} of {self.topic}"
-        return Corruption(path, 0, "an entry that decodes", error.message)
+        return Corruption(path, 0, "a decodable entry", error.message)
 
 
 class ReceivedRecords(ReceivedEntry):
-    """Of a Kafka topic: the id of the message at offset o is 0:o, wherever its batch lies."""
+    """A received batch of a Kafka topic.
+
+    The id of the message at offset o is 0:o, whichever entry stores it.
+    """
 
     __slots__ = ()
     batch: KafkaBatch
@@ -84,7 +87,7 @@ class ReceivedRecords(ReceivedEntry):
 
 
 def _decoding(part: Callable[[Message], Part]) -> Callable[[Message], Part]:
-    """Decorates what looks at the value section, which is decoded when it is first looked at."""
+    """Decorates a method that reads the value section, which is decoded on first use."""
 
     @functools.wraps(part)
     def decoded(message: Message) -> Part:
@@ -99,10 +102,10 @@ def _decoding(part: Callable[[Message], Part]) -> Callable[[Message], Part]:
 class Message(tuple[ReceivedEntry, int]):
     """One message (`pulsar.Message`). Times are ms since the epoch.
 
-    What is in the value section raises Corruption when that does not decode.
+    Methods that read the value section raise Corruption if it cannot be decoded.
 
-    NOTE: a tuple, because those are made without running any Python code: a reader makes one per
-    message (tests/benchmarks/bench_client.py).
+    NOTE: a tuple, because creating one runs no Python code: a reader creates one per message
+    (tests/benchmarks/bench_client.py).
     """
 
     __slots__ = ()
@@ -130,7 +133,9 @@ class Message(tuple[ReceivedEntry, int]):
 
     @_decoding
     def is_tombstone(self) -> bool:
-        """Whether it takes its key away: a null or an empty value; in Kafka topics a null one."""
+        """Returns whether the message deletes its key: its value is null or empty; in Kafka topics,
+        null.
+        """
         entry, row = self
         return entry.is_tombstone(row)
 
@@ -141,31 +146,31 @@ class Message(tuple[ReceivedEntry, int]):
 
     @_decoding
     def offset(self) -> int | None:
-        """Its place in a Kafka topic's log; None on other topics."""
+        """The offset in a Kafka topic's log; None on other topics."""
         entry, row = self
         return entry.offset(row)
 
     def has_key(self) -> bool:
-        """Whether the message has a key at all; the empty key is a key. (Java's `hasKey`.)"""
+        """Returns whether the message has a key; the empty key is a key. (Java's `hasKey`.)"""
         return self._entry.batch.key(self._row) is not None
 
     def partition_key(self) -> str:
-        """The key; "" when there is none. A key given as bytes is in base64, as in Pulsar."""
+        """The key, or "" without one. A key given as bytes is in base64, as in Pulsar."""
         return (self._entry.batch.key(self._row) or b"").decode(errors="surrogateescape")
 
     def key_bytes(self) -> bytes | None:
-        """The key as bytes, base64 undone; None when there is none. Raises InvalidRequest."""
+        """The key as bytes, decoded from base64; None without a key. Raises InvalidRequest."""
         key = self._entry.batch.key(self._row)
         if key is None or not self._entry.batch.key_is_base64(self._row):
             return key
         try:
             return base64.b64decode(key, validate=True)
         except binascii.Error as error:
-            raise InvalidRequest(f"A key that is not the base64 it says it is: {error}") from error
+            raise InvalidRequest(f"The key is marked as base64 but is not: {error}") from error
 
     @_decoding
     def ordering_key(self) -> str:
-        """The key that KeyShared goes by instead of the partition key; "" when there is none."""
+        """The key that KeyShared uses instead of the partition key; "" without one."""
         return (self._entry.batch.ordering_key(self._row) or b"").decode(errors="surrogateescape")
 
     @_decoding
@@ -173,15 +178,17 @@ class Message(tuple[ReceivedEntry, int]):
         return self._entry.batch.properties(self._row)
 
     def event_timestamp(self) -> int:
-        """Set by the application; 0 when it is not set."""
+        """The event time, set by the application; 0 if it is not set."""
         return self._entry.batch.event_time_ms(self._row)
 
     def publish_timestamp(self) -> int:
-        """When the producer sent the entry, by its clock."""
+        """The time at which the producer sent the entry, by the producer's clock."""
         return self._entry.header.publish_time_ms
 
     def append_timestamp(self) -> int:
-        """When the broker stored the entry, by its clock. (Not in Pulsar's Python client.)"""
+        """The time at which the broker stored the entry, by its clock. (Not in Pulsar's Python
+        client.)
+        """
         return self._entry.header.append_time_ms
 
     @_decoding
@@ -190,20 +197,20 @@ class Message(tuple[ReceivedEntry, int]):
 
     @_decoding
     def sequence_id(self) -> int:
-        """The producer's number for the message. (Java's `getSequenceId`.)"""
+        """The producer's sequence id for the message. (Java's `getSequenceId`.)"""
         return self._entry.batch.sequence_id(self._row)
 
     def topic_name(self) -> str:
-        """Of a partitioned topic: the partition's."""
+        """The full topic name; on a partitioned topic, the partition's."""
         return self._entry.topic
 
     def redelivery_count(self) -> int:
-        """How many times the entry was delivered to the subscription before."""
+        """The number of earlier deliveries of the entry to the subscription."""
         return self._entry.redelivery_count
 
     @_decoding
     def schema_version(self) -> bytes:
-        """The version that the producer named; empty when it named none."""
+        """The schema version that the producer set; empty without one."""
         return self._entry.batch.schema_version
 
     def __repr__(self) -> str:

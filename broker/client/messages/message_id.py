@@ -4,7 +4,7 @@
     >>> str(first), first < MessageId(-1, 12, 4), MessageId.deserialize(first.serialize()) == first
     ('12:3:-1:0', True, True)
 
-They are written as everywhere (storage/message_ids.py), and ordered as published: by ledger, entry,
+The text form is the one of storage/message_ids.py. Ids are ordered as published: by ledger, entry,
 batch index, partition, as in Pulsar.
 """
 
@@ -27,13 +27,13 @@ _MAX = 2**63 - 1
 class MessageId:
     """The identity of a message (`pulsar.MessageId`). Compaction never changes it.
 
-    A producer gets (-1, -1, -1, -1) for a message that the broker had stored before (a resend):
-    where it lies is not told again.
+    A producer gets (-1, -1, -1, -1) for a resent message that the broker had stored already: the
+    broker does not report its position again.
     """
 
     __slots__ = ("_batch_index", "_entry_id", "_ledger_id", "_partition")
 
-    # The beginning and the end of any topic; set below the class.
+    # The beginning and the end of any topic; set after the class.
     earliest: ClassVar[MessageId]
     latest: ClassVar[MessageId]
 
@@ -46,7 +46,9 @@ class MessageId:
         self._batch_index = batch_index
 
     def partition(self) -> int:
-        """The index of the partition that holds the message; -1 on a topic that is none."""
+        """The index of the partition that holds the message; -1 on a topic that is not a
+        partition.
+        """
         return self._partition
 
     def ledger_id(self) -> int:
@@ -56,33 +58,37 @@ class MessageId:
         return self._entry_id
 
     def batch_index(self) -> int:
-        """Index in its batch as published; -1 for a message that was sent without batching."""
+        """The index in the published batch; -1 for a message sent without batching."""
         return self._batch_index
 
     @property
     def is_boundary(self) -> bool:
-        """Whether it is `earliest` or `latest`: no message's, and of every partition."""
+        """True for `earliest` and `latest`, which identify no message and apply to every
+        partition.
+        """
         return self in (MessageId.earliest, MessageId.latest)
 
     @property
     def position(self) -> Position:
-        """The place of the entry that holds the message."""
+        """The position of the entry that holds the message."""
         return Position(self._ledger_id, self._entry_id)
 
     def serialize(self) -> bytes:
-        """The id as bytes, for keeping (ledgerfold.v1.MessageId; not Pulsar's bytes)."""
+        """Returns the id as bytes, for storage (ledgerfold.v1.MessageId; not Pulsar's format)."""
         return bytes(self.to_record().SerializeToString())
 
     @staticmethod
     def deserialize(message_id_bytes: bytes) -> MessageId:
-        """The reverse. Raises InvalidRequest."""
+        """Parses the result of `serialize`. Raises InvalidRequest."""
         try:
             return MessageId.of_record(records_pb2.MessageId.FromString(message_id_bytes))
         except DecodeError as error:
             raise InvalidRequest(f"Not a serialized message id: {error}") from error
 
     def to_record(self) -> records_pb2.MessageId:
-        """Raises InvalidRequest: one made by hand whose parts are no whole numbers of its sizes."""
+        """Converts the id to its wire format. Raises InvalidRequest if a part is not an integer in
+        its range.
+        """
         try:
             return records_pb2.MessageId(
                 ledger_id=self._ledger_id,
@@ -91,7 +97,7 @@ class MessageId:
                 partition=self._partition,
             )
         except (TypeError, ValueError) as error:
-            raise InvalidRequest(f"{self!r} is no message id: {error}") from error
+            raise InvalidRequest(f"{self!r} is not a valid message id: {error}") from error
 
     @staticmethod
     def of_record(record: records_pb2.MessageId) -> MessageId:

@@ -1,4 +1,4 @@
-"""A message that is to be sent, and what it must be."""
+"""Messages to be sent, and the checks on them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import InvalidRequest
 
 INT64_MAX = 2**63 - 1
-# What a message takes in its entry beside its key and its value: offsets, size, flags.
+# Bytes of a message in its entry in addition to its key and value: offsets, size, flags.
 ROW_BYTES = 9
 
 
 class NewMessage(NamedTuple):
-    """A message that is to be sent. `value` None is a null value; sequence id -1: the next one."""
+    """A message to be sent.
+
+    `value` None: a null value. `sequence_id` -1: the next sequence id.
+    """
 
     value: bytes | None
     key: bytes | None
@@ -42,17 +45,21 @@ def checked_message(
     sequence_id: int | None,
     event_timestamp: int | None,
 ) -> NewMessage:
-    """The arguments of a send as a message. Raises InvalidRequest."""
+    """Builds a message from the arguments of a send. Raises InvalidRequest."""
     if content is not None and not isinstance(content, bytes | bytearray | memoryview):
-        raise InvalidRequest(f"A content is bytes or None, not {type(content).__name__}.")
+        raise InvalidRequest(f"The content must be bytes or None, not {type(content).__name__}.")
     if properties is not None and not isinstance(properties, Mapping):
-        raise InvalidRequest(f"Properties are a dict of text, not {type(properties).__name__}.")
+        raise InvalidRequest(
+            f"Properties must be a dict of strings, not {type(properties).__name__}."
+        )
     for name, text in (properties or {}).items():
         if not _is_text(name) or not _is_text(text):
-            raise InvalidRequest(f"Property {name!r}: names and values are text.")
+            raise InvalidRequest(
+                f"Property {name!r}: names and values must be strings of valid Unicode."
+            )
     for what, number in (("sequence_id", sequence_id), ("event_timestamp", event_timestamp)):
         if number is not None and not (isinstance(number, int) and 0 <= number <= INT64_MAX):
-            raise InvalidRequest(f"{what} {number!r} is no whole number from 0 to {INT64_MAX}.")
+            raise InvalidRequest(f"{what} {number!r} is not an integer from 0 to {INT64_MAX}.")
     return NewMessage(
         value=None if content is None else bytes(content),
         key=_key("partition_key", partition_key),
@@ -67,15 +74,15 @@ def _key(what: str, text: str | None) -> bytes | None:
     if text is None:
         return None
     if not isinstance(text, str):
-        raise InvalidRequest(f"A {what} is a string, not {type(text).__name__}.")
+        raise InvalidRequest(f"{what} must be a string, not {type(text).__name__}.")
     try:
         return key_bytes(text)
     except UnicodeEncodeError:
-        raise InvalidRequest(f"{what} {text!r} is no text: UTF-8 cannot say it.") from None
+        raise InvalidRequest(f"{what} {text!r} cannot be encoded as UTF-8.") from None
 
 
 def _is_text(text: object) -> bool:
-    """Whether it is a string that UTF-8 can say."""
+    """Returns whether `text` is a string that UTF-8 can encode."""
     try:
         return isinstance(text, str) and text.encode() is not None
     except UnicodeEncodeError:

@@ -4,8 +4,8 @@
     >>> CompressionType.ZSTD.value, ConsumerType.KeyShared.name
     (3, 'KeyShared')
 
-`Result` is what a `send_async` callback gets. Calls that return raise an error of storage/errors.py
-instead; `result_of` tells which result stands for which error.
+A `send_async` callback gets a `Result`. Calls that return raise an error of storage/errors.py
+instead; `result_of` maps errors to results.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ledgerfold.storage.errors import (
 
 
 class CompressionType(IntEnum):
-    """What a producer compresses the values of an entry with (`pulsar.CompressionType`).
+    """The compression of the values of an entry (`pulsar.CompressionType`).
 
-    A Kafka topic takes what Kafka has: all but ZLib, and GZIP, which no other topic takes.
+    A Kafka topic accepts Kafka's: all but ZLib, and GZIP, which no other topic accepts.
     """
 
     NONE = Compression.NONE
@@ -43,7 +43,7 @@ class CompressionType(IntEnum):
 
 
 class ConsumerType(IntEnum):
-    """How a subscription shares its messages among consumers (`pulsar.ConsumerType`)."""
+    """The way a subscription shares its messages among consumers (`pulsar.ConsumerType`)."""
 
     Exclusive = 0
     Shared = 1
@@ -52,29 +52,31 @@ class ConsumerType(IntEnum):
 
 
 class InitialPosition(IntEnum):
-    """Where a new subscription begins (`pulsar.InitialPosition`)."""
+    """The position at which a new subscription begins (`pulsar.InitialPosition`)."""
 
     Latest = 0
     Earliest = 1
 
 
 class BatchingType(IntEnum):
-    """Whether messages of different keys share a batch (`pulsar.BatchingType`)."""
+    """The way messages of different keys are batched (`pulsar.BatchingType`)."""
 
     Default = 0
-    # One batch per key: what a KeyShared subscription needs to keep keys apart.
+    # One batch per key. A KeyShared subscription needs it to keep keys apart.
     KeyBased = 1
 
 
 class PartitionsRoutingMode(IntEnum):
-    """Where messages without a key go on a partitioned topic (`pulsar.PartitionsRoutingMode`)."""
+    """The routing of messages without a key on a partitioned topic
+    (`pulsar.PartitionsRoutingMode`).
+    """
 
     UseSinglePartition = 0
     RoundRobinDistribution = 1
 
 
 class HashingScheme(IntEnum):
-    """How a key chooses its partition, the same as in Pulsar's clients that are told the same."""
+    """The hash that maps keys to partitions; Pulsar's clients map keys the same way."""
 
     Murmur3_32Hash = 0
     # The default of Pulsar's Java client.
@@ -112,5 +114,5 @@ _RESULTS: tuple[tuple[type[LedgerfoldError], Result], ...] = (
 
 
 def result_of(error: LedgerfoldError) -> Result:
-    """The result that a callback gets for `error`."""
+    """Returns the result that a callback gets for `error`."""
     return next((result for cls, result in _RESULTS if isinstance(error, cls)), Result.UnknownError)

@@ -1,11 +1,12 @@
-"""Which partition a message goes to. Pure: clock and chance are arguments.
+"""Chooses the partition of a message. Pure: clock and randomness are arguments.
 
-A message with a key goes where its key hashes to, whatever the mode, so that a key's messages stay
-in order. Those without one take turns (round robin: one by one, or, when they are batched, for ten
-batching delays each, so that batches fill), or all go to one partition, chosen at random.
+A message with a key goes to the partition that its key hashes to, in every mode, so that the
+messages of a key stay in order. Messages without a key go to the partitions in turn (round robin:
+one message each, or, with batching, for ten batching delays each, so that batches fill), or all to
+one partition, chosen at random.
 
 Sources: Pulsar's Murmur3_32Hash, JavaStringHash, RoundRobinPartitionMessageRouterImpl and
-SinglePartitionMessageRouterImpl. Hashes are 31 bits, so that they are the same in Java.
+SinglePartitionMessageRouterImpl. Hashes have 31 bits, as in Java.
 
     >>> murmur3_32("key1") % 4, java_string_hash("key1") % 4
     (1, 2)
@@ -26,7 +27,8 @@ from ledgerfold.broker.client.messages.options import HashingScheme
 from ledgerfold.storage.decoded import key_bytes
 
 HashKey = Callable[[str], int]
-# Of so many batching delays is a turn (Pulsar's roundRobinRouterBatchingPartitionSwitchFrequency).
+# Length of a partition's turn, in batching delays (Pulsar's
+# roundRobinRouterBatchingPartitionSwitchFrequency).
 DELAYS_PER_TURN: Final = 10
 _KEYS_REMEMBERED = 65_536
 _UINT32 = 0xFFFF_FFFF
@@ -35,9 +37,9 @@ _INT32_MAX = 0x7FFF_FFFF
 
 @lru_cache(_KEYS_REMEMBERED)
 def murmur3_32(key: str) -> int:
-    """MurmurHash3_x86_32 with seed 0 of the key's UTF-8, without its sign."""
+    """MurmurHash3_x86_32 of the key in UTF-8, with seed 0 and the sign bit cleared."""
     data = key_bytes(key)
-    # What is left behind the last whole block, or nothing, is the tail.
+    # The tail is the rest after the last whole block; it may be empty.
     padded = data + bytes(4 - len(data) % 4)
     *blocks, tail = struct.unpack(f"<{len(padded) // 4}I", padded)
     state = 0
@@ -57,7 +59,7 @@ def _scrambled(block: int) -> int:
 
 @lru_cache(_KEYS_REMEMBERED)
 def java_string_hash(key: str) -> int:
-    """Java's String.hashCode, over UTF-16, without its sign."""
+    """Java's String.hashCode, over UTF-16, with the sign bit cleared."""
     data = key.encode("utf-16-be", errors="surrogatepass")
     state = 0
     for at in range(0, len(data), 2):
@@ -72,17 +74,18 @@ HASHES: Final[dict[HashingScheme, HashKey]] = {
 
 
 class Router(Protocol):
-    """May be asked by several threads."""
+    """A strategy that chooses partitions. Thread-safe."""
 
     def choose(self, key: str | None, partitions: int) -> int:
-        """The partition, of so many."""
+        """Returns the index of a partition, below `partitions`."""
         ...
 
 
 class RoundRobinRouter:
-    """`turn_ms`: how long one partition gets what has no key; 0: for one message.
+    """A router that sends messages without a key to each partition in turn.
 
-    `clock_ms` is asked only when there are turns of time.
+    `turn_ms`: the time for which one partition gets them; 0: one message each. `clock_ms` is called
+    only if `turn_ms` is not 0.
     """
 
     def __init__(
@@ -106,7 +109,7 @@ class RoundRobinRouter:
 
 
 class SinglePartitionRouter:
-    """All messages without a key go to partition `only`."""
+    """A router that sends all messages without a key to partition `only`."""
 
     def __init__(self, hash_key: HashKey, only: int) -> None:
         self._hash_key, self._only = hash_key, only

@@ -1,13 +1,14 @@
-"""The strategy of a table view: whether a message takes the place of the one that stands.
+"""The strategy of a table view: decides whether a message replaces its key's current one.
 
-Rules (Pulsar's TableViewImpl with a topicCompactionStrategyClassName): as strategic compaction
-decides (ledgerfold/strategies/strategic.py), so that the view ends up equal to the compacted topic.
-A skipped message changes nothing and no listener hears of it; the class's `handle_skipped` does.
+The rules (Pulsar's TableViewImpl with a topicCompactionStrategyClassName) are those of strategic
+compaction (ledgerfold/strategies/strategic.py), so that the view equals the compacted topic. A
+skipped message changes nothing and is not passed to listeners, only to the strategy's
+`handle_skipped`.
 
     >>> from ledgerfold.strategies.ready_made import KeepFirst
     >>> first = TableMessage("a", b"1", {}, 0, 0, (0, 0, -1))
-    >>> standing = Standing(KeepFirst())
-    >>> standing.takes(first), standing.takes(first)
+    >>> current = CurrentMessages(KeepFirst())
+    >>> current.takes(first), current.takes(first)
     (True, False)
 """
 
@@ -24,7 +25,7 @@ from ledgerfold.strategies.strategic import TopicCompactionStrategy
 
 @dataclass(frozen=True, slots=True)
 class TableMessage:
-    """A StrategicMessage that holds nothing of the entry it came in."""
+    """A StrategicMessage that holds no reference to its entry."""
 
     key: str
     value: bytes
@@ -35,7 +36,7 @@ class TableMessage:
 
     @classmethod
     def of(cls, message: Message) -> TableMessage:
-        """Raises Corruption."""
+        """Copies the parts of `message`. Raises Corruption."""
         place = message.message_id()
         return cls(
             message.partition_key(),
@@ -47,13 +48,16 @@ class TableMessage:
         )
 
 
-class Standing:
-    """What stands of each key, and who is asked. Raises InvalidRequest: nobody can ask that."""
+class CurrentMessages:
+    """The current message of each key, under a strategy.
+
+    Raises InvalidRequest if `strategy` is not an object with should_keep_left.
+    """
 
     def __init__(self, strategy: TopicCompactionStrategy) -> None:
         if isinstance(strategy, type) or not callable(getattr(strategy, "should_keep_left", None)):
             raise InvalidRequest(
-                f"A table view's strategy is an object with should_keep_left, and not {strategy!r}."
+                f"A table view's strategy must be an object with should_keep_left: {strategy!r}."
             )
         self._strategy = strategy
         self._handle_skipped: Callable[[str, Any], object] | None
@@ -61,10 +65,13 @@ class Standing:
         self._messages: dict[str, TableMessage] = {}
 
     def takes(self, message: TableMessage) -> bool:
-        """Whether it takes its key's place. Raises TypeError, and what the object raises."""
+        """Returns whether `message` replaces its key's current message, and replaces it.
+
+        Raises TypeError for an answer that is not a bool, and every error of the strategy.
+        """
         answer = self._strategy.should_keep_left(self._messages.get(message.key), message)
         if not isinstance(answer, bool):
-            raise TypeError(f"should_keep_left answered {answer!r:.100}, which is no bool")
+            raise TypeError(f"should_keep_left returned {answer!r:.100}, which is not a bool")
         if answer:
             if self._handle_skipped is not None:
                 self._handle_skipped(message.key, message)

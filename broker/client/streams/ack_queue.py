@@ -1,14 +1,14 @@
-"""Acknowledgements on their way to the broker: kept until it has answered for them. Pure.
+"""Acknowledgements in flight: stored until the broker has confirmed them. Pure.
 
-1. `add` takes entries one by one, `next_ack` gives them out in frames.
-2. A frame that carries a request id asks for an answer; one such question is open at a time. The
-   broker answers once its cursor is durable, and that stands for everything sent until then.
-3. `lost` is told when the connection broke: what has no answer goes out again, first and in the
-   same order. Acknowledging twice is acknowledging once.
-4. `is_full` says that so many wait for an answer that no more messages should be asked for.
+1. `add` takes single entries, `next_ack` returns them in frames.
+2. A frame that carries a request id requests a confirmation; at most one request is open at a
+  time. The broker replies once its cursor is durable, which confirms everything sent before.
+3. `lost` is called when the connection broke: unconfirmed acknowledgements are sent again, first
+  and in the same order. Acknowledging an entry twice has no further effect.
+4. `is_full`: so many are unconfirmed that no more messages should be requested.
 
-Bound: UNANSWERED_MAX entries, and those that the application was given before the queue was full
-and acknowledges after that. An entry that is acknowledged again meanwhile is held once.
+Bound: UNANSWERED_MAX entries, and those that were delivered to the application before the queue was
+full and are acknowledged after that. An entry that is acknowledged twice is stored once.
 
     >>> queue = AckQueue()
     >>> queue.add(Position(1, 0))
@@ -33,18 +33,20 @@ from typing import NamedTuple
 from ledgerfold.storage.entry import Position
 from ledgerfold.v1 import data_pb2, records_pb2
 
-# A question makes the broker write its cursor: one for many acknowledgements.
+# A confirmation makes the broker write its cursor: one covers many acknowledgements.
 ASK_AT = 1_000
 UNANSWERED_MAX = 100_000
 _ACKS_PER_FRAME_MAX = 5_000
 
 
-class _Question(NamedTuple):
-    """What an answer to it covers: so many of the entries sent, and everything up to `upto`."""
+class _Confirmation(NamedTuple):
+    """A requested confirmation: it covers the first `entries` sent, and everything through
+    `through`.
+    """
 
     request_id: int
     entries: int
-    upto: Position | None
+    through: Position | None
 
 
 def record_of(position: Position) -> records_pb2.Position:
@@ -52,67 +54,71 @@ def record_of(position: Position) -> records_pb2.Position:
 
 
 class AckQueue:
-    """For any thread."""
+    """A thread-safe queue of acknowledgements."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Sets that keep their order, and have no entry in common.
+        # Ordered sets without common members.
         self._unsent: dict[Position, None] = {}
         self._sent: dict[Position, None] = {}
-        # Cumulative: of several the last counts.
-        self._upto_unsent: Position | None = None
-        self._upto_sent: Position | None = None
-        self._question: _Question | None = None
+        # Cumulative: the last one replaces those before it.
+        self._unsent_cumulative: Position | None = None
+        self._sent_cumulative: Position | None = None
+        self._confirmation: _Confirmation | None = None
         self._is_answer_wanted = False
         self._last_request_id = 0
 
     def add(self, position: Position) -> bool:
-        """Whether it is the only one to be sent, so that the sender must be woken."""
+        """Queues an acknowledgement. Returns whether it is the only unsent one: the sender must be
+        woken.
+        """
         with self._lock:
             if position in self._sent:
                 return False
             self._unsent[position] = None
             return len(self._unsent) == 1
 
-    def add_upto(self, position: Position) -> bool:
-        """A cumulative acknowledgement. The answer is as for `add`."""
+    def add_cumulative(self, position: Position) -> bool:
+        """Queues a cumulative acknowledgement. Returns as `add`."""
         with self._lock:
-            is_only_one = self._upto_unsent is None
-            self._upto_unsent = position
+            is_only_one = self._unsent_cumulative is None
+            self._unsent_cumulative = position
             return is_only_one
 
     def want_answer(self) -> None:
-        """The next frame asks, even when it has nothing else to say."""
+        """Makes the next frame request a confirmation, even if it is otherwise empty."""
         with self._lock:
             self._is_answer_wanted = True
 
     def __len__(self) -> int:
-        """How many have no answer."""
-        uptos = (self._upto_unsent is not None) + (self._upto_sent is not None)
-        return len(self._unsent) + len(self._sent) + uptos
+        """The number of unconfirmed acknowledgements."""
+        cumulative = (self._unsent_cumulative is not None) + (self._sent_cumulative is not None)
+        return len(self._unsent) + len(self._sent) + cumulative
 
     @property
     def is_full(self) -> bool:
         return len(self) > UNANSWERED_MAX
 
     def next_ack(self) -> data_pb2.Ack | None:
-        """What to send next; None while there is nothing."""
+        """Returns the next frame to send; None if no frame is due."""
         with self._lock:
-            upto = self._send_upto()
-            positions = [] if upto is not None else self._send_entries()
-            request_id = self._ask() if self._is_question_due() else 0
-        if upto is not None:
-            positions = [upto]
+            through = self._send_cumulative()
+            positions = [] if through is not None else self._send_entries()
+            request_id = self._ask() if self._is_confirmation_due() else 0
+        if through is not None:
+            positions = [through]
         if not positions and not request_id:
             return None
         return data_pb2.Ack(
-            positions=map(record_of, positions), cumulative=upto is not None, request_id=request_id
+            positions=map(record_of, positions),
+            cumulative=through is not None,
+            request_id=request_id,
         )
 
-    def _send_upto(self) -> Position | None:
-        upto, self._upto_unsent = self._upto_unsent, None
-        self._upto_sent = upto or self._upto_sent
-        return upto
+    def _send_cumulative(self) -> Position | None:
+        through, self._unsent_cumulative = self._unsent_cumulative, None
+        self._sent_cumulative = through or self._sent_cumulative
+        return through
 
     def _send_entries(self) -> list[Position]:
         positions = list(islice(self._unsent, _ACKS_PER_FRAME_MAX))
@@ -121,41 +127,43 @@ class AckQueue:
         self._sent.update(dict.fromkeys(positions))
         return positions
 
-    def _is_question_due(self) -> bool:
+    def _is_confirmation_due(self) -> bool:
         is_due = self._is_answer_wanted or len(self._sent) >= ASK_AT
-        is_about_something = bool(self._sent) or self._upto_sent is not None
-        return is_due and is_about_something and self._question is None
+        is_about_something = bool(self._sent) or self._sent_cumulative is not None
+        return is_due and is_about_something and self._confirmation is None
 
     def _ask(self) -> int:
-        # What is left goes out in frames behind this one, with a question of its own.
+        # Later frames send the rest, with their own request.
         self._is_answer_wanted = bool(self._unsent)
         self._last_request_id += 1
-        self._question = _Question(self._last_request_id, len(self._sent), self._upto_sent)
+        self._confirmation = _Confirmation(
+            self._last_request_id, len(self._sent), self._sent_cumulative
+        )
         return self._last_request_id
 
     def answered(self, request_id: int) -> None:
-        """The broker's word. Of a question that is not open any more it is ignored."""
+        """Handles a confirmation by the broker. Ignores one that is no longer open."""
         with self._lock:
-            question = self._question
-            if question is None or question.request_id != request_id:
+            confirmation = self._confirmation
+            if confirmation is None or confirmation.request_id != request_id:
                 return
-            self._question = None
-            for position in list(islice(self._sent, question.entries)):
+            self._confirmation = None
+            for position in list(islice(self._sent, confirmation.entries)):
                 del self._sent[position]
-            if self._upto_sent == question.upto:
-                self._upto_sent = None
+            if self._sent_cumulative == confirmation.through:
+                self._sent_cumulative = None
 
     def lost(self) -> None:
-        """The connection broke: everything without an answer is to be sent again."""
+        """Marks everything unconfirmed as unsent, after the connection broke."""
         with self._lock:
             self._unsent, self._sent = self._sent | self._unsent, {}
-            self._upto_unsent = self._upto_unsent or self._upto_sent
-            self._upto_sent = self._question = None
+            self._unsent_cumulative = self._unsent_cumulative or self._sent_cumulative
+            self._sent_cumulative = self._confirmation = None
             self._is_answer_wanted = len(self) > 0
 
     def clear(self) -> None:
-        """Forgets all of it: the subscription was moved, they speak of what lay behind."""
+        """Drops all acknowledgements: after a seek they apply to an earlier position."""
         with self._lock:
             self._unsent, self._sent = {}, {}
-            self._upto_unsent = self._upto_sent = self._question = None
+            self._unsent_cumulative = self._sent_cumulative = self._confirmation = None
             self._is_answer_wanted = False

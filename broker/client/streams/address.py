@@ -1,4 +1,4 @@
-"""Where a client finds its broker.
+"""Parses the address of a broker.
 
 >>> address_of("pulsar://127.0.0.1:7650")
 '127.0.0.1:7650'
@@ -16,21 +16,22 @@ _PORT_MAX = 65_535
 
 
 def address_of(service_url: str) -> str:
-    """The gRPC target of "host:port", with or without one of the schemes. Raises InvalidUrl.
+    """Returns the gRPC target of "host:port", with or without one of the schemes. Raises
+    InvalidUrl.
 
-    gRPC would take other targets, too, and wait for what a mistyped one cannot bring.
+    gRPC itself would accept other targets and retry a mistyped one without end.
     """
     if not isinstance(service_url, str):
-        raise InvalidUrl(f"A service URL is a string, not {type(service_url).__name__}.")
+        raise InvalidUrl(f"A service URL must be a string, not {type(service_url).__name__}.")
     scheme, separator, rest = service_url.partition("://")
     address = (rest if separator else service_url).rstrip("/")
     if "," in address.strip(","):
         raise InvalidUrl(
-            f"Service URL {service_url!r} names several brokers. Name one, as host:port: it "
-            "alone has its topics."
+            f"Service URL {service_url!r} names several brokers. Pass one, as host:port: "
+            "brokers do not share topics."
         )
     match = _ADDRESS.fullmatch(address)
     is_known = not separator or scheme in _SCHEMES
     if not is_known or match is None or not 0 < int(match["port"]) <= _PORT_MAX:
-        raise InvalidUrl(f"Service URL {service_url!r}: write it as host:port.")
+        raise InvalidUrl(f"Service URL {service_url!r}: expected host:port.")
     return address

@@ -1,14 +1,14 @@
-"""How messages become entries.
+"""Groups messages into batches, each of which becomes an entry.
 
-A container holds the messages that wait for company; `take` gives the batches that become one entry
-each (or several, where one would be too large), in the order in which they must be sent: sequence
-ids rise from message to message over all of them, because the broker takes an entry whose id is not
-above the last one for a resent one.
+A container collects messages until a batch is sealed. `take` returns the batches, each of which
+becomes one entry (or several, if it would be too large), in the order in which they must be sent:
+sequence ids rise from message to message over all of them, because the broker treats an entry whose
+id is not above the last one as a resend.
 
 * `PlainContainer`: no batching. Every message is an entry and has no batch index.
 * `DefaultContainer`: all messages share a batch (Pulsar's BatchMessageContainer).
-* `KeyBasedContainer`: one batch per key (Pulsar's BatchMessageKeyBasedContainer). The limits hold
-  for the container as a whole. Messages are numbered in the order of the batches.
+* `KeyBasedContainer`: one batch per key (Pulsar's BatchMessageKeyBasedContainer). The limits apply
+  to the container as a whole. Messages are numbered in the order of the batches.
 
     >>> container = KeyBasedContainer("p", -1)
     >>> for key in (b"a", b"b", b"a"):
@@ -30,7 +30,7 @@ from ledgerfold.broker.client.messages.options import BatchingType, Result
 from ledgerfold.storage.native import NativeBatchBuilder
 
 Cell = TypeVar("Cell")
-# Who learns what became of a message: a callback, someone who waits, nobody.
+# Receives the result of a send: a callback or a future.
 Listener = (
     Callable[[Result, MessageId | None], object]
     | ThreadFuture[MessageId]
@@ -40,14 +40,14 @@ Listener = (
 
 
 class Batch:
-    """The messages of one entry, and who waits for each."""
+    """The messages of one entry, and a listener for each."""
 
     __slots__ = ("builder", "listeners", "sequence_id")
 
     def __init__(self, producer_name: str) -> None:
         self.builder = NativeBatchBuilder(producer_name)
         self.listeners: list[Listener] = []
-        # The last message's.
+        # The sequence id of the last message.
         self.sequence_id = -1
 
     def add(self, message: NewMessage, listener: Listener, *, names_sequence_id: bool) -> None:
@@ -63,7 +63,7 @@ class Batch:
         self.sequence_id = message.sequence_id
 
     def halves(self) -> tuple[Batch, Batch]:
-        """The same messages, under the same sequence ids, in two batches."""
+        """Splits the batch in two. The messages keep their sequence ids."""
         middle = len(self.listeners) // 2
         return self._part(0, middle), self._part(middle, len(self.listeners))
 
@@ -89,9 +89,9 @@ def _of_rows(column: dict[int, Cell], rows: range) -> dict[int, Cell]:
 
 
 class Container(Protocol):
-    """Messages that wait for company.
+    """Messages that wait for their batch to be sealed.
 
-    A message whose sequence id is -1 gets the next one; one that was given is above
+    A message whose sequence id is -1 gets the next one; a given sequence id is above
     `last_sequence_id`, that of the last message so far.
     """
 
@@ -107,15 +107,16 @@ class Container(Protocol):
     def add(self, message: NewMessage, listener: Listener) -> None: ...
 
     def take(self) -> list[Batch]:
-        """All batches, in order of sequence id; the container is empty then."""
+        """Removes and returns all batches, in order of sequence id."""
         ...
 
 
 class QuickRows:
-    """The quick way in: messages of content and key, before they are put into their batch.
+    """A buffer on the fast path: messages with only content and key, before they are added to a
+    batch.
 
-    `items` holds content, key, listener of one message after the other. Adding the three at once is
-    one step under the interpreter's lock, so it takes no other; whoever seals takes all at once.
+    `items` holds content, key, listener of one message after the other. Appending the three is one
+    step under the interpreter's lock, so it takes no other lock; sealing takes all at once.
     `size_bytes` may lag a little when several threads send.
     """
 
@@ -126,7 +127,7 @@ class QuickRows:
         self.items_max = 0
         self.size_bytes = 0
         self.size_max = 0
-        # A timer will come and seal what is here. Whoever finds it false must call `watch`.
+        # A timer is set that seals the buffer. A caller that finds it False must call `watch`.
         self.is_watched = False
         self.watch = watch
 
@@ -138,7 +139,7 @@ class QuickRows:
 
 
 class DefaultContainer:
-    """One batch for all."""
+    """A container with one batch for all messages."""
 
     is_plain = False
 
@@ -150,7 +151,7 @@ class DefaultContainer:
     def _begin(self) -> None:
         self.batch = Batch(self._producer_name)
         self.size_bytes = 0
-        # Sequence ids that do not just rise by one are named, each.
+        # Sequence ids that do not rise by one are stored explicitly.
         self.names_sequence_ids = False
 
     @property
@@ -177,9 +178,9 @@ class DefaultContainer:
         self.size_bytes += message.size_bytes
 
     def extend(self, items: list[Any], size_bytes: int) -> None:
-        """Adds what `QuickRows.take` gave; `size_bytes` is the batch's then.
+        """Adds the result of `QuickRows.take`; `size_bytes` is the size of the whole batch then.
 
-        Not while sequence ids are named.
+        Must not be called while sequence ids are stored explicitly.
         """
         builder = self.batch.builder
         builder.complete_flags()
@@ -198,31 +199,32 @@ class DefaultContainer:
 
 
 class PlainContainer(DefaultContainer):
-    """One message, which becomes an entry that is no batch."""
+    """A container of one message, which becomes an entry that is not a batch."""
 
     is_plain = True
 
 
 class KeyBasedContainer:
-    """A batch per key; the ordering key goes before the partition key, as in Pulsar.
+    """A container with one batch per key; the ordering key has priority over the partition key, as
+    in Pulsar.
 
-    Batches stand in the order of their last messages. They are numbered when they are taken, one
-    after the other: so all of an entry's messages come before all of the next one's, also where a
-    batch is taken apart later, and the broker drops none for a higher one that it has stored.
+    Batches are ordered by their last messages. They are numbered when they are taken, one after the
+    other: all messages of an entry precede all of the next one's, even if a batch is split later,
+    so the broker drops none as a resend because of a higher stored sequence id.
 
-    A sequence id that the caller gave cannot be moved: such a message shares a batch only with its
-    neighbours of the same key that have one, too.
+    A sequence id that the caller gave is never changed: a message with one shares a batch only with
+    adjacent messages of the same key that have one, too.
     """
 
     is_plain = False
 
     def __init__(self, producer_name: str, last_sequence_id: int) -> None:
         self._producer_name = producer_name
-        # What takes no more messages, and the last sequence id of it.
+        # Batches that take no more messages, and the last sequence id of them.
         self._closed: list[Batch] = []
         self._last_closed_id = last_sequence_id
         self._open: dict[bytes | None, Batch] = {}
-        # Whether the sequence ids of the open batches were given by the caller.
+        # True if the caller gave the sequence ids of the open batches.
         self._is_given = False
         self._last_sequence_id = last_sequence_id
         self.rows = 0
@@ -238,7 +240,7 @@ class KeyBasedContainer:
         if is_given != self._is_given or (is_given and key not in self._open):
             self._close_open()
             self._is_given = is_given
-        # Put in again: the one with the last message stands last.
+        # Reinserted, so that the batch with the last message is last.
         batch = self._open.pop(key) if key in self._open else Batch(self._producer_name)
         self._open[key] = batch
         batch.add(message, listener, names_sequence_id=is_given)

@@ -1,9 +1,7 @@
-"""The connection to a broker: its channel, and calls that are tried again where that may help.
+"""The connection to a broker: its channel, and unary calls with retries.
 
-The streams on it: reconnecting_stream.py.
-
-Everything here runs on one event loop. The asyncio API uses the caller's; the synchronous API
-uses the one of io_thread.py.
+reconnecting_stream.py has the streams on it. Everything here runs on one event loop: the caller's
+for the asyncio API, the one of io_thread.py for the synchronous API.
 """
 
 from __future__ import annotations
@@ -27,11 +25,11 @@ _SERVICE = "/ledgerfold.v1.DataService/"
 CHANNEL_OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),
-    # gRPC's own back-off would otherwise stand between a restarted broker and ours.
+    # gRPC's own backoff must not delay the connection to a restarted broker beyond ours.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # A broker, or a way to it, that vanished without a word is noticed after 40 s.
+    # A broker that is unreachable without a closed connection is detected after 40 s.
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -45,27 +43,27 @@ def wall_clock_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """What a client is told once. Seconds and ms as named."""
+    """The settings of a client. Seconds and ms as named."""
 
-    # How long opening something, and each single call, may take with all its retries.
+    # Limit for opening a producer, reader or consumer, and for each call, including retries.
     operation_timeout_s: float = 30.0
     backoff_initial_ms: int = 100
     backoff_max_ms: int = 5_000
     # Stamps messages with their publish time.
     clock_ms: Callable[[], int] = wall_clock_ms
-    # How often it is asked whether a partitioned topic has more partitions.
+    # Interval of checks for new partitions of a partitioned topic.
     partitions_update_interval_s: float = 60.0
 
 
 def full_topic_name(topic: str) -> str:
-    """Pulsar's expansion of short names. (The broker checks names; this is for showing them.)"""
+    """Expands a short topic name as Pulsar does, for display. (The broker checks names.)"""
     if "://" in topic:
         return topic
     return f"persistent://{topic if '/' in topic else f'public/default/{topic}'}"
 
 
 class Backoff:
-    """Waiting times that double up to a bound, with up to a fifth taken off at random."""
+    """Delays that double up to a bound, each reduced at random by up to a fifth."""
 
     def __init__(
         self, initial_ms: int, max_ms: int, chance: Callable[[], float] = random.random
@@ -83,7 +81,7 @@ class Backoff:
 
 
 class Connection:
-    """One channel. Made on the event loop that is to carry it."""
+    """A gRPC channel. Create it on the event loop that runs it."""
 
     def __init__(self, service_url: str, settings: ClientSettings) -> None:
         forks.check_may_connect()
@@ -108,9 +106,9 @@ class Connection:
         return Backoff(self.settings.backoff_initial_ms, self.settings.backoff_max_ms)
 
     async def call(self, method: Callable[..., Awaitable[Answer]], request: object) -> Answer:
-        """A unary call; tried again while that may help, up to the operation timeout.
+        """Makes a unary call, with retries up to the operation timeout.
 
-        Raises AlreadyClosed when the connection is closed meanwhile.
+        Raises AlreadyClosed if the connection is closed during the call.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.settings.operation_timeout_s
@@ -122,7 +120,8 @@ class Connection:
             except grpc.RpcError as rpc_error:
                 error = error_from_rpc(rpc_error)
             except asyncio.CancelledError:
-                # A channel that closes cancels its calls; only this task's own end goes on as such.
+                # Closing the channel cancels its calls; only the cancellation of this task is
+                # passed on.
                 task = asyncio.current_task()
                 if self._channel is not None or task is None or task.cancelling():
                     raise
@@ -134,15 +133,15 @@ class Connection:
         raise AlreadyClosed("The client is closed.")
 
     async def new_producer_id(self) -> int:
-        """One that no producer of a Kafka topic ever had. Raises as `call`."""
+        """Returns a new producer id, unique among producers of Kafka topics. Raises as `call`."""
         request = kafka_pb2.InitProducerIdRequest()
         response = await self.call(self._kafka.InitProducerId, request)
         return int(response.producer_id)
 
     async def close(self) -> None:
-        """Further calls raise AlreadyClosed. Closing twice is fine."""
+        """Closes the channel; further calls raise AlreadyClosed. Idempotent."""
         channel, self._channel = self._channel, None
-        # Nothing may refer to the channel any more (forks.py).
+        # No reference to the channel may remain (forks.py).
         gone = forks.Gone("The client is closed.")
         self.stub = self._kafka = self.publish = self.subscribe = self.read = gone
         if channel is not None:

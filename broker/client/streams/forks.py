@@ -1,25 +1,25 @@
-"""What becomes of clients when their process forks. (multiprocessing's "fork", prefork servers.)
+"""Handles clients in processes that fork. (multiprocessing's "fork", prefork servers.)
 
-gRPC's threads, and the one of the synchronous API, stay with the parent; its sockets and wake-ups
-would be shared. So:
+gRPC's threads, and the one of the synchronous API, remain in the parent; its sockets and wake-ups
+would be shared. Therefore:
 
-* In the child whatever the parent had opened is gone: each use of it raises AlreadyClosed at once.
-* A client made in the child works if gRPC was at rest when the process forked, that is, if all
-  clients and admins were closed or none was made yet. Otherwise making one raises NotAllowed.
-* The parent goes on as if nothing had happened.
+* In the child, everything that the parent had opened is invalid: each use raises AlreadyClosed.
+* A client created in the child works if gRPC was idle at the fork, that is, if all clients and
+  admins were closed or none had been created. Otherwise creating one raises NotAllowed.
+* The parent is not affected.
 
-The last client's close returns before gRPC's threads have gone, and a fork in between would copy
-the locks that they hold. So a fork waits for them, at most _REST_TIMEOUT_S; what is not at rest by
-then counts as running (a program may use gRPC itself).
+The last client's close returns before gRPC's threads have ended, and a fork in between would copy
+the locks that they hold. So a fork waits for them, at most _REST_TIMEOUT_S; gRPC counts as running
+if it is not idle by then (a program may use gRPC directly).
 
-gRPC's own fork handlers must be off for that: beside its asyncio side they end the child with a
-segmentation fault, whatever it does. They are read from the environment when grpc is imported, so
-broker/client/__init__.py says it before. A program that imports grpc first sets
+gRPC's own fork handlers must be disabled: together with its asyncio API they end the child with a
+segmentation fault. gRPC reads the setting from the environment when it is imported, so
+broker/client/__init__.py sets it before. A program that imports grpc first must set
 GRPC_ENABLE_FORK_SUPPORT=0 itself, if it forks while a client is open.
 
     >>> class Thing:
     ...     def __init__(self) -> None:
-    ...         belongs_to_this_process(self)
+    ...         invalidate_after_fork(self)
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ledgerfold.storage.errors import AlreadyClosed, NotAllowed
 
 
 class Gone:
-    """Stands where something was: touching it raises AlreadyClosed, with this sentence."""
+    """A placeholder for a closed object: each use raises AlreadyClosed with this text."""
 
     def __init__(self, why: str) -> None:
         object.__setattr__(self, "_why", why)
@@ -47,15 +47,16 @@ class Gone:
     __getattr__ = __setattr__ = __call__ = __bool__ = __len__ = __iter__ = __enter__ = _refuse
 
 
-# What people hold: clients, and all that these opened.
+# Objects that users hold: clients, and everything opened from them.
 _facades: WeakSet[object] = WeakSet()
-# gRPC's channels. One that is closed has let go of its threads once nobody refers to it.
+# gRPC's channels. A closed one has released its threads once it is unreferenced.
 _channels: WeakSet[object] = WeakSet()
-# Of the parents, never touched again: ending it would take locks that nobody gives back.
-_left_behind: list[object] = []
+# Objects of the parent, never touched again: finalizing one would take locks that are never
+# released.
+_kept_until_exit: list[object] = []
 
 
-# How the threads of gRPC's core call themselves, to Linux.
+# Names of the threads of gRPC's core, on Linux.
 _GRPC_THREADS = ("event_engine", "grpc_", "lifeguard", "default-exec", "resolver-exec", "timer_")
 _TASKS = Path("/proc/self/task")
 _REST_TIMEOUT_S = 2.0
@@ -63,35 +64,36 @@ _REST_POLL_S = 0.001
 
 
 class _ThisProcess:
-    # It was forked while gRPC ran, or one of its ancestors was.
-    is_barred: ClassVar[bool] = False
-    # A channel was opened since gRPC was last seen at rest.
+    # This process, or an ancestor, was forked while gRPC ran.
+    must_not_connect: ClassVar[bool] = False
+    # A channel was opened since gRPC was last found idle.
     may_be_ending: ClassVar[bool] = False
-    # What a fork waits for that; nothing after it was in vain, until a channel is opened again.
+    # How long a fork waits for gRPC; 0 after a wait that timed out, until a channel is opened
+    # again.
     patience_s: ClassVar[float] = _REST_TIMEOUT_S
-    # At the fork that is under way.
+    # gRPC is running, at the current fork.
     is_running: ClassVar[bool] = False
 
 
-def belongs_to_this_process(facade: object) -> None:
-    """In a forked child every attribute of it is Gone."""
+def invalidate_after_fork(facade: object) -> None:
+    """Registers an object: in a forked child, each of its attributes is Gone."""
     _facades.add(facade)
 
 
 def channel_opened(channel: object) -> None:
-    """From now on until it is closed and forgotten gRPC runs here."""
+    """Registers a channel: gRPC counts as running until it is closed and unreferenced."""
     _channels.add(channel)
     _ThisProcess.may_be_ending, _ThisProcess.patience_s = True, _REST_TIMEOUT_S
 
 
-def leave_behind(thing: object) -> None:
-    """In a forked child: keeps it, as it is, until the process ends."""
-    _left_behind.append(thing)
+def keep_until_exit(thing: object) -> None:
+    """Keeps an object unfinalized until the process ends. For a forked child."""
+    _kept_until_exit.append(thing)
 
 
 def check_may_connect() -> None:
     """Raises NotAllowed in a process that was forked while gRPC ran in its parent."""
-    if _ThisProcess.is_barred:
+    if _ThisProcess.must_not_connect:
         raise NotAllowed(
             "This process was forked while a client was open, and gRPC does not survive that. "
             "Create the client after the fork and close those of the parent (Client.close, "
@@ -101,7 +103,7 @@ def check_may_connect() -> None:
 
 
 def _grpc_runs() -> bool:
-    """True while a thread of gRPC's core is there. (Where there is no /proc: False.)"""
+    """Returns whether gRPC's core has a running thread. (Without /proc: False.)"""
     try:
         tasks = list(_TASKS.iterdir())
     except OSError:
@@ -113,7 +115,7 @@ def _name_of(task: Path) -> str:
     try:
         return (task / "comm").read_text()
     except OSError:
-        return ""  # it has just ended
+        return ""  # the thread has just ended
 
 
 def _before_fork() -> None:
@@ -132,17 +134,18 @@ def _before_fork() -> None:
 def _on_fork_in_child() -> None:
     _ThisProcess.may_be_ending = False
     if _ThisProcess.is_running:
-        _ThisProcess.is_barred = True
-        # One reference for ever: what the list holds is not ended with the interpreter either.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_left_behind))
+        _ThisProcess.must_not_connect = True
+        # A reference that is never released: the interpreter must not finalize the list's members
+        # at exit.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept_until_exit))
     gone = Gone(
-        f"It was opened in process {os.getppid()}, before that forked this one, and stayed there. "
+        f"It was opened in process {os.getppid()}, before that process forked this one. "
         "Create the client after the fork, in the process that uses it."
     )
-    _left_behind.extend(_channels)
+    _kept_until_exit.extend(_channels)
     for facade in list(_facades):
         state = vars(facade)
-        _left_behind.append(dict(state))
+        _kept_until_exit.append(dict(state))
         for name in state:
             state[name] = gone
 

@@ -1,9 +1,9 @@
-"""Entries between the event loop, which receives them, and those who read them.
+"""Queues of entries from the event loop, which receives them, to their readers.
 
-Whole entries cross over, never single messages. `clear` starts a new generation: what was taken
-before it is stale (a seek, a redelivery, a subscription that was opened again).
+The queues hold whole entries, never single messages. `clear` starts a new generation: entries
+taken before are stale (after a seek, a redelivery, or a reopened subscription).
 
-A reader of several partitions has an inbox for each and waits for all of them: they ring one bell.
+A reader of several partitions has an inbox for each and waits for all of them: they share a bell.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ledgerfold.storage.errors import LedgerfoldError, Timeout
 
 
 class Delivery(NamedTuple):
-    """An entry as it came."""
+    """An entry as received."""
 
     header: EntryHeader
     data: memoryview
@@ -30,7 +30,7 @@ class Delivery(NamedTuple):
 
 
 class Bell:
-    """Wakes those who wait for a condition, in a thread or on the event loop."""
+    """A condition variable for threads and for tasks on the event loop."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -38,18 +38,18 @@ class Bell:
         self._waiting = self._waiting_async = 0
 
     def ring(self) -> None:
-        """On the event loop: the conditions are worth another look."""
+        """Wakes all waiters, which check their conditions again. Event loop only."""
         with self._changed:
             self._changed.notify_all()
         self._changed_async.set()
 
     @property
     def is_heard(self) -> bool:
-        """Whether anyone waits."""
+        """True if there is a waiter."""
         return self._waiting > 0 or self._waiting_async > 0
 
     def pass_on(self) -> None:
-        """Where a message was taken: what is left is for another one that waits."""
+        """Wakes another waiter, after a message was taken and more are left."""
         if self._waiting:
             with self._changed:
                 self._changed.notify()
@@ -57,21 +57,21 @@ class Bell:
             self._changed_async.set()
 
     def wait(self, is_met: Callable[[], bool], deadline_s: float | None) -> None:
-        """Blocks until it is. `deadline_s` is on the monotonic clock. Raises Timeout."""
+        """Blocks until `is_met`. `deadline_s` is on the monotonic clock. Raises Timeout."""
         with self._changed:
-            # NOTE: counted before the look, so that whoever passes on later does not miss it.
+            # NOTE: counted before the check, so that a later `pass_on` does not miss it.
             self._waiting += 1
             try:
                 while not is_met():
                     left_s = None if deadline_s is None else deadline_s - time.monotonic()
                     if left_s is not None and left_s <= 0:
-                        raise Timeout("No message came in time.")
+                        raise Timeout("No message was received in time.")
                     self._changed.wait(left_s)
             finally:
                 self._waiting -= 1
 
     async def wait_async(self, is_met: Callable[[], bool]) -> None:
-        """The same on the event loop, for as long as the task likes."""
+        """Waits until `is_met`, without a deadline. Event loop only."""
         self._waiting_async += 1
         try:
             while not is_met():
@@ -82,25 +82,25 @@ class Bell:
 
 
 class Inbox:
-    """A queue from the event loop to one reader, in a thread or on the loop itself."""
+    """A queue from the event loop to one reader, in a thread or on the loop."""
 
     def __init__(self) -> None:
         self.generation = 0
         self._items: deque[Delivery] = deque()
         self._error: LedgerfoldError | None = None
-        # How many messages of the entry taken last are left; who takes says so.
+        # Returns the number of messages left in the entry taken last; set by the receiver.
         self.rest: Callable[[], int] = int
         self._lock = threading.Lock()
         self._bell = Bell()
 
     def put(self, deliveries: Iterable[Delivery]) -> None:
-        """On the event loop."""
+        """Adds entries. Event loop only."""
         with self._lock:
             self._items.extend(deliveries)
         self._bell.ring()
 
     def clear(self) -> int:
-        """Drops what is here and begins a new generation. Answers how many messages went."""
+        """Drops all entries and begins a new generation. Returns the number of messages dropped."""
         with self._lock:
             messages = sum(delivery.header.message_count for delivery in self._items)
             self._items.clear()
@@ -108,13 +108,13 @@ class Inbox:
         return messages
 
     def fail(self, error: LedgerfoldError) -> None:
-        """On the event loop: nothing more will come; `take` raises once the queue is empty."""
+        """Marks the end: `take` raises `error` once the queue is empty. Event loop only."""
         with self._lock:
             self._error = self._error or error
         self._bell.ring()
 
     def recover(self) -> None:
-        """On the event loop: more will come after all."""
+        """Revokes `fail`: more entries will be received. Event loop only."""
         with self._lock:
             self._error = None
 
@@ -123,16 +123,16 @@ class Inbox:
         return not self._items
 
     def has_news(self) -> bool:
-        """Whether there is something to hand out, or `take` raises."""
+        """Returns whether there is a message to return, or `take` raises."""
         return bool(self._items) or self.rest() > 0 or self._error is not None
 
     def pass_on(self) -> None:
-        """The caller that took a message wakes the next one, if there is one, for what is left."""
+        """Wakes the next waiter, if any, for the messages left. Called after taking a message."""
         if self._bell.is_heard and self.has_news():
             self._bell.pass_on()
 
     def take(self) -> tuple[int, Delivery] | None:
-        """The next entry and its generation, or None. Raises what `fail` was told."""
+        """Returns the next entry and its generation, or None. Raises the error given to `fail`."""
         with self._lock:
             if self._items:
                 return self.generation, self._items.popleft()
@@ -141,7 +141,7 @@ class Inbox:
             return None
 
     def share_bell(self, bell: Bell) -> None:
-        """On the event loop: this bell rings from now on, and once at once."""
+        """Replaces the bell, and rings it. Event loop only."""
         self._bell = bell
         bell.ring()
 
@@ -150,19 +150,19 @@ class Inbox:
         self._bell.wait(self.has_news, deadline_s)
 
     async def wait_async(self) -> None:
-        """The same on the event loop."""
+        """Waits until there is something to take. Event loop only."""
         await self._bell.wait_async(self.has_news)
 
 
 class MergedInbox:
-    """Several inboxes, for waiting only: what comes is taken from each."""
+    """A group of inboxes to wait for; entries are taken from each inbox."""
 
     def __init__(self) -> None:
         self._bell = Bell()
         self._inboxes: tuple[Inbox, ...] = ()
 
     def add(self, inbox: Inbox) -> None:
-        """On the event loop."""
+        """Adds an inbox. Event loop only."""
         self._inboxes += (inbox,)
         inbox.share_bell(self._bell)
 
@@ -170,7 +170,7 @@ class MergedInbox:
         return any(inbox.has_news() for inbox in self._inboxes)
 
     def wait(self, deadline_s: float | None) -> None:
-        """As Inbox.wait: until there is something in one of them."""
+        """Blocks until one of the inboxes has something to take. Raises Timeout."""
         self._bell.wait(self.has_news, deadline_s)
 
     async def wait_async(self) -> None:
@@ -178,5 +178,5 @@ class MergedInbox:
 
 
 def deadline_after(timeout_millis: int | None) -> float | None:
-    """The deadline for `Inbox.wait`; None = never."""
+    """Returns the deadline for `Inbox.wait`; None: no deadline."""
     return None if timeout_millis is None else time.monotonic() + timeout_millis / 1000

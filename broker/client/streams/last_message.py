@@ -1,4 +1,4 @@
-"""Asks a broker for the last message of a topic: its id, and the codec of its entries."""
+"""Requests the last message of a topic: its id, and the codec of its entries."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from ledgerfold.v1 import data_pb2
 
 
 async def last_message_id(connection: Connection, topic: str, read_compacted: bool) -> MessageId:
-    """(-1, -1, -1, -1), which is `MessageId.earliest`, when there is none."""
+    """Returns the id of the last message; `MessageId.earliest` (all parts -1) if the topic is
+    empty.
+    """
     response = await _ask_last(connection, topic, read_compacted)
     return MessageId.of_record(response.message_id)
 
 
 async def is_kafka_topic(connection: Connection, topic: str) -> bool:
-    """False also where there is no such topic yet: made by its first client, it is none."""
+    """Returns whether the topic exists and is a Kafka topic. Clients never create Kafka topics."""
     try:
         response = await _ask_last(connection, topic, False)
     except TopicNotFound:
@@ -36,9 +38,9 @@ async def _ask_last(
 async def without_latest(
     connection: Connection, topic: str, place: MessageId | int, read_compacted: bool
 ) -> MessageId | int:
-    """`MessageId.latest` as the id that it means now; anything else as it is.
+    """Returns the current last message id for `MessageId.latest`, and any other place unchanged.
 
-    A lost connection does not move an id.
+    Unlike "latest", an id stays the same after a lost connection.
     """
     if place != MessageId.latest:
         return place

@@ -1,4 +1,4 @@
-"""Telling the callers what became of their messages."""
+"""Notifies callers of the results of their sends."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ledgerfold.storage.errors import LedgerfoldError
 _log = logging.getLogger(__name__)
 
 
-def tell(outcome: Outcome, partition: int) -> None:
-    """Tells each listener of an entry what became of its message."""
+def notify_listeners(outcome: Outcome, partition: int) -> None:
+    """Notifies each listener of an entry of its message's result."""
     entry, position, error = outcome
     listeners = entry.listeners
     if listeners.count(None) == len(listeners):
@@ -33,7 +33,7 @@ def tell(outcome: Outcome, partition: int) -> None:
             continue
         try:
             listener(result, message_id)
-        except Exception:  # a person's code: its failure must not reach other messages
+        except Exception:  # user code: its failure must not affect other messages
             _log.exception("A send callback failed.")
 
 
@@ -43,7 +43,7 @@ def _settle(
     error: LedgerfoldError | None,
 ) -> None:
     if future.done():
-        return  # whoever waited has given up
+        return  # the caller has cancelled it
     if error is not None:
         future.set_exception(error)
     elif message_id is not None:

@@ -1,11 +1,12 @@
-"""An entry on its way to the broker, and how it is made of a batch: for each kind of topic its own.
+"""Entries in flight, and their creation from batches, for native and for Kafka topics.
 
-A producer learns the kind when its stream opens (PublishReady.codec).
+The broker reports the kind when the stream opens (PublishReady.codec).
 
-* Native topics: columns (storage/native.py). The id of a message is its entry's, with its index.
+* Native topics: columns (storage/native.py). The id of a message is the entry's id with the batch
+  index.
 * Kafka topics: record batches (storage/kafka). The id of the message at offset o is 0:o. Properties
-  are the headers, the event time is the timestamp, without one it is the publish time. A null value
-  is a tombstone, an empty one is a value.
+  become headers. The event time, or without one the publish time, becomes the timestamp. A null
+  value is a tombstone, an empty one is not.
 
     >>> batch = Batch("p")
     >>> batch.add(NewMessage(b"v", b"k", sequence_id=0), None, names_sequence_id=False)
@@ -42,7 +43,7 @@ _KAFKA_COMPRESSIONS = {
 
 
 class PendingEntry:
-    """An entry on its way, and who waits for each of its messages."""
+    """An entry in flight, and a listener for each of its messages."""
 
     __slots__ = ("data", "deadline_s", "is_plain", "listeners", "sequence_id", "size_bytes")
 
@@ -57,12 +58,12 @@ class PendingEntry:
         self.deadline_s = 0.0
 
     def message_id(self, partition: int, position: Position, index: int) -> MessageId:
-        """Of its message of that index, once the entry is stored there."""
+        """Returns the id of the message at `index`, once the entry is stored at `position`."""
         return MessageId(partition, *position, -1 if self.is_plain else index)
 
 
 class PendingRecords(PendingEntry):
-    """A record batch on its way. It is an entry once it has its sequence numbers."""
+    """A record batch in flight. It becomes an entry when it gets its sequence numbers."""
 
     __slots__ = ("_header", "_publish_time_ms", "_section", "base_sequence", "is_resent")
 
@@ -78,18 +79,18 @@ class PendingRecords(PendingEntry):
         self.size_bytes = HEADER_BYTES + BATCH_HEADER_BYTES + len(section)
         self._header, self._section = header, section
         self._publish_time_ms = publish_time_ms
-        # None: it has none yet, or none any more, and lies nowhere.
+        # None: not numbered yet, or no longer, and not stored.
         self.base_sequence: int | None = None
-        # Under these numbers: it may lie there already.
+        # Sent before under these numbers: it may be stored.
         self.is_resent = False
 
     @property
     def batch_bytes(self) -> int:
-        """As the topic's max.message.bytes counts."""
+        """The size that the topic's max.message.bytes limits."""
         return BATCH_HEADER_BYTES + len(self._section)
 
     def number(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """The sequence numbers by which the broker knows it when it is sent again."""
+        """Sets the sequence numbers, by which the broker recognizes a resend."""
         self.base_sequence = base_sequence
         header = self._header._replace(
             producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=base_sequence
@@ -102,7 +103,7 @@ class PendingRecords(PendingEntry):
         )
 
     def forget_numbers(self) -> None:
-        """It lies nowhere: it is sent as if it never was."""
+        """Clears the numbers of a batch that is not stored: it is sent as a new one."""
         self.base_sequence, self.is_resent = None, False
 
     def message_id(self, partition: int, position: Position, index: int) -> MessageId:
@@ -110,26 +111,30 @@ class PendingRecords(PendingEntry):
 
 
 class EntryMaker(Protocol):
-    """Of one producer."""
+    """Creates the entries of one producer."""
 
     def check(self, message: NewMessage) -> None:
-        """Raises InvalidRequest: a topic of this kind has no such thing."""
+        """Raises InvalidRequest if topics of this kind do not support a part of `message`."""
         ...
 
     def pending(self, batch: Batch, publish_time_ms: int) -> PendingEntry: ...
 
     def is_too_large(self, entry: PendingEntry) -> bool:
-        """Whether a batch of several messages is to be taken apart, whatever the entry takes."""
+        """Returns whether a batch of several messages must be split even if it fits into an
+        entry.
+        """
         ...
 
 
 class NativeEntries:
-    """Raises InvalidRequest for a compression that only Kafka has."""
+    """Creates entries of native topics. Raises InvalidRequest for a compression that only Kafka
+    has.
+    """
 
     def __init__(self, compression: CompressionType, *, is_plain: bool) -> None:
         if compression not in Compression._value2member_map_:
             raise InvalidRequest(
-                f"{compression.name} is for Kafka topics. This one takes LZ4, ZLib, ZSTD, SNAPPY."
+                f"{compression.name} is for Kafka topics. Use LZ4, ZLib, ZSTD, SNAPPY or NONE."
             )
         self._compression, self._is_plain = compression, is_plain
 
@@ -150,7 +155,9 @@ class NativeEntries:
 
 
 class KafkaEntries:
-    """`batch_bytes_max`: the topic's max.message.bytes, as it was told last."""
+    """Creates entries of Kafka topics. `batch_bytes_max`: the topic's last known
+    max.message.bytes.
+    """
 
     def __init__(
         self, compression: CompressionType, batch_bytes_max: Callable[[], int] = int
@@ -158,19 +165,19 @@ class KafkaEntries:
         found = _KAFKA_COMPRESSIONS.get(CompressionType(compression))
         if found is None:
             raise InvalidRequest(
-                f"Kafka knows no {CompressionType(compression).name}: a Kafka topic takes GZIP, "
-                "SNAPPY, LZ4, ZSTD, or no compression."
+                f"Kafka does not support {CompressionType(compression).name}: a Kafka topic "
+                "accepts GZIP, SNAPPY, LZ4, ZSTD, or no compression."
             )
         self._compression = found
         self._batch_bytes_max = batch_bytes_max
 
     def check(self, message: NewMessage) -> None:
         if message.ordering_key is not None:
-            raise InvalidRequest("A Kafka topic knows no ordering keys: leave it out.")
+            raise InvalidRequest("Kafka topics do not support ordering keys: omit ordering_key.")
         if message.sequence_id >= 0:
             raise InvalidRequest(
-                "A Kafka topic keeps no sequence ids of the sender's: leave it out. What is sent "
-                "again after a lost connection is stored once all the same."
+                "Kafka topics do not support sequence ids of the caller: omit sequence_id. "
+                "Messages resent after a lost connection are stored once all the same."
             )
 
     def pending(self, batch: Batch, publish_time_ms: int) -> PendingEntry:
@@ -201,7 +208,7 @@ class KafkaEntries:
 def _encoded(keys: Sequence[bytes | str]) -> list[bytes]:
     try:
         return list(map(str.encode, keys))  # type: ignore[arg-type]
-    except (TypeError, UnicodeEncodeError):  # some are bytes, or no text
+    except (TypeError, UnicodeEncodeError):  # some are bytes, or not valid Unicode
         return [key_bytes(key) for key in keys]
 
 

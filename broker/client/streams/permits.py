@@ -1,7 +1,8 @@
-"""Permits: how many messages a broker may still send.
+"""Permits: the number of messages that a broker may still send.
 
-What the broker holds, plus what waits to be read, makes up the receiver queue size. An entry is
-never split: the broker sends while it holds any permit, and may owe some afterwards.
+Permits that the broker holds, plus messages that wait to be read, make up the receiver queue size.
+An entry is never split: the broker sends while it holds any permit, and the number may then be
+negative.
 
     >>> permits = Permits(10)
     >>> permits.to_grant()
@@ -14,13 +15,13 @@ from __future__ import annotations
 
 
 class Permits:
-    """How many messages the broker may still send. Pure."""
+    """The permits of one stream. Pure."""
 
     def __init__(self, queue_size: int) -> None:
         self._queue_size = queue_size
-        # As the broker counts; an entry may take it below zero.
+        # As the broker counts; negative after a larger entry.
         self._granted = 0
-        # Came, and were not taken yet.
+        # Received, and not taken yet.
         self._waiting = 0
 
     def came(self, messages: int) -> None:
@@ -34,7 +35,7 @@ class Permits:
         self._granted = 0
 
     def to_grant(self) -> int:
-        """How many to grant now; they count as granted then."""
+        """Grants permits up to the queue size. Returns the number granted."""
         more = max(self._queue_size - self._waiting - self._granted, 0)
         self._granted += more
         return more

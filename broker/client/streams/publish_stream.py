@@ -1,15 +1,16 @@
-"""The stream of a producer: entries out, receipts back, nothing lost or doubled in between.
+"""The stream of a producer: sends entries and receives receipts, without loss or duplicates.
 
 1. `submit` queues an entry; the sender puts several small ones into one frame.
-2. Receipts come in order. An entry stays in `_sent` until its own came.
-3. After a lost connection the producer's name is opened again and everything without a receipt is
-   sent again, in order. The broker drops what it has stored already (the entry's sequence id is not
-   above the highest it knows) and answers with position (-1, -1).
-4. If the broker knows a higher sequence id then than was ever sent, another producer published
-   under the name meanwhile: what has no receipt would be taken for its. It fails, with NotAllowed.
-5. An entry that has no receipt after the send timeout fails, with Timeout. It may have been stored.
-6. On a Kafka topic it is the numbers in a batch by which one that is sent again is known, and what
-   is refused ends nothing (sequences.py).
+2. Receipts are received in order. An entry stays in `_sent` until it has its receipt.
+3. After a lost connection the producer is reopened under its name, and everything without a receipt
+  is resent, in order. The broker drops entries that it has stored already (their sequence id is not
+  above the highest one known) and answers with position (-1, -1).
+4. If the broker then reports a higher sequence id than was ever sent, another producer has
+  published under the same name: resent entries would be taken for its duplicates. They fail, with
+  NotAllowed.
+5. An entry without a receipt after the send timeout fails, with Timeout. It may have been stored.
+6. On a Kafka topic the broker recognizes resent batches by their sequence numbers, and a refused
+  batch does not end the stream (sequences.py).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, NamedTuple
 
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.pending import PendingEntry
-from ledgerfold.broker.client.streams.reconnecting_stream import KeptStream
+from ledgerfold.broker.client.streams.reconnecting_stream import ReconnectingStream
 from ledgerfold.broker.client.streams.sequences import Sequences
 from ledgerfold.broker.wire.frames import encode_publish
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Position
@@ -31,13 +32,13 @@ from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, ServiceError,
 from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import data_pb2
 
-# A frame costs about as much as 100 KB of it: small entries travel together.
+# A frame costs about as much as 100 KB of data: small entries share a frame.
 FRAME_BYTES = 512 * 1024
 _FRAME_ENTRIES_MAX = 1000
 
 
 class Outcome(NamedTuple):
-    """What became of an entry: where it lies, or why not."""
+    """The result for an entry: its position, or an error."""
 
     entry: PendingEntry
     position: Position
@@ -47,12 +48,12 @@ class Outcome(NamedTuple):
 NOWHERE = Position(-1, -1)
 
 
-def _nobody(_: object) -> None:
-    """Hears of an event while nobody is attached; nothing can have been submitted then."""
+def _ignore(_: object) -> None:
+    """Ignores an event before `attach`; no entry can have been submitted then."""
 
 
-class PublishStream(KeptStream):
-    """One producer's stream. `submit` may be called from any thread."""
+class PublishStream(ReconnectingStream):
+    """The stream of one producer. `submit` is thread-safe."""
 
     def __init__(
         self,
@@ -66,19 +67,19 @@ class PublishStream(KeptStream):
         self._topic = topic
         self.partition = partition_index(topic)
         self.producer_name = producer_name
-        # As the broker said when the stream was first opened.
+        # Reported by the broker when the stream was first opened.
         self.last_sequence_id = -1
-        # Also of what has no receipt.
+        # Including entries without a receipt.
         self._highest_sent = -1
         self.entry_bytes_max = ENTRY_BYTES_MAX
-        # As the broker said when the stream was first opened.
+        # Reported by the broker when the stream was first opened.
         self.codec = data_pb2.ENTRY_CODEC_NATIVE
-        # Of Kafka topics.
+        # Kafka topics only.
         self.batch_bytes_max = 0
         self.sequences: Sequences | None = None
         self._send_timeout_s = send_timeout_s
-        self._done: Callable[[Sequence[Outcome]], None] = _nobody
-        self._ended: Callable[[LedgerfoldError], None] = _nobody
+        self._done: Callable[[Sequence[Outcome]], None] = _ignore
+        self._ended: Callable[[LedgerfoldError], None] = _ignore
         self._unsent: deque[PendingEntry] = deque()
         self._sent: deque[PendingEntry] = deque()
         self._is_woken = False
@@ -89,13 +90,13 @@ class PublishStream(KeptStream):
         on_done: Callable[[Sequence[Outcome]], None],
         on_end: Callable[[LedgerfoldError], None],
     ) -> None:
-        """Says who hears of answered entries (in order) and of the end; before `submit`."""
+        """Sets the callbacks for answered entries (in order) and for the end; before `submit`."""
         self._done, self._ended = on_done, on_end
         if self.error is not None:
             on_end(self.error)
 
     def submit(self, entry: PendingEntry) -> None:
-        """Queues an entry. Sequence ids must rise from call to call."""
+        """Queues an entry. Sequence ids must rise from call to call. Thread-safe."""
         entry.deadline_s = time.monotonic() + self._send_timeout_s
         self._unsent.append(entry)
         if not self._is_woken:
@@ -109,7 +110,7 @@ class PublishStream(KeptStream):
         elif self._send_timeout_s and self._watch is None:
             self._watch = self.loop.call_later(self._send_timeout_s, self._expire)
 
-    # The stream's own rules.
+    # Implementation of the stream.
 
     def _start_call(self) -> Any:
         return self.connection.publish()
@@ -128,14 +129,14 @@ class PublishStream(KeptStream):
             self.codec = ready.codec
         elif ready.codec != self.codec:
             raise NotAllowed(
-                f"{self._topic} was deleted, and made again as a topic of another kind: the "
-                f"{self.what} does not fit it. Make a new producer."
+                f"{self._topic} was deleted and recreated as a topic of another kind, which the "
+                f"{self.what} cannot publish to. Create a new producer."
             )
         elif ready.last_sequence_id > self._highest_sent:
             raise NotAllowed(
                 f"Another producer published up to sequence id {ready.last_sequence_id} under the "
                 f"name of the {self.what} while this one was not connected. Its messages without a "
-                "receipt may not be stored: make a new producer, and send them again."
+                "receipt may not be stored: create a new producer and send them again."
             )
         self.entry_bytes_max = ready.entry_bytes_max or ENTRY_BYTES_MAX
         self.batch_bytes_max = ready.kafka.batch_bytes_max
@@ -176,7 +177,7 @@ class PublishStream(KeptStream):
             if not self._sent or self._sent[0].sequence_id != receipt.sequence_id:
                 self._done(outcomes)
                 raise ServiceError(
-                    f"A receipt for sequence id {receipt.sequence_id}, which is not the oldest."
+                    f"Receipt for sequence id {receipt.sequence_id}, which is not the oldest."
                 )
             entry = self._sent.popleft()
             position = Position(receipt.ledger_id, receipt.entry_id)
@@ -208,7 +209,7 @@ class PublishStream(KeptStream):
 
     def _on_end(self, error: LedgerfoldError) -> None:
         if self._watch is not None:
-            # It would hold on to the producer, and to the connection, until it is due.
+            # The timer would keep a reference to the producer and the connection until it is due.
             self._watch.cancel()
         self._ended(error)
         self._fail_all(error)
@@ -221,7 +222,7 @@ class PublishStream(KeptStream):
         self._done([Outcome(entry, NOWHERE, error) for entry in failed])
 
     def _expire(self) -> None:
-        """Fails what is older than the send timeout."""
+        """Fails entries older than the send timeout."""
         now_s = self.loop.time()
         expired = [] if self.sequences is None else self.sequences.take_due(now_s)
         was_sent = bool(self._sent) and self._sent[0].deadline_s <= now_s
@@ -233,7 +234,7 @@ class PublishStream(KeptStream):
         if oldest is not None:
             self._watch = self.loop.call_at(oldest.deadline_s, self._expire)
         if was_sent:
-            # Receipts of what was given up must not be taken for those of what follows.
+            # Receipts of expired entries must not be taken for those of later ones.
             self.drop()
         if self.sequences is not None:
             for entry in expired:

@@ -1,14 +1,14 @@
-"""The stream of a reader: entries in, permits, questions and seeks out.
+"""The stream of a reader: receives entries; sends permits, checks and seeks.
 
 * Permits (messages) that the broker holds, plus messages that wait to be read, make up the receiver
   queue size. After a lost connection the broker holds none, and gets the difference.
-* A new connection goes on behind the last entry that came, so nothing is lost or repeated. For the
+* A new connection continues after the last entry received, so nothing is lost or repeated. For the
   same reason a start at "latest" is turned into a message id before the first connection.
-* A Kafka topic's place is an offset; the broker names the first one with each start, because what
-  comes begins with a whole batch.
-* A check ("is there more?") and a seek that were under way are asked again.
-* An offset that the log does not have, because it begins later by now, or was sought, ends the
-  stream with Kafka's error; a seek begins it anew, as it is with Kafka's consumer.
+* On a Kafka topic the position is an offset. The broker reports the first one with each start,
+  because it sends whole batches.
+* A pending check ("is there more?") or seek is sent again on a new connection.
+* An offset that the log does not have, because it has been deleted or was never written, ends the
+  stream with Kafka's error; a seek restarts it, as with Kafka's consumer.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
-from ledgerfold.broker.client.messages.start import start_at_offset, start_behind
+from ledgerfold.broker.client.messages.start import start_after, start_at_offset
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
 from ledgerfold.broker.client.streams.permits import Permits
-from ledgerfold.broker.client.streams.reconnecting_stream import KeptStream
+from ledgerfold.broker.client.streams.reconnecting_stream import ReconnectingStream
 from ledgerfold.broker.wire.frames import BULK_FIELD, decode_field, is_bulk
 from ledgerfold.storage.entry import Codec, read_header
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, LedgerfoldError
@@ -31,8 +31,8 @@ from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.v1 import data_pb2
 
 
-class ReadStream(KeptStream):
-    """One reader's stream. All on the event loop, but for `return_permits`."""
+class ReadStream(ReconnectingStream):
+    """The stream of one reader. Event loop only, except `return_permits`."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class ReadStream(KeptStream):
     ) -> None:
         super().__init__(connection, f"reader {reader_name!r} of topic {topic}")
         self._topic = topic
-        # Where the next connection starts, and where the last one did.
+        # The starts of the next and of the last connection.
         self._start = start
         self._opened_at = start
         self._inbox = inbox
@@ -61,17 +61,17 @@ class ReadStream(KeptStream):
         self._seek: tuple[int, asyncio.Future[None]] | None = None
         self._requests: deque[bytes] = deque()
         self.is_kafka = False
-        # Kafka topics: where the last start was.
+        # Kafka topics: the offset of the last start.
         self._first_offset = 0
-        # What the broker said: no compaction takes this reader below its horizon any more.
+        # Reported by the broker: compaction no longer moves this reader below its horizon.
         self._is_raw = False
-        # The topic was terminated, and all of it came.
+        # The topic was terminated, and all of it was received.
         self.has_reached_end = False
 
-    # What the reader asks for.
+    # Requests of the reader.
 
     def return_permits(self, messages: int) -> None:
-        """So many messages were taken. From any thread."""
+        """Returns permits for messages that were taken. Thread-safe."""
         self.loop.call_soon_threadsafe(self._taken, messages)
 
     def _taken(self, messages: int) -> None:
@@ -87,7 +87,7 @@ class ReadStream(KeptStream):
         self.wake()
 
     async def check(self) -> bool:
-        """Whether there is more to take than was taken. True: an entry came.
+        """Returns whether there is an entry that was not taken. True: it has arrived.
 
         Raises as `answered`.
         """
@@ -105,13 +105,13 @@ class ReadStream(KeptStream):
             self._checks.pop(check_id, None)
 
     async def seek(self, start: data_pb2.StartPosition) -> None:
-        """Starts again from there. From this call on nothing of the old position comes.
+        """Moves to `start`. From this call on, no entry of the old position is delivered.
 
-        Raises as `answered`; the stream goes on from there all the same, once it is connected. So
-        does one that ended at a place that its log does not have.
+        Raises as `answered`; the stream moves to `start` all the same once it is connected. A
+        stream that ended with an out-of-range offset is restarted.
         """
         if _is_out_of_range(self.error):
-            self._begin_anew()
+            self._restart()
             self._inbox.recover()
         self._raise_ended()
         seek_id, answer = next(self._ids), self.loop.create_future()
@@ -132,7 +132,7 @@ class ReadStream(KeptStream):
         if self.error is not None:
             raise self.error
 
-    # The stream's own rules.
+    # Implementation of the stream.
 
     def _start_call(self) -> Any:
         return self.connection.read()
@@ -157,7 +157,7 @@ class ReadStream(KeptStream):
         if self._seek is not None and self._opened_at is not self._start:
             self._ask_seek(self._seek[0])
         else:
-            # The connection was opened at the place that was sought, if one was.
+            # The connection was opened at the target of the seek, if there was one.
             self._start_at(ready.first_offset)
             self._settle_seek()
         self._grant()
@@ -192,18 +192,18 @@ class ReadStream(KeptStream):
         messages = sum(delivery.header.message_count for delivery in deliveries)
         self._permits.came(messages)
         if self._seek is not None:
-            # Of the old position.
+            # These entries belong to the old position.
             self._permits.taken(messages)
             self._grant()
             return
-        self._start = _behind(deliveries[-1])
+        self._start = _start_after(deliveries[-1])
         self._inbox.put(deliveries)
-        # An answer by itself; the broker's own may have to wait for permits.
+        # The entries answer the check; the broker's own answer may have to wait for permits.
         for check_id in self._checks:
             self._settle_check(check_id, True)
 
     def _start_at(self, first_offset: int) -> None:
-        """The broker stands there now."""
+        """Records the offset at which the broker has started."""
         if self.is_kafka:
             self._first_offset = first_offset
             self._start = start_at_offset(first_offset)
@@ -238,9 +238,9 @@ def _is_out_of_range(error: LedgerfoldError | None) -> bool:
     return isinstance(error, KafkaError) and error.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
 
 
-def _behind(delivery: Delivery) -> data_pb2.StartPosition:
-    """Where the entry after that one begins."""
+def _start_after(delivery: Delivery) -> data_pb2.StartPosition:
+    """Returns the start at the entry after `delivery`."""
     header = delivery.header
     if header.codec == Codec.KAFKA:
         return start_at_offset(read_batch_header(delivery.data, header.header_bytes).next_offset)
-    return start_behind(header.position)
+    return start_after(header.position)

@@ -1,10 +1,10 @@
-"""From delivered entries to messages.
+"""Turns delivered entries into messages.
 
-An entry is verified and decoded once, when its turn comes; then its rows are handed out one by
-one. Its permits go back to the broker at that moment, in bulk: so the next entries are on their way
-while this one is read, and no more than the queue and one entry are ever held.
+An entry is verified and decoded once, when it is taken from the inbox; its rows are then returned
+one by one. Its permits are returned to the broker at that moment, in bulk, so that the next entries
+are in flight while this one is read, and at most the queue and one entry are in memory.
 
-A damaged entry stays in the way: every further call raises the same error, until a seek.
+A damaged entry is not skipped: every further call raises the same error, until a seek.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from ledgerfold.storage.partition_names import partition_index
 
 
 class FirstMessage:
-    """Where in its first entry a read begins: the rows before are not wanted.
+    """The message at which a read begins: earlier rows of its entry are skipped.
 
-    The broker starts at whole entries (data.proto, StartPosition). An inclusive start wants the
-    message itself, an exclusive one those behind it. An id without a batch index is no message of
-    a batch: that comes whole, as from Pulsar.
+    The broker starts at whole entries (data.proto, StartPosition). An inclusive start includes the
+    message itself, an exclusive one begins after it. An id without a batch index does not identify
+    a message of a batch: the whole batch is returned, as in Pulsar.
     """
 
     def __init__(self, message_id: MessageId, *, inclusive: bool) -> None:
@@ -40,16 +40,18 @@ class FirstMessage:
         self._is_whole = message_id.batch_index() < 0
 
     def first_row(self, batch: DecodedBatch) -> int:
-        """The first row wanted of the entry at `position`; its row count when none is."""
-        is_alone = batch.batch_index(0) < 0
-        if self._is_whole or (is_alone and self._is_inclusive):
+        """Returns the first row to return of the entry at `position`; its row count if there is
+        none.
+        """
+        is_plain = batch.batch_index(0) < 0
+        if self._is_whole or (is_plain and self._is_inclusive):
             return 0
-        # Rows stand in order of batch index, with gaps after a compaction.
+        # Rows are in order of batch index, with gaps after a compaction.
         return bisect_left(range(batch.rows), self._batch_index, key=batch.batch_index)
 
 
 class Receiver:
-    """Hands out messages. For one thread at a time."""
+    """Returns received messages one by one. Not thread-safe."""
 
     def __init__(
         self, inbox: Inbox, topic: str, queue_size: int, return_permits: Callable[[int], None]
@@ -62,15 +64,15 @@ class Receiver:
         self._unreturned = 0
         self._generation = inbox.generation
         self._damage: LedgerfoldError | None = None
-        # The rows of the current entry that are left, and the messages made of them.
+        # The remaining rows of the current entry, and their messages.
         self._rows_left: Iterator[int] = iter(())
         self._messages: Iterator[Message] = iter(())
         inbox.rest = lambda: length_hint(self._rows_left)
 
     def poll(self) -> Message | None:
-        """The next message, or None while there is none.
+        """Returns the next message, or None if none has been received.
 
-        Raises Corruption, and what ended the stream.
+        Raises Corruption, and the error that ended the stream.
         """
         if self._generation == self._inbox.generation:
             message = next(self._messages, None)
@@ -79,14 +81,14 @@ class Receiver:
         return next(self._messages, None) if self.has_row() else None
 
     def entry_messages(self) -> Iterator[Message]:
-        """What is left of the current entry, after `has_row`.
+        """The remaining messages of the current entry, after `has_row`.
 
         May be abandoned, and mixed with `poll`; `forget` ends it.
         """
         return self._messages
 
     def has_row(self) -> bool:
-        """Whether `poll` gives a message now."""
+        """Returns whether `poll` has a message to return. Raises as `poll`."""
         if self._generation != self._inbox.generation:
             self.forget()
         if self._damage is not None:
@@ -104,14 +106,14 @@ class Receiver:
         return True
 
     def forget(self) -> None:
-        """Drops what is left of the current entry."""
-        # Consumed rather than replaced: someone may be looping over it.
+        """Drops the remaining messages of the current entry."""
+        # Consumed rather than replaced: a caller may be iterating over it.
         for _ in self._rows_left:
             pass
         self._damage = None
 
     def flush_permits(self) -> None:
-        """Returns what is owed, however little."""
+        """Returns all owed permits to the broker."""
         owed, self._unreturned = self._unreturned, 0
         if owed:
             self._return_permits(owed)

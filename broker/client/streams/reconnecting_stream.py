@@ -1,9 +1,9 @@
-"""Streams to a broker that come back by themselves.
+"""Bidirectional streams that reconnect automatically.
 
-A `KeptStream` is one bidirectional call that is opened again, with back-off, whenever it breaks in
-a way that a retry can mend (storage/errors.py, `retryable`). What is resent or resumed then is the
-subclass's: publish_stream.py, read_stream.py, subscribe_stream.py. All on the event loop of its
-connection.
+A `ReconnectingStream` is one bidirectional call that is reopened, with backoff, whenever it breaks
+with an error that a retry can resolve (storage/errors.py, `retryable`). The subclasses decide what
+is resent or resumed: publish_stream.py, read_stream.py, subscribe_stream.py. Everything runs on the
+event loop of the connection.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from ledgerfold.storage.errors import (
 )
 
 _log = logging.getLogger(__name__)
-# How long a close waits for the broker to say that it has seen everything.
+# Maximum time that a close waits for the broker to end the call.
 CLOSE_GRACE_S = 5.0
 Answer = TypeVar("Answer")
 _END: Any = vars(grpc.aio)["EOF"]
 
 
-class KeptStream(ABC):
-    """A bidirectional call that is kept up until it is closed or can never succeed."""
+class ReconnectingStream(ABC):
+    """A bidirectional call that is reopened until it is closed or fails permanently."""
 
     def __init__(self, connection: Connection, what: str) -> None:
         self.connection = connection
@@ -45,7 +45,7 @@ class KeptStream(ABC):
         self.what = what
         self.loop = asyncio.get_running_loop()
         self.is_connected = False
-        # Why it ended for good.
+        # The error that ended the stream permanently.
         self.error: LedgerfoldError | None = None
         self._wake = asyncio.Event()
         self._may_connect = asyncio.Event()
@@ -54,46 +54,46 @@ class KeptStream(ABC):
         self._disconnected.set()
         self._opened: asyncio.Future[None] = self.loop.create_future()
         self._closing = False
-        # The call was ended from this side, to begin another one.
+        # The call was cancelled locally, to open another one.
         self._is_dropped = False
         self._exchange: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._last_error: LedgerfoldError | None = None
 
-    # What a subclass says.
+    # Methods that a subclass implements.
 
     @abstractmethod
     def _start_call(self) -> Any:
-        """Begins the call."""
+        """Starts the call."""
 
     @abstractmethod
     def _open_frame(self) -> bytes:
-        """The first request, serialized."""
+        """Returns the first request, serialized."""
 
     @abstractmethod
     def _on_open(self, response: Any) -> None:
-        """The first response came."""
+        """Handles the first response."""
 
     @abstractmethod
     def _on_response(self, response: Any) -> None:
-        """A later response came."""
+        """Handles a later response."""
 
     @abstractmethod
     def _next_frame(self) -> bytes | None:
-        """The next request to send, serialized; None when there is none."""
+        """Returns the next request, serialized; None if there is nothing to send."""
 
     @abstractmethod
     def _on_disconnect(self) -> None:
-        """The call ended; another one may follow."""
+        """Handles the end of a call; another one may follow."""
 
     @abstractmethod
     def _on_end(self, error: LedgerfoldError) -> None:
-        """The stream ended for good."""
+        """Handles the permanent end of the stream."""
 
-    # What its users call, on the loop.
+    # Methods for users, on the event loop.
 
     async def open(self) -> None:
-        """Connects. Raises what the broker answers, or the last failure after the timeout."""
+        """Connects. Raises the broker's error, or the last failure after the timeout."""
         self._task = self.loop.create_task(self._run())
         timeout_s = self.connection.settings.operation_timeout_s
         try:
@@ -108,7 +108,7 @@ class KeptStream(ABC):
         self._opened.result()
 
     async def answered(self, answer: asyncio.Future[Answer]) -> Answer:
-        """What the broker answers, across lost connections.
+        """Waits for the broker's answer, across lost connections.
 
         Raises the last failure, or Timeout, after the operation timeout.
         """
@@ -124,11 +124,11 @@ class KeptStream(ABC):
         return Timeout(f"No answer within {timeout_s:g} s for the {self.what}.")
 
     def wake(self) -> None:
-        """There is something to send."""
+        """Wakes the sender: there is something to send."""
         self._wake.set()
 
     async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
-        """Sends what is left, waits for the broker to end the call, at most `grace_s`."""
+        """Sends what is pending and waits for the broker to end the call, at most `grace_s`."""
         self._closing = True
         self._wake.set()
         if self._task is not None and self.is_connected:
@@ -136,7 +136,7 @@ class KeptStream(ABC):
         await self._stop()
 
     async def pause(self) -> None:
-        """Ends the call and makes no other until `resume`."""
+        """Ends the call and opens no other until `resume`."""
         self._may_connect.clear()
         self.drop()
         await self._disconnected.wait()
@@ -145,10 +145,10 @@ class KeptStream(ABC):
         self._may_connect.set()
 
     def drop(self) -> None:
-        """Ends the call; another one begins at once.
+        """Ends the call and opens another one at once.
 
-        NOTE: by way of the task, not of the call: gRPC's write, for one, does not notice that a
-        call was cancelled before the channel was connected (test_kept_stream.py).
+        NOTE: cancels the task, not the call: gRPC's write, for one, does not notice that a call was
+        cancelled before the channel was connected (test_reconnecting_stream.py).
         """
         if self._exchange is not None:
             self._is_dropped = True
@@ -166,22 +166,22 @@ class KeptStream(ABC):
             self.error = error
             if not self._opened.done():
                 self._opened.set_exception(error)
-                self._opened.exception()  # an open that was given up does not ask
+                self._opened.exception()  # marks it as retrieved: a cancelled open does not
             self._on_end(error)
 
-    def _begin_anew(self) -> None:
-        """One that has ended is there again. Raises AlreadyClosed."""
+    def _restart(self) -> None:
+        """Restarts a stream that has ended. Raises AlreadyClosed."""
         if self._closing:
             raise AlreadyClosed(f"The {self.what} is closed.")
         self.error = None
         self._task = self.loop.create_task(self._run())
 
-    # The life of the stream.
+    # The stream's task.
 
     async def _run(self) -> None:
         try:
             await self._keep_up()
-        except Exception as error:  # a defect: whoever waits for the stream must hear of it
+        except Exception as error:  # a bug: callers that wait for the stream must be notified
             _log.exception("The %s failed.", self.what)
             self._end(LedgerfoldError(f"The {self.what} failed: {error!r}"))
 
@@ -206,13 +206,15 @@ class KeptStream(ABC):
             await asyncio.sleep(wait_s)
 
     def _is_worth_a_retry(self, error: LedgerfoldError) -> bool:
-        # NOTE: after a lost connection it may be our own former self that is in the way
+        # NOTE: after a lost connection the name may still be held by this client's previous call
         # (tests/unit/client/test_producer.py, the busy name).
         is_own = self._opened.done() and isinstance(error, ProducerBusy | SubscriptionBusy)
         return error.retryable or is_own
 
     async def _one_call(self) -> tuple[LedgerfoldError, bool]:
-        """Why the call ended, and whether the broker had accepted it."""
+        """Makes one call. Returns the error that ended it, and whether the broker had
+        accepted it.
+        """
         self._disconnected.clear()
         self._is_dropped = False
         call = self._start_call()
@@ -236,18 +238,18 @@ class KeptStream(ABC):
         except LedgerfoldError as error:
             return error
         except asyncio.InvalidStateError:
-            return Unavailable("The call ended while it was opened.")
+            return Unavailable("The call ended while it was being opened.")
         except DecodeError as error:
-            return InvalidRequest(f"The broker sent what is no response: {error}")
+            return InvalidRequest(f"The broker sent an invalid response: {error}")
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Not this task but the exchange was cancelled: pause() or drop().
+            # The exchange was cancelled, not this task: pause() or drop().
             return Moved("The call was dropped.")
 
     async def _exchange_on(self, call: Any) -> None:
-        """Until the broker ends the call. Raises whatever else ends it."""
+        """Runs until the broker ends the call. Raises any error that ends it."""
         await call.write(self._open_frame())
         response = await call.read()
         if response is not _END:
@@ -278,15 +280,15 @@ class KeptStream(ABC):
                     await call.done_writing()
                     return
         except (grpc.RpcError, asyncio.InvalidStateError):
-            # The reading side learns why, and ends the call.
+            # The reading side gets the error and ends the call.
             return
 
 
 def _error_of(error: grpc.RpcError) -> LedgerfoldError:
-    """What ended a stream.
+    """Returns the error that ended a stream.
 
-    NOTE: a write that meets a connection which just broke is INTERNAL to gRPC's Python layer, with
-    nothing from the broker in it (tests/grpc/test_client_reconnect.py, "kill").
+    NOTE: a write on a connection that just broke is INTERNAL to gRPC's Python layer, without
+    metadata from the broker (tests/grpc/test_client_reconnect.py, "kill").
     """
     if error.code() is grpc.StatusCode.INTERNAL and not tuple(error.trailing_metadata() or ()):
         return Unavailable(error.details() or "The connection broke.")

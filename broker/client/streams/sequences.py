@@ -1,21 +1,22 @@
 """The sequence numbers of an idempotent producer of a Kafka topic.
 
-The broker takes a producer's batches only in the order of their numbers, without a gap, and answers
-one that it has with the offset that it got before. A batch that is refused, or given up, leaves a
-gap, and what was sent behind it is refused, too. Then:
+The broker accepts a producer's batches only in the order of their numbers, without a gap, and
+answers a batch that it has stored with the original offset. A batch that is refused or expires
+leaves a gap, and the batches sent after it are refused, too. Then:
 
-1. Nothing new is sent until all that was sent is answered; what is in doubt, because the
-   connection broke, is sent again under its own numbers.
-2. What was refused only because of the gap is sent again, in order, under the numbers that follow
-   the last batch that was taken.
-3. If it is not known which that is, because something was given up without an answer, the numbers
-   begin at 0 in a new epoch.
+1. No new batch is sent until all batches sent are answered; batches in doubt, because the
+  connection broke, are resent under their own numbers.
+2. Batches refused only because of the gap are resent, in order, under the numbers that follow the
+  last accepted batch.
+3. If the last accepted batch is not known, because a batch expired without an answer, the numbers
+  begin at 0 in a new epoch.
 
-The broker remembers the last five batches of each producer, and when it has loaded the topic anew
-the last one alone, as Kafka's does. It refuses those before them, when they are sent again, as out
-of order: it is unclear then whether they are stored. Once one behind them is answered with an
-offset, they are known to be, though not where. So any number may be on their way, where Kafka's
-producer has five at most: a broker that syncs before it answers would be waited for.
+The broker remembers the last five batches of each producer, and after it has loaded the topic again
+only the last one, as Kafka's does. It refuses earlier batches, when they are resent, as out of
+order: it is then unclear whether they are stored. Once a later one is answered with an offset, they
+are known to be stored, but not at which offset. So any number of batches may be in flight, where
+Kafka's producer has at most five: with five, the producer would wait for a broker that syncs before
+it answers.
 
 Source: TransactionManager of Kafka's producer (adjustSequencesDueToFailedBatch,
 bumpIdempotentProducerEpoch).
@@ -34,14 +35,14 @@ _SEQUENCE_MAX = 2**31 - 1
 
 
 class Answer(NamedTuple):
-    """What became of a batch; `refusal` None: it is stored."""
+    """The result for a batch; `refusal` None: it is stored."""
 
     entry: PendingEntry
     refusal: LedgerfoldError | None
 
 
 class Sequences:
-    """Of one producer; on the event loop.
+    """The sequence state of one producer. Event loop only.
 
     >>> sequences = Sequences(7)
     >>> sequences.has_gap, sequences.close_gap()
@@ -53,13 +54,14 @@ class Sequences:
         self.producer_epoch = 0
         self.has_gap = False
         self._next = 0
-        # Behind the last batch that was taken, in this epoch.
+        # The number after the last accepted batch, in this epoch.
         self._taken_end = 0
-        # What was taken last is not known.
+        # The last accepted batch is not known.
         self._is_in_doubt = False
         # Refused because of the gap, in order.
         self._again: list[PendingRecords] = []
-        # Sent again and refused as out of order, in order: what comes behind them tells why.
+        # Resent and refused as out of order, in order: later answers decide whether they are
+        # stored.
         self._unclear: list[Answer] = []
 
     def may_send(self, entry: PendingEntry) -> bool:
@@ -67,18 +69,20 @@ class Sequences:
         return entry.base_sequence is not None or not (self.has_gap or self._unclear)
 
     def number(self, entry: PendingEntry) -> None:
-        """The next numbers are its, unless it has some: then it is sent again."""
+        """Assigns the next numbers to a batch, unless it has numbers: then it is a resend."""
         assert isinstance(entry, PendingRecords)
         if entry.base_sequence is None:
             entry.number(self.producer_id, self.producer_epoch, self._next)
-            self._next = _behind(entry)
+            self._next = _end_sequence(entry)
 
     def answered(self, entry: PendingEntry, refusal: LedgerfoldError | None) -> list[Answer]:
-        """The broker answered for the oldest one: whose fate is known then, in order."""
+        """Handles the answer for the oldest batch. Returns the batches whose result is known now,
+        in order.
+        """
         assert isinstance(entry, PendingRecords)
         answer = Answer(entry, refusal)
         if refusal is None:
-            self._taken_end = _behind(entry)
+            self._taken_end = _end_sequence(entry)
             unclear, self._unclear = self._unclear, []
             return [*(each._replace(refusal=None) for each in unclear), answer]
         is_out_of_order = _is_out_of_order(refusal)
@@ -86,8 +90,8 @@ class Sequences:
             self._unclear.append(answer)
             return []
         had_gap, refused = self.has_gap, self.refused_ones()
-        # NOTE: also what is refused for a reason of its own has to wait its turn, so that all hear
-        # in order what became of theirs.
+        # NOTE: a batch that is refused for another reason has to wait, too, so that results are
+        # reported in order.
         if had_gap and (self._again or is_out_of_order):
             self._take_back(entry)
             return []
@@ -95,7 +99,9 @@ class Sequences:
         return [*refused, answer]
 
     def refused_ones(self) -> list[Answer]:
-        """What was unclear was refused: nothing behind it was taken. Of those that stay so."""
+        """Resolves unclear batches as refused: no later one was accepted. Returns those that
+        failed.
+        """
         unclear, self._unclear = self._unclear, []
         if self.has_gap:
             for each in unclear:
@@ -111,13 +117,13 @@ class Sequences:
         self._again.append(entry)
 
     def give_up(self, entry: PendingEntry) -> None:
-        """It will not be sent again; nobody knows whether it was taken, if it was sent at all."""
+        """Abandons an expired batch. If it was sent, it may have been accepted."""
         assert isinstance(entry, PendingRecords)
         if entry.base_sequence is not None:
             self.has_gap = self._is_in_doubt = True
 
     def take_due(self, now_s: float) -> list[PendingEntry]:
-        """Gives up what is due of what was refused and may be sent again: the oldest there is."""
+        """Removes and returns the expired ones of the unclear and refused batches, oldest first."""
         due = list[PendingEntry]()
         while self._unclear and self._unclear[0].entry.deadline_s <= now_s:
             due.append(self._unclear.pop(0).entry)
@@ -127,7 +133,7 @@ class Sequences:
         return due
 
     def on_disconnect(self, sent: Iterable[PendingEntry]) -> list[PendingEntry]:
-        """What is to be sent again, of what had no answer, and of what was taken back."""
+        """Returns the batches to resend: those without an answer and those taken back."""
         again = list[PendingEntry](self._again)
         unclear = [each.entry for each in self._unclear]
         self._again, self._unclear = [], []
@@ -135,26 +141,26 @@ class Sequences:
         for entry in returned:
             assert isinstance(entry, PendingRecords)
             if again:
-                # Behind one that was refused nothing was taken.
+                # No batch after a refused one was accepted.
                 entry.forget_numbers()
             else:
                 entry.is_resent = True
         return returned
 
     def is_settled(self, unsent: Sequence[PendingEntry]) -> bool:
-        """Whether, with nothing in flight, nothing is in doubt."""
+        """Returns whether, with nothing in flight, no batch is in doubt."""
         first = unsent[0] if unsent else None
         return not isinstance(first, PendingRecords) or first.base_sequence is None
 
     def close_gap(self) -> list[PendingEntry]:
-        """What is to be sent next. Raises NotAllowed when there are no numbers left."""
+        """Returns the batches to send next. Raises NotAllowed when the epochs are exhausted."""
         self.has_gap = False
         self._next = self._taken_end
         if self._is_in_doubt:
             self._is_in_doubt = False
             if self.producer_epoch == _EPOCH_MAX:
                 raise NotAllowed(
-                    f"The producer gave up without an answer {_EPOCH_MAX} times: make a new one."
+                    f"The producer has used all {_EPOCH_MAX} epochs: create a new producer."
                 )
             self.producer_epoch += 1
             self._next = self._taken_end = 0
@@ -166,7 +172,7 @@ class Sequences:
         return taken_back
 
 
-def _behind(entry: PendingRecords) -> int:
+def _end_sequence(entry: PendingRecords) -> int:
     assert entry.base_sequence is not None
     return (entry.base_sequence + len(entry.listeners)) & _SEQUENCE_MAX
 

@@ -1,9 +1,10 @@
-"""The stream of a consumer: deliveries in, permits, acknowledgements and redelivery requests out.
+"""The stream of a consumer: receives deliveries; sends permits, acknowledgements, redelivery
+requests.
 
-After a lost connection the broker delivers anew what was not acknowledged: what waits in the inbox
-is dropped then. Acknowledgements that the broker has not answered for go first on the new
-connection (broker/client/streams/ack_queue.py), unless a seek, of any client, has made them void:
-then the cursor is in another incarnation. `close` waits for the answers.
+After a lost connection the broker redelivers everything unacknowledged, so the inbox is cleared.
+Unconfirmed acknowledgements are sent first on the new connection
+(broker/client/streams/ack_queue.py), unless a seek by any client has invalidated them: the cursor
+then has another incarnation. `close` waits for confirmations.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from ledgerfold.broker.client.streams.ack_queue import AckQueue, record_of
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
 from ledgerfold.broker.client.streams.permits import Permits
-from ledgerfold.broker.client.streams.reconnecting_stream import CLOSE_GRACE_S, KeptStream
+from ledgerfold.broker.client.streams.reconnecting_stream import CLOSE_GRACE_S, ReconnectingStream
 from ledgerfold.broker.wire.frames import decode_deliveries, is_bulk
 from ledgerfold.storage.entry import Buffer, Position, read_header
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.v1 import data_pb2
 
 _log = logging.getLogger(__name__)
-# How long acknowledgements may wait until an answer to them is asked for.
+# Maximum delay before a confirmation of acknowledgements is requested.
 _ANSWER_DELAY_S = 0.5
 
 
-class SubscribeStream(KeptStream):
-    """One consumer's stream. All on the event loop, but for what says otherwise."""
+class SubscribeStream(ReconnectingStream):
+    """The stream of one consumer. Event loop only, except where stated."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class SubscribeStream(KeptStream):
         self.consumer_name: str = opening.consumer_name
         self._opening = opening
         self._inbox = inbox
-        self._tell_disconnect, self._tell_moved = on_disconnect, on_moved
+        self._notify_disconnect, self._notify_moved = on_disconnect, on_moved
         self._permits = Permits(queue_size)
         self._acks = AckQueue()
         self._answer_timer: asyncio.TimerHandle | None = None
@@ -56,10 +57,10 @@ class SubscribeStream(KeptStream):
         self._incarnation = 0
         self._requests: deque[bytes] = deque()
 
-    # What the consumer asks for.
+    # Requests of the consumer.
 
     def return_permits(self, messages: int) -> None:
-        """So many messages were taken. From any thread."""
+        """Returns permits for messages that were taken. Thread-safe."""
         self.loop.call_soon_threadsafe(self._taken, messages)
 
     def _taken(self, messages: int) -> None:
@@ -75,36 +76,38 @@ class SubscribeStream(KeptStream):
         self.wake()
 
     def acknowledge(self, position: Position) -> None:
-        """From any thread. Several go together."""
+        """Acknowledges an entry. Acknowledgements are sent in groups. Thread-safe."""
         if self._acks.add(position):
             self.loop.call_soon_threadsafe(self.wake)
 
     def acknowledge_cumulative(self, position: Position) -> None:
-        """From any thread. Of several the last counts."""
-        if self._acks.add_upto(position):
+        """Acknowledges all entries through `position`. Thread-safe."""
+        if self._acks.add_cumulative(position):
             self.loop.call_soon_threadsafe(self.wake)
 
     def redeliver(self, positions: Iterable[Position]) -> None:
         redeliver = data_pb2.Redeliver(positions=map(record_of, positions))
-        if self.is_connected:  # otherwise they come again anyway
+        if self.is_connected:  # a new connection redelivers them anyway
             self._ask(data_pb2.SubscribeRequest(redeliver=redeliver))
 
     def redeliver_all(self) -> None:
-        """Everything without an acknowledgement comes again; what waits here is dropped first."""
+        """Clears the inbox and requests redelivery of everything unacknowledged."""
         self._permits.taken(self._inbox.clear())
         if self.is_connected:
             self._ask(data_pb2.SubscribeRequest(redeliver=data_pb2.Redeliver()))
             self._grant()
 
     def moved(self, incarnation: int) -> None:
-        """A seek made the cursor this one: what was acknowledged before is void."""
+        """Drops all acknowledgements, after a seek gave the cursor a new incarnation."""
         self._incarnation = incarnation
         self._acks.clear()
         self._all_answered.set()
-        self._tell_moved()
+        self._notify_moved()
 
     async def close(self, grace_s: float = CLOSE_GRACE_S) -> None:
-        """Waits until all acknowledgements are durable, across a lost connection too."""
+        """Waits until all acknowledgements are durable, also across a lost connection; then
+        closes.
+        """
         await self._flush_acks(grace_s)
         await super().close(grace_s)
 
@@ -117,13 +120,13 @@ class SubscribeStream(KeptStream):
             await asyncio.wait_for(self._all_answered.wait(), grace_s)
         except TimeoutError:
             _log.warning(
-                "The %s closes with %d acknowledgements that the broker has not answered for; "
-                "their messages may come again.",
+                "The %s closes with %d acknowledgements that the broker has not confirmed; "
+                "their messages may be redelivered.",
                 self.what,
                 len(self._acks),
             )
 
-    # The stream's own rules.
+    # Implementation of the stream.
 
     def _start_call(self) -> Any:
         return self.connection.subscribe()
@@ -134,7 +137,7 @@ class SubscribeStream(KeptStream):
     def _on_open(self, response: bytes) -> None:
         ready = data_pb2.SubscribeResponse.FromString(response).ready
         if not self._opened.done():
-            # From here on under this name: the broker's consumer after a reconnect is the same.
+            # The broker identifies the consumer by this name after a reconnect.
             self.consumer_name = self._opening.consumer_name = ready.consumer_name
             self._incarnation = ready.incarnation
         elif ready.incarnation != self._incarnation:
@@ -143,7 +146,7 @@ class SubscribeStream(KeptStream):
         self._grant()
 
     def _next_frame(self) -> bytes | None:
-        # Acknowledgements first: then what a redelivery or a permit brings is less.
+        # Acknowledgements first: they reduce the messages that a redelivery or a permit brings.
         ack = self._acks.next_ack()
         if ack is not None:
             self._set_answer_timer()
@@ -164,7 +167,7 @@ class SubscribeStream(KeptStream):
         for request_id in request_ids:
             self._acks.answered(request_id)
         if self._acks:
-            # The next question may be due.
+            # The next confirmation may be due.
             self._set_answer_timer()
             self.wake()
         else:
@@ -193,7 +196,7 @@ class SubscribeStream(KeptStream):
         self._acks.lost()
         self._permits.disconnected()
         self._permits.taken(self._inbox.clear())
-        self._tell_disconnect()
+        self._notify_disconnect()
 
     def _on_end(self, error: LedgerfoldError) -> None:
         if self._answer_timer is not None:

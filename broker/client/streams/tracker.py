@@ -1,9 +1,9 @@
-"""What a consumer remembers of what it was given. Pure.
+"""A consumer's state of delivered messages. Pure.
 
 * `BatchAcknowledgements`: the broker acknowledges whole entries, so the messages of a batch are
-  counted here, and the entry is acknowledged with its last one (Pulsar's BatchMessageAcker). What
-  was acknowledged is not handed out again when the entry comes again.
-* `DelayedPositions`: entries that are due for redelivery after a while (Pulsar's
+  counted here, and the entry is acknowledged with its last one (Pulsar's BatchMessageAcker). An
+  acknowledged message is not returned again when the entry is redelivered.
+* `DelayedPositions`: entries that are due for redelivery after a delay (Pulsar's
   NegativeAcksTracker and UnAckedMessageTracker).
 
     >>> acknowledgements = BatchAcknowledgements()
@@ -28,9 +28,9 @@ from ledgerfold.storage.entry import EARLIEST, Position
 
 
 class _Batch:
-    """The messages of one entry: a bit for each that is not acknowledged.
+    """The unacknowledged messages of one entry, as bits.
 
-    Memory: a bit, and after a compaction took messages away 4 bytes, for each message of it.
+    Memory: a bit per message; with gaps left by a compaction, 4 bytes more per message.
     """
 
     __slots__ = ("_bits", "_first", "_indexes", "left")
@@ -38,10 +38,10 @@ class _Batch:
     def __init__(self, batch_indexes: Sequence[int]) -> None:
         first, last, self.left = batch_indexes[0], batch_indexes[-1], len(batch_indexes)
         whole = range(first, last + 1)
-        # Rising; mostly without gaps.
+        # Ascending; usually without gaps.
         self._indexes = whole if len(whole) == self.left else array("I", batch_indexes)
         self._bits = bytearray(b"\xff") * (self.left // 8 + 1)
-        # No row before this one waits.
+        # All rows before this one are acknowledged.
         self._first = 0
 
     def is_waiting(self, batch_index: int) -> bool:
@@ -53,14 +53,14 @@ class _Batch:
         if row >= 0:
             self._clear(row)
 
-    def acknowledge_upto(self, batch_index: int) -> None:
+    def acknowledge_through(self, batch_index: int) -> None:
         end = bisect_right(self._indexes, batch_index)
         for row in range(self._first, end):
             self._clear(row)
         self._first = max(self._first, end)
 
     def _row(self, batch_index: int) -> int:
-        """-1: none of these messages."""
+        """Returns the row of `batch_index`; -1 if it has none."""
         indexes = self._indexes
         if type(indexes) is range:
             return batch_index - indexes.start if batch_index in indexes else -1
@@ -75,14 +75,14 @@ class _Batch:
 
 
 class BatchAcknowledgements:
-    """Which messages of which entries are not acknowledged yet.
+    """The unacknowledged messages of batches.
 
-    Batch index -1 is a message that is an entry by itself. What was never opened here (an id from
-    another session, say) leaves its entry alone unless it is such a message.
+    Batch index -1 is a message that is not in a batch. An acknowledgement for a message of an
+    unknown batch (for example an id from another session) does not acknowledge the entry.
     """
 
     def __init__(self) -> None:
-        # In order of opening: that is the order of positions, but for what came again.
+        # In order of opening: the order of positions, except after a redelivery.
         self._waiting: OrderedDict[Position, _Batch] = OrderedDict()
         self._cumulative = EARLIEST
 
@@ -90,7 +90,9 @@ class BatchAcknowledgements:
         return len(self._waiting)
 
     def opened(self, position: Position, batch_indexes: Sequence[int]) -> Sequence[int]:
-        """A batch came: which of these of its messages (rising) are to be handed out."""
+        """Registers a received batch. Returns the unacknowledged ones of its (ascending)
+        indexes.
+        """
         waiting = self._waiting.get(position)
         if waiting is None:
             self._waiting[position] = _Batch(batch_indexes)
@@ -98,7 +100,7 @@ class BatchAcknowledgements:
         return list(filter(waiting.is_waiting, batch_indexes))
 
     def acknowledge(self, position: Position, batch_index: int) -> bool:
-        """Whether the entry is to be acknowledged now."""
+        """Acknowledges a message. Returns whether the entry is fully acknowledged now."""
         if batch_index < 0:
             return True
         waiting = self._waiting.get(position)
@@ -108,21 +110,21 @@ class BatchAcknowledgements:
         return self._is_done(position, waiting)
 
     def acknowledge_cumulative(self, position: Position, batch_index: int) -> Position | None:
-        """The entry up to which is to be acknowledged now; None when that is nothing new.
+        """Returns the last entry to acknowledge now; None if there is no new one.
 
-        In the middle of a batch it is the entry before it, as in Pulsar.
+        In the middle of a batch it is the entry before the batch, as in Pulsar.
         """
         whole, waiting = batch_index < 0, self._waiting.get(position)
         if not whole and waiting is not None:
-            waiting.acknowledge_upto(batch_index)
+            waiting.acknowledge_through(batch_index)
             whole = self._is_done(position, waiting)
         while self._waiting and next(iter(self._waiting)) < position:
             self._waiting.popitem(last=False)
-        upto = position if whole else Position(position.ledger_id, position.entry_id - 1)
-        if upto <= self._cumulative:
+        through = position if whole else Position(position.ledger_id, position.entry_id - 1)
+        if through <= self._cumulative:
             return None
-        self._cumulative = upto
-        return upto
+        self._cumulative = through
+        return through
 
     def _is_done(self, position: Position, waiting: _Batch) -> bool:
         if waiting.left:
@@ -131,32 +133,32 @@ class BatchAcknowledgements:
         return True
 
     def clear(self) -> None:
-        """Forgets everything: after a seek, or when others may have got what was ours."""
+        """Drops all state: after a seek, or when other consumers may have received the messages."""
         self._waiting.clear()
         self._cumulative = EARLIEST
 
 
 class DelayedPositions:
-    """Entries, each due once its delay is over. Times in ms, on one clock of the caller's."""
+    """Entries that become due after a fixed delay. Times in ms, on any one clock."""
 
     def __init__(self, delay_ms: int) -> None:
         self._delay_ms = delay_ms
-        # In order of time, since the delay is the same for all.
+        # In order of time, because the delay is the same for all.
         self._due_ms: dict[Position, int] = {}
 
     def __len__(self) -> int:
         return len(self._due_ms)
 
     def add(self, position: Position, now_ms: int) -> None:
-        """The delay begins now; again, if the entry is here already."""
+        """Starts the delay of an entry, again if it is present."""
         self._due_ms.pop(position, None)
         self._due_ms[position] = now_ms + self._delay_ms
 
     def discard(self, position: Position) -> None:
         self._due_ms.pop(position, None)
 
-    def discard_upto(self, position: Position) -> None:
-        """The entry and all before it."""
+    def discard_through(self, position: Position) -> None:
+        """Removes the entry and all before it."""
         for known in [known for known in self._due_ms if known <= position]:
             del self._due_ms[known]
 

@@ -8,9 +8,9 @@
     ...         print([message.data() for message in reader])
     [b'10']
 
-Everything it opens shares one channel; the synchronous clients of a process share one I/O thread
-(io_thread.py). Names and defaults are those of Apache Pulsar's Python client unless a docstring
-says otherwise.
+All producers, consumers and readers of a client share one channel; the synchronous clients of a
+process share one I/O thread (io_thread.py). Names and defaults are those of Apache Pulsar's Python
+client unless a docstring states otherwise.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from ledgerfold.broker.client.core.reader_core import Isolation, ReaderConfig
 from ledgerfold.broker.client.core.table import Schema
 from ledgerfold.broker.client.core.table_view_core import TableViewConfig
 from ledgerfold.broker.client.messages.arguments import (
-    OF_CLIENT,
-    OF_CONSUMER,
-    OF_PRODUCER,
-    OF_READER,
-    says_unknown,
+    CLIENT_NOT_EMULATED,
+    CONSUMER_NOT_EMULATED,
+    PRODUCER_NOT_EMULATED,
+    READER_NOT_EMULATED,
+    rejects_unknown_arguments,
 )
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.options import (
@@ -68,19 +68,19 @@ class _Closable(Protocol):
 
 
 class Client:
-    """A connection to one broker (`pulsar.Client`). May be used by several threads.
+    """A connection to one broker (`pulsar.Client`). Thread-safe.
 
-    `service_url` is host:port, with or without `ledgerfold://` before it. It connects with the
-    first use; while the broker is away, calls are tried again until the operation timeout and then
-    raise Unavailable. The two back-off intervals are those of Pulsar's Java client; `clock_ms`
-    stamps published messages, in ms since the epoch. `partitions_update_interval_seconds`: how
-    often what is open on a partitioned topic looks for more partitions (C++ has that).
+    `service_url` is host:port, optionally prefixed with `ledgerfold://`. The client connects on
+    first use. While the broker is unreachable, calls are retried until the operation timeout and
+    then raise Unavailable. The two backoff intervals are those of Pulsar's Java client; `clock_ms`
+    stamps published messages, in ms since the epoch. `partitions_update_interval_seconds`: the
+    interval of checks for new partitions (as in the C++ client).
 
-    A process that is forked cannot use its parent's clients: each call raises AlreadyClosed there.
-    Create the client after the fork; that raises NotAllowed where the parent had one open.
+    A forked process cannot use its parent's clients: each call raises AlreadyClosed there. Create
+    the client after the fork; that raises NotAllowed if the parent had a client open at the fork.
     """
 
-    @says_unknown(OF_CLIENT)
+    @rejects_unknown_arguments(CLIENT_NOT_EMULATED)
     def __init__(
         self,
         service_url: str,
@@ -105,9 +105,9 @@ class Client:
         # In order of opening.
         self._open: dict[_Closable, Callable[[], Coroutine[Any, Any, None]]] = {}
         self._is_closed = False
-        forks.belongs_to_this_process(self)
+        forks.invalidate_after_fork(self)
 
-    @says_unknown(OF_PRODUCER)
+    @rejects_unknown_arguments(PRODUCER_NOT_EMULATED)
     def create_producer(
         self,
         topic: str,
@@ -127,20 +127,21 @@ class Client:
         message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution,
         hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash,
     ) -> Producer:
-        """Opens a producer; the topic is created if need be.
+        """Opens a producer; creates the topic if it does not exist.
 
-        `producer_name`: None lets the broker choose one. A name makes resent messages recognisable
-        also to a later producer: sequence ids go on behind the last one stored under it, or behind
-        `initial_sequence_id`. `send_timeout_millis`: 0 = never give up. `max_pending_messages`: how
-        many wait for their receipts (default 50,000, Pulsar's is 1000); 0 = no limit.
-        `block_if_queue_full`: whether sending waits for room then (default True, Pulsar's is False)
-        or raises Overloaded. `batching_enabled`: several messages make one entry, up to the limits
-        in messages and bytes, and after the delay at the latest; otherwise each is an entry and has
-        no batch index.
+        `producer_name`: None lets the broker choose one. With a name, a later producer, too,
+        recognises resent messages: sequence ids continue after the last one stored under it, or
+        after `initial_sequence_id`. `send_timeout_millis`: 0 = no limit. `max_pending_messages`:
+        the number of messages that may wait for their receipts (default 50,000, Pulsar's is 1000);
+        0 = no limit. `block_if_queue_full`: whether sending then waits (default True, Pulsar's is
+        False) or raises Overloaded. `batching_enabled`: groups messages into entries, up to the
+        limits in messages, bytes and delay; otherwise each message is an entry and has no batch
+        index.
 
-        On a partitioned topic a key's messages go to one partition, `hashing_scheme` says which
-        (as in Pulsar's Java client; Pulsar's Python client hashes in yet another way), and those
-        without a key where `message_routing_mode` says. Sequence ids are counted in each.
+        On a partitioned topic the messages of a key go to one partition, chosen by `hashing_scheme`
+        (as in Pulsar's Java client; Pulsar's Python client uses yet another hash);
+        `message_routing_mode` routes messages without a key. Each partition counts its own sequence
+        ids.
 
         Raises ProducerBusy, NotAllowed, InvalidRequest, Unavailable.
         """
@@ -168,7 +169,7 @@ class Client:
         self._opened(producer, core.shut_down)
         return producer
 
-    @says_unknown(OF_CONSUMER)
+    @rejects_unknown_arguments(CONSUMER_NOT_EMULATED)
     def subscribe(
         self,
         topic: str,
@@ -186,14 +187,15 @@ class Client:
         start_message_id_inclusive: bool = False,
         max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX,
     ) -> Consumer:
-        """Subscribes; topic and durable subscription are created if need be.
+        """Subscribes; creates the topic and the durable subscription if they do not exist.
 
-        `message_listener(consumer, message)` is called in a thread of the consumer's own, instead
-        of `receive`. `receiver_queue_size`: messages held here ahead of time, at least 1; one entry
-        may exceed it. `unacked_messages_timeout_ms`: deliver again what was not acknowledged for so
-        long; None = never. `is_read_compacted`: Exclusive and Failover only. `initial_position`:
-        where a new subscription begins. `start_message_id_inclusive`: whether a seek to a message
-        id delivers that message. Raises SubscriptionBusy, NotAllowed, InvalidRequest, Unavailable.
+        `message_listener(consumer, message)` replaces `receive`; it runs in the consumer's own
+        thread. `receiver_queue_size`: the number of messages prefetched, at least 1; one entry may
+        exceed it. `unacked_messages_timeout_ms`: redeliver messages that were not acknowledged for
+        this time; None = never. `is_read_compacted`: Exclusive and Failover only.
+        `initial_position`: the start of a new subscription. `start_message_id_inclusive`: whether a
+        seek to a message id delivers that message. Raises SubscriptionBusy, NotAllowed,
+        InvalidRequest, Unavailable.
         """
         config = ConsumerConfig(
             topic,
@@ -214,7 +216,7 @@ class Client:
         self._opened(consumer, core.shut_down)
         return consumer
 
-    @says_unknown(OF_READER)
+    @rejects_unknown_arguments(READER_NOT_EMULATED)
     def create_reader(
         self,
         topic: str,
@@ -228,18 +230,18 @@ class Client:
         start_time_ms: int | None = None,
         isolation: str = Isolation.READ_UNCOMMITTED,
     ) -> Reader:
-        """Opens a reader; the topic is created if need be.
+        """Opens a reader; creates the topic if it does not exist.
 
-        It begins behind `start_message_id`, or with it if `start_message_id_inclusive`. `latest`
-        means the last message there is now; on a partitioned topic only `earliest`, `latest` and
-        a time will do. `start_time_ms`: with the first message of that time or later, instead.
-        `is_read_compacted`: of what was compacted, read the last message of each key only.
-        `receiver_queue_size`: messages held here ahead of time, at least 1; one entry may exceed
+        It begins after `start_message_id`, or with it if `start_message_id_inclusive`. `latest` is
+        the current last message; a partitioned topic accepts only `earliest`, `latest` and a time.
+        `start_time_ms` instead begins with the first message of that time or later.
+        `is_read_compacted`: reads only the last message of each key, where the topic is compacted.
+        `receiver_queue_size`: the number of messages prefetched, at least 1; one entry may exceed
         it.
 
-        Of a Kafka topic: `start_offset`, instead of an id, begins with the message at that offset,
-        or the first behind it that is there. `isolation`: "read_committed" leaves out what is of
-        transactions that were aborted or are open, and waits for those that are open.
+        Kafka topics: `start_offset`, instead of an id, begins with the message at that offset, or
+        the next one that exists. `isolation`: "read_committed" skips the records of aborted
+        transactions, and reads only up to the first open one.
 
         Raises NotAllowed, InvalidRequest, KafkaError, Unavailable.
         """
@@ -259,7 +261,7 @@ class Client:
         self._opened(reader, core.close)
         return reader
 
-    @says_unknown({})
+    @rejects_unknown_arguments({})
     def create_table_view(
         self,
         topic: str,
@@ -267,16 +269,17 @@ class Client:
         schema: Schema | None = None,
         strategy: TopicCompactionStrategy | None = None,
     ) -> TableView:
-        """Opens a table view, and returns when it holds all that is in the topic now.
+        """Opens a table view, and returns when it holds everything that is in the topic at the
+        call.
 
-        The topic is created if need be. `subscription_name`: of the view's readers; while it is
-        open, no other view, reader or consumer of the topic may have it (SubscriptionBusy), nor a
-        durable subscription be of that name (NotAllowed). None: one is made up. `schema`: its
-        `decode` makes values of contents; without one, values are the contents as bytes. Keys are
-        those of `Message.partition_key`. `strategy`: an object with `should_keep_left`
-        (ledgerfold.strategies), the view's own, which says whether a message takes its key's place;
-        without one it does. Raises SubscriptionBusy, NotAllowed, InvalidRequest, Unavailable,
-        Corruption.
+        Creates the topic if it does not exist. `subscription_name`: that of the view's readers.
+        While the view is open, no other view, reader or consumer of the topic may use it
+        (SubscriptionBusy), and no durable subscription may have that name (NotAllowed). None: a
+        generated name. `schema`: its `decode` converts contents to values; without one, values are
+        the contents as bytes. Keys are those of `Message.partition_key`. `strategy`: an object with
+        `should_keep_left` (ledgerfold.strategies) that decides whether a message replaces its key's
+        current one, for this view only; without one it always does. Raises SubscriptionBusy,
+        NotAllowed, InvalidRequest, Unavailable, Corruption.
         """
         config = TableViewConfig(topic, subscription_name, schema, strategy)
         view = self._call(
@@ -286,16 +289,18 @@ class Client:
         return view
 
     def get_topic_partitions(self, topic: str) -> list[str]:
-        """The full names of its partitions; its own alone when it is not partitioned."""
+        """Returns the full names of the partitions; only the topic's own if it is not
+        partitioned.
+        """
         return self._call(lambda connection: topic_partitions(connection, topic))
 
     def close(self) -> None:
-        """Closes all it opened, as their `close` does, then the connection.
+        """Closes everything opened from the client, then the connection.
 
-        Raises the first error of these, once everything is closed.
+        Raises the first error, once everything is closed.
         """
         first_error: LedgerfoldError | None = None
-        # Copied in one step: other threads may open and close meanwhile.
+        # Copied in one step: other threads may open and close concurrently.
         while opened := list(self._open):
             try:
                 opened[0].close()
@@ -306,9 +311,9 @@ class Client:
             raise first_error
 
     def shutdown(self) -> None:
-        """Closes everything at once: what waits for a receipt fails with AlreadyClosed.
+        """Closes everything at once: messages without a receipt fail with AlreadyClosed.
 
-        Acknowledgements that are not durable yet may be lost: their messages come again.
+        Acknowledgements that are not durable yet may be lost: their messages are redelivered.
         """
         if self._is_closed:
             return
@@ -326,7 +331,7 @@ class Client:
     def _opened(
         self, opened: _Closable, shut_down: Callable[[], Coroutine[Any, Any, None]]
     ) -> None:
-        """Raises AlreadyClosed when the client was closed while this was on its way."""
+        """Registers an opened object. Raises AlreadyClosed if the client was closed meanwhile."""
         self._open[opened] = shut_down
         if self._is_closed:
             self._forget(opened)
@@ -344,5 +349,5 @@ class Client:
 
 
 async def _connect(service_url: str, settings: ClientSettings) -> Connection:
-    # On the loop, which the channel belongs to from then on.
+    # Runs on the event loop, to which the channel is bound.
     return Connection(service_url, settings)

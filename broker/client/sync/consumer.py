@@ -10,9 +10,9 @@
     ('p3', b'12.50')
     >>> client.close()
 
-Acknowledgements are sent without waiting, as in Pulsar. They are kept until the broker says that
-they are durable, and sent again after a lost connection; what was received and not acknowledged
-comes again then. `close` waits until they are durable.
+Acknowledgements are sent without waiting, as in Pulsar. The client keeps them until the broker
+confirms that they are durable, and resends them after a lost connection; unacknowledged messages
+are then redelivered. `close` waits until all are durable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ledgerfold.broker.client.core.partitioned_consumer import PartitionedConsum
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.connection import full_topic_name
-from ledgerfold.broker.client.streams.forks import belongs_to_this_process
+from ledgerfold.broker.client.streams.forks import invalidate_after_fork
 from ledgerfold.broker.client.streams.inbox import deadline_after
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.errors import LedgerfoldError, NotAllowed
@@ -36,7 +36,7 @@ MessageListener = Callable[["Consumer", Message], object]
 
 
 class Consumer:
-    """Receives a subscription's messages (`pulsar.Consumer`). May be used by several threads."""
+    """A consumer of a subscription (`pulsar.Consumer`). Thread-safe."""
 
     def __init__(
         self,
@@ -52,32 +52,32 @@ class Consumer:
         self._has_listener = message_listener is not None
         self._may_listen = threading.Event()
         self._may_listen.set()
-        belongs_to_this_process(self)
+        invalidate_after_fork(self)
         if message_listener is not None:
             name = f"ledgerfold-listener-{core.consumer_name}"
             threading.Thread(target=self._listen, name=name, daemon=True).start()
 
     def topic(self) -> str:
-        """The full name."""
+        """The full topic name."""
         return full_topic_name(self._core.config.topic)
 
     def subscription_name(self) -> str:
         return self._core.config.subscription_name
 
     def consumer_name(self) -> str:
-        """As given, or as the broker chose it."""
+        """The given name, or the one that the broker chose."""
         return self._core.consumer_name
 
     def is_connected(self) -> bool:
         return self._core.is_connected
 
     def receive(self, timeout_millis: int | None = None) -> Message:
-        """The next message; waits for one, without end when no timeout is given.
+        """Returns the next message; waits for one, without limit if no timeout is given.
 
-        Raises Timeout, AlreadyClosed, Corruption; NotAllowed when there is a message listener.
+        Raises Timeout, AlreadyClosed, Corruption; NotAllowed if there is a message listener.
         """
         if self._has_listener:
-            raise NotAllowed("This consumer's messages go to its message listener.")
+            raise NotAllowed("This consumer has a message listener, which gets its messages.")
         return self._receive(timeout_millis)
 
     def _receive(self, timeout_millis: int | None = None) -> Message:
@@ -97,73 +97,74 @@ class Consumer:
                 return
             try:
                 self._listener(self, message)
-            except Exception:  # a person's code: the next message is none of its business
+            except Exception:  # user code: its failure must not affect the next message
                 _log.exception("The message listener failed on %s.", message.message_id())
 
     def pause_message_listener(self) -> None:
-        """Holds the listener back; one message that it waits for may still reach it."""
+        """Pauses the listener; one more message may still be passed to it."""
         self._may_listen.clear()
 
     def resume_message_listener(self) -> None:
         self._may_listen.set()
 
     def acknowledge(self, message: Message | MessageId) -> None:
-        """The message is done with. Its entry is, for the broker, once all its messages are."""
+        """Acknowledges a message. The broker's entry is acknowledged once all its messages are."""
         self._core.acknowledge(message)
 
     def acknowledge_cumulative(self, message: Message | MessageId) -> None:
-        """The message and all before it are done with.
+        """Acknowledges the message and all before it.
 
         Raises NotAllowed on a Shared or KeyShared subscription.
         """
         self._core.acknowledge_cumulative(message)
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
-        """Deliver the message's entry again, after `negative_ack_redelivery_delay_ms`.
+        """Requests redelivery of the message's entry after `negative_ack_redelivery_delay_ms`.
 
-        On an Exclusive or Failover subscription everything without an acknowledgement comes again,
-        in order, as in Pulsar. Acknowledged messages of a batch do not.
+        On an Exclusive or Failover subscription everything unacknowledged is redelivered, in order,
+        as in Pulsar. Acknowledged messages of a batch are not.
         """
         self._core.negative_acknowledge(message)
 
     def redeliver_unacknowledged_messages(self) -> None:
-        """Delivers again, now, all that this consumer was given and has not acknowledged."""
+        """Requests immediate redelivery of all unacknowledged messages of this consumer."""
         self._io.call(self._core.redeliver_unacknowledged())
 
     def seek(self, messageid: MessageId | int) -> None:
-        """Moves the subscription to a message id, or to a publish time in ms; for all consumers.
+        """Moves the subscription, for all consumers, to a message id or to a publish time in ms.
 
-        Whether the message of that id itself comes says `start_message_id_inclusive`. On a
-        partitioned topic an id moves its partition alone.
+        `start_message_id_inclusive` decides whether the message of that id is delivered. On a
+        partitioned topic an id moves only its partition.
         """
         self._io.call(self._core.seek(messageid))
 
     def has_message_available(self) -> bool:
-        """Whether the topic's last message lies behind the last one that was received here.
+        """Returns whether the topic's last message is after the last one received here.
 
-        An estimate where others share the subscription or nothing was received yet. (Not in
+        An estimate if consumers share the subscription or nothing was received yet. (Not in
         Pulsar's Python client.)
         """
         return self._core.has_message_now() or self._io.call(self._core.is_behind())
 
     def get_last_message_id(self) -> MessageId:
-        """Of the topic, in the view that this consumer reads; -1:-1 when it is empty.
+        """Returns the topic's last message id, in the view that this consumer reads; -1:-1 if it is
+        empty.
 
-        Raises NotAllowed on a partitioned topic, as Pulsar's client does: it has several.
+        Raises NotAllowed on a partitioned topic, as Pulsar's client does.
         """
         return self._io.call(self._core.last_message_id())
 
     def unsubscribe(self) -> None:
         """Deletes the subscription and closes this consumer.
 
-        Raises SubscriptionBusy when others are connected; this consumer is closed all the same.
+        Raises SubscriptionBusy if others are connected; this consumer is closed all the same.
         """
         self._on_close(self)
         self._may_listen.set()
         self._io.call(self._core.unsubscribe())
 
     def close(self) -> None:
-        """Waits until all acknowledgements are durable, 5 s at most. Closing twice is fine."""
+        """Waits until all acknowledgements are durable, at most 5 s, and closes. Idempotent."""
         self._on_close(self)
         self._may_listen.set()
         self._io.call(self._core.close())

@@ -1,7 +1,7 @@
-"""The thread behind the synchronous API.
+"""The I/O thread of the synchronous API.
 
-gRPC's asyncio side wants one event loop per process, so all synchronous clients of a process share
-one daemon thread that runs it. It starts with the first client and ends with the process.
+gRPC's asyncio API needs a single event loop per process, so all synchronous clients of a process
+share one daemon thread that runs it. It starts with the first client and ends with the process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STOP_TIMEOUT_S = 2.0
 
 
 class IoThread:
-    """An event loop in a thread of its own."""
+    """A thread that runs an event loop."""
 
     _shared: ClassVar[IoThread | None] = None
     _shared_lock: ClassVar[threading.Lock] = threading.Lock()
@@ -34,7 +34,7 @@ class IoThread:
 
     @classmethod
     def shared(cls) -> IoThread:
-        """The process's own; started on first use."""
+        """Returns the process's I/O thread, started on first use."""
         with cls._shared_lock:
             if cls._shared is None:
                 cls._shared = cls()
@@ -43,9 +43,11 @@ class IoThread:
 
     @classmethod
     def _forked(cls) -> None:
-        """In the child: the thread stayed with the parent, perhaps with the lock in its hand."""
+        """Resets the state in a forked child: the thread runs only in the parent, and may hold the
+        lock.
+        """
         if cls._shared is not None:
-            forks.leave_behind(cls._shared)
+            forks.keep_until_exit(cls._shared)
         cls._shared, cls._shared_lock = None, threading.Lock()
 
     def _run(self) -> None:
@@ -61,7 +63,9 @@ class IoThread:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def call(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Runs it there and waits. Raises NotAllowed inside a callback, which runs there itself."""
+        """Runs `work` on the event loop and waits. Raises NotAllowed in a callback, which runs
+        there.
+        """
         if self.is_current:
             work.close()
             raise NotAllowed(
@@ -75,7 +79,7 @@ class IoThread:
             raise
 
     def stop(self) -> None:
-        """Cancels everything that runs there and ends the thread."""
+        """Cancels all tasks of the event loop and ends the thread."""
         if self._thread.is_alive() and not self.is_current:
             self.loop.call_soon_threadsafe(lambda: self.loop.create_task(self._shut_down()))
             self._thread.join(_STOP_TIMEOUT_S)

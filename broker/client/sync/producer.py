@@ -22,17 +22,17 @@ from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import ROW_BYTES
 from ledgerfold.broker.client.messages.options import Result
 from ledgerfold.broker.client.streams.connection import full_topic_name
-from ledgerfold.broker.client.streams.forks import belongs_to_this_process
+from ledgerfold.broker.client.streams.forks import invalidate_after_fork
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.errors import NotAllowed
 
 
 class Producer:
-    """Publishes to a topic (`pulsar.Producer`). May be used by several threads.
+    """A producer of a topic (`pulsar.Producer`). Thread-safe.
 
-    Errors are those of storage/errors.py. A producer that the broker refuses for good (damaged
-    storage, a forbidden topic) fails what is pending and raises that error from then on; a lost
-    connection is mended behind the scenes, without loss, duplicates or change of order.
+    Errors are those of storage/errors.py. If the broker refuses the producer permanently (damaged
+    storage, a forbidden topic), pending messages fail and later calls raise that error. After a
+    lost connection it reconnects automatically, without loss, duplicates or reordering.
     """
 
     def __init__(
@@ -48,20 +48,20 @@ class Producer:
         self._waits_for_room = core.config.block_if_queue_full
         self._add = core.queue.add
         self._quick = core.queue.quick
-        belongs_to_this_process(self)
+        invalidate_after_fork(self)
 
     def topic(self) -> str:
-        """The full name."""
+        """The full topic name."""
         return full_topic_name(self._core.config.topic)
 
     def producer_name(self) -> str:
-        """As given, or as the broker chose it."""
+        """The given name, or the one that the broker chose."""
         return self._core.producer_name
 
     def last_sequence_id(self) -> int:
-        """Of the last message that is stored; -1 when there is none.
+        """The sequence id of the last stored message; -1 without one.
 
-        A producer that comes back under its name finds here how far it got.
+        A producer that is reopened under its name continues after it.
         """
         return self._queue.last_sequence_id_stored
 
@@ -79,9 +79,9 @@ class Producer:
     ) -> MessageId:
         """Publishes one message and waits until it is durable. Arguments as in `send_async`.
 
-        A batch that is open is sent along at once. The id is (-1, -1, -1, -1) when the message was
-        resent after a lost connection and the broker had it already. Raises Timeout (it may have
-        been stored all the same), InvalidRequest, Overloaded, AlreadyClosed.
+        An open batch is sent at once. The id is (-1, -1, -1, -1) if the message was resent after a
+        lost connection and the broker had stored it already. Raises Timeout (the message may have
+        been stored), InvalidRequest, Overloaded, AlreadyClosed.
         """
         if self._io.is_current:
             raise NotAllowed("A callback runs in the client's I/O thread: use send_async there.")
@@ -111,15 +111,15 @@ class Producer:
     ) -> None:
         """Publishes one message without waiting for it.
 
-        `content`: None is a null value and b"" an empty one; both are tombstones to a compaction.
+        `content`: None is a null value and b"" an empty one; compaction treats both as tombstones.
         `callback(result, message_id)` is called in the client's I/O thread, in the order of sending
-        (only a message that is too large hears earlier or later); it must not wait. None: `flush`
-        raises if the message failed. `sequence_id` must be above the one before; `event_timestamp`
-        is in ms since the epoch, 0 counts as not set.
+        (except for a message that is too large); it must not block. None: `flush` raises if the
+        message failed. `sequence_id` must be above the previous one; `event_timestamp` is in ms
+        since the epoch, 0 means not set.
 
         Waits while the queue is full, unless `block_if_queue_full` is off. Raises Overloaded (the
         queue is full), AlreadyClosed, InvalidRequest (a wrong type, a sequence id that does not
-        rise), at once; Pulsar's client hands some of these to the callback.
+        rise), at once; Pulsar's client passes some of these to the callback.
         """
         if (
             properties is None
@@ -129,8 +129,8 @@ class Producer:
             and type(content) is bytes
             and type(partition_key) is str
         ):
-            # NOTE: what nearly every message takes, at a third of the time; it ends in the same
-            # state as `add` (tests/unit/client/test_send_queue.py compares the two).
+            # NOTE: the fast path of nearly every message, at a third of the time, with the same
+            # effect as `add` (tests/unit/client/test_send_queue.py compares the two).
             quick = self._quick
             items = quick.items
             size = quick.size_bytes + len(content) + len(partition_key) + ROW_BYTES
@@ -152,16 +152,16 @@ class Producer:
         )
 
     def flush(self) -> None:
-        """Sends the open batch and waits until everything sent so far is durable.
+        """Sends the open batch and waits until all messages so far are durable.
 
         Raises the first error, since the last flush, of a message without a callback.
         """
         self._queue.flush()
 
     def close(self) -> None:
-        """Flushes, and gives the producer's name back. Closing twice is fine.
+        """Flushes, and releases the producer's name. Idempotent.
 
-        Raises as `flush` does; the producer is closed then, too.
+        Raises as `flush`; the producer is closed all the same.
         """
         self._on_close(self)
         self._io.call(self._core.close())

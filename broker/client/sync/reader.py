@@ -22,15 +22,15 @@ from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.start import id_of_offset
 from ledgerfold.broker.client.streams.connection import full_topic_name
-from ledgerfold.broker.client.streams.forks import belongs_to_this_process
+from ledgerfold.broker.client.streams.forks import invalidate_after_fork
 from ledgerfold.broker.client.streams.inbox import deadline_after
 from ledgerfold.broker.client.sync.io_thread import IoThread
 
 
 class Reader:
-    """Reads a topic without a subscription (`pulsar.Reader`). For one thread at a time.
+    """A reader of a topic, without a subscription (`pulsar.Reader`). Not thread-safe.
 
-    A lost connection is mended behind the scenes: reading goes on where it was.
+    Reconnects automatically after a lost connection, and continues where it was.
     """
 
     def __init__(
@@ -45,19 +45,19 @@ class Reader:
         self._receiver = core.receiver
         self._inbox = core.inbox
         self._lock = threading.Lock()
-        belongs_to_this_process(self)
+        invalidate_after_fork(self)
 
     def topic(self) -> str:
-        """The full name."""
+        """The full topic name."""
         return full_topic_name(self._core.config.topic)
 
     def is_connected(self) -> bool:
         return self._core.is_connected
 
     def read_next(self, timeout_millis: int | None = None) -> Message:
-        """The next message; waits for one, without end when no timeout is given.
+        """Returns the next message; waits for one, without limit if no timeout is given.
 
-        Raises Timeout, AlreadyClosed, Corruption (and again at each call: nothing is skipped).
+        Raises Timeout, AlreadyClosed, Corruption (again at each call: nothing is skipped).
         """
         message = self._receiver.poll()
         if message is not None:
@@ -68,24 +68,24 @@ class Reader:
         return message
 
     def has_message_available(self) -> bool:
-        """Whether `read_next` would return now: True exactly when there is a message to return.
+        """Returns True exactly if `read_next` would return at once.
 
-        The broker answers from the view that it delivers from, compacted or not. Raises Unavailable
-        or Timeout when it does not, up to the operation timeout.
+        The broker answers for the view that it delivers from, compacted or not. Raises Unavailable
+        or Timeout without an answer within the operation timeout.
         """
         return self._receiver.has_row() or self._io.call(self._core.has_message_available())
 
     def has_reached_end_of_topic(self) -> bool:
-        """Whether the topic was terminated and everything in it was read.
+        """Returns whether the topic was terminated and everything in it was read.
 
-        Named as in Pulsar's Java client. `read_next` would wait for ever.
+        Named as in Pulsar's Java client. `read_next` would then wait without end.
         """
         return self._core.has_reached_end()
 
     def __iter__(self) -> Iterator[Message]:
-        """The messages up to the end of the topic; another loop goes on from there.
+        """Iterates over the messages up to the end of the topic; another loop continues from there.
 
-        Pulsar's client has no such thing; it is `while has_message_available(): read_next()`.
+        Pulsar's client has no equivalent; it is `while has_message_available(): read_next()`.
         """
         return chain.from_iterable(self._entries())
 
@@ -97,25 +97,25 @@ class Reader:
     def seek(self, messageid: MessageId | int) -> None:
         """Moves to a message id, or to the first entry published at or after a time in ms.
 
-        Whether the message of that id itself is read says `start_message_id_inclusive`. On a
-        partitioned topic an id moves its partition alone. Raises Unavailable or Timeout when the
-        broker does not answer; reading goes on from there all the same, once it is back.
+        `start_message_id_inclusive` decides whether the message of that id is read. On a
+        partitioned topic an id moves only its partition. Raises Unavailable or Timeout if the
+        broker does not answer; the reader then moves once it is connected again.
         """
         with self._lock:
             self._io.call(self._core.seek(messageid))
 
     def seek_offset(self, offset: int, partition: int = -1) -> None:
-        """Of a Kafka topic: the message at that offset is read next, or the first behind it.
+        """Moves to the message at an offset of a Kafka topic, or to the next one that exists.
 
-        `partition`: of a partitioned topic, the one that moves. Raises as `seek`, and KafkaError
-        (OFFSET_OUT_OF_RANGE) with the next read where the log has no such offset.
+        `partition`: the one to move, on a partitioned topic. Raises as `seek`; the next read raises
+        KafkaError (OFFSET_OUT_OF_RANGE) if the log does not have the offset.
         """
         place = id_of_offset(offset, partition)
         with self._lock:
             self._io.call(self._core.seek(place, inclusive=True))
 
     def close(self) -> None:
-        """Further reads raise AlreadyClosed. Closing twice is fine."""
+        """Closes the reader; further reads raise AlreadyClosed. Idempotent."""
         self._on_close(self)
         self._io.call(self._core.close())
 

@@ -1,4 +1,4 @@
-"""Table views of the synchronous API: a topic as a dictionary that keeps itself up to date.
+"""Table views of the synchronous API: a topic as a dictionary that is updated automatically.
 
     >>> from ledgerfold.broker.client import Client
     >>> client = Client("127.0.0.1:7650")
@@ -10,9 +10,9 @@
     b'10' 1
     >>> client.close()
 
-Names are those of Pulsar's Python client, and of its Java client where that has more (`listen`,
-`refresh`, `keys`). Listeners are called in a thread of the view's own, one update after the other,
-with the key and its value, or None when the key was removed.
+Names are those of Pulsar's Python client, and of its Java client for methods that only that has
+(`listen`, `refresh`, `keys`). Listeners are called in the view's own thread, one update after the
+other, with the key and its value, or None when the key was removed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from ledgerfold.storage.errors import NotAllowed
 
 
 class TableView(BaseTableView):
-    """The last value of each key (`pulsar.TableView`). May be used by several threads.
+    """The last value of each key (`pulsar.TableView`). Thread-safe.
 
-    Once closed it shows what it held then.
+    A closed view keeps its contents.
     """
 
     def __init__(
@@ -57,7 +57,9 @@ class TableView(BaseTableView):
         io: IoThread,
         on_close: Callable[[object], None],
     ) -> TableView:
-        """Returns when what is there now was read. Raises what the broker answers."""
+        """Opens a view, and returns when it holds everything in the topic. Raises the broker's
+        errors.
+        """
         calls = CallThread(f"ledgerfold-table-view-{config.topic}")
         try:
             core = await TableViewCore.open(connection, config, calls.run)
@@ -67,9 +69,9 @@ class TableView(BaseTableView):
         return cls(core, io, calls, on_close)
 
     def refresh(self) -> None:
-        """Returns when everything that is in the topic now is in the view.
+        """Returns when the view holds everything that is in the topic at the call.
 
-        Raises AlreadyClosed, also when the view is closed meanwhile; what keeps it from reading;
+        Raises AlreadyClosed, also if the view is closed during the call; errors of reading;
         NotAllowed in a listener, which would wait for itself.
         """
         if self._calls.is_current:
@@ -77,11 +79,11 @@ class TableView(BaseTableView):
         self._io.call(self._core.refresh())
 
     def refresh_async(self) -> Future[None]:
-        """The same; the future tells when it is done."""
+        """Returns a future that completes as `refresh` returns."""
         return self._io.start(self._core.refresh())
 
     def close(self) -> None:
-        """Ends reading and listening. Closing twice is fine."""
+        """Stops reading and listening. Idempotent."""
         self._on_close(self)
         self._io.call(self.shut_down())
 

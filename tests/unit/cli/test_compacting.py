@@ -207,7 +207,7 @@ def test_a_directory_or_a_topic_that_is_not_there(data: Path, tmp_path: Path) ->
     ("arguments", "why"),
     [
         (["--compaction-strategy", "keep-n"], "needs its setting 'n'"),
-        (["--set", "n=1"], "name it, too"),
+        (["--set", "n=1"], "Settings require"),
         (["--retain-null-key"], "has its own settings"),
         (["--data", "d", "--url", "h:1"], "--data asks no broker, and --url names one"),
         (["--compaction-strategy", "newest", "--compactor-type", "EVENT_TIME"], "not allowed with"),

@@ -102,7 +102,7 @@ def test_a_damaged_entry_is_told_and_given_up(data: Path) -> None:
     assert "ledgerfold repair" in ran.err
     ran = ledgerfold("repair", str(data), "-o", "table")
     assert ran.code == 6
-    assert "1 message lost. Nothing was done yet: add --yes" in ran.out
+    assert "1 message lost. Nothing was changed: add --yes" in ran.out
     assert everything(data) == before
     ran = ledgerfold("repair", str(data), "--yes", "-o", "json")
     assert ran.code == 0

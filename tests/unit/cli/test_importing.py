@@ -72,15 +72,15 @@ def test_csv(text: bytes, expected: list[tuple[int, dict[str, Any]]]) -> None:
     [
         (b"id,name\n1,Ada\n2\n", "Line 3 has 1 field, and the header has 2"),
         (b"id\n1,2\n", "Line 2 has 2 fields, and the header has 1"),
-        (b'id\n"a\nb"\n"c\n', "Line 4 is no CSV"),
-        (b'id\n"a"b\n', "Line 2 is no CSV"),
+        (b'id\n"a\nb"\n"c\n', "Line 4 is not valid CSV"),
+        (b'id\n"a"b\n', "Line 2 is not valid CSV"),
         (b"id\na\x00b\n1,\n", "Line 3 has 2 fields"),
-        (b"id\r1\r", "Line 1 is no CSV"),
-        (b"id\n1\n\xff\n", "Line 3 is no UTF-8"),
-        (b"\xff\xfei\x00d\x00\n\x00", "Line 1 is no UTF-8"),
-        (b"id,a,id\n", "Line 1 names the field 'id' twice"),
-        (b"a,b\n1,2\n", "Line 1 names no field 'id', only a, b"),
-        (b"id\n" + b"x" * (17 * 1024 * 1024), "Line 2 is no CSV"),
+        (b"id\r1\r", "Line 1 is not valid CSV"),
+        (b"id\n1\n\xff\n", "Line 3 is not valid UTF-8"),
+        (b"\xff\xfei\x00d\x00\n\x00", "Line 1 is not valid UTF-8"),
+        (b"id,a,id\n", "Line 1 has the field 'id' twice"),
+        (b"a,b\n1,2\n", "Line 1 has no field 'id', only a, b"),
+        (b"id\n" + b"x" * (17 * 1024 * 1024), "Line 2 is not valid CSV"),
     ],
 )
 def test_bad_csv(text: bytes, wrong: str) -> None:
@@ -106,14 +106,14 @@ def test_json_lines(text: bytes, expected: list[tuple[int, dict[str, Any]]]) -> 
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        (b'{"id": 1}\n{"id": \n', "Line 2 is no JSON: "),
-        (b'{"id": 1}\n\n[1]\n', "Line 3 is no JSON object"),
-        (b'{"id": 1}\nnull\n', "Line 2 is no JSON object"),
-        (b'{"id": 1} {"id": 2}\n', "Line 1 is no JSON: "),
-        (b'{"id": NaN}\n', "Line 1 is no JSON: NaN"),
-        (b'{"id": 1, "id": 2}\n', "Line 1 names the field 'id' twice"),
-        (b'{"id": "\xff"}\n', "Line 1 is no UTF-8"),
-        (b"[" * 100_000, "Line 1 is no JSON"),
+        (b'{"id": 1}\n{"id": \n', "Line 2 is not valid JSON: "),
+        (b'{"id": 1}\n\n[1]\n', "Line 3 is not a JSON object"),
+        (b'{"id": 1}\nnull\n', "Line 2 is not a JSON object"),
+        (b'{"id": 1} {"id": 2}\n', "Line 1 is not valid JSON: "),
+        (b'{"id": NaN}\n', "Line 1 is not valid JSON: NaN"),
+        (b'{"id": 1, "id": 2}\n', "Line 1 has the field 'id' twice"),
+        (b'{"id": "\xff"}\n', "Line 1 is not valid UTF-8"),
+        (b"[" * 100_000, "Line 1 is not valid JSON"),
     ],
 )
 def test_bad_json_lines(text: bytes, wrong: str) -> None:
@@ -221,7 +221,7 @@ def test_a_row_without_its_key(line: str) -> None:
 def test_half_a_character_is_no_text(rules: RowRules) -> None:
     """UTF-8 cannot say it; it must not become some byte."""
     for half in (r"\ud800", r"\udcff"):
-        with pytest.raises(InvalidRequest, match="Line 1: 'id' is no text"):
+        with pytest.raises(InvalidRequest, match="Line 1: 'id' is not valid Unicode"):
             message_of_row(json_row(f'{{"id": "{half}", "x": 1}}'), rules)
 
 
@@ -230,7 +230,7 @@ def test_a_field_as_the_value() -> None:
     rules = RowRules("id", value="v")
     assert message_of_row(json_row('{"id":1,"v":null}'), rules).value is None
     assert message_of_row(json_row('{"id":1,"v":""}'), rules).value == b""
-    with pytest.raises(InvalidRequest, match="Line 1 has no 'v', which is to be the value"):
+    with pytest.raises(InvalidRequest, match="Line 1 has no 'v' for the value"):
         message_of_row(json_row('{"id":1}'), rules)
 
 
@@ -260,7 +260,7 @@ def test_event_times() -> None:
 )
 def test_what_is_no_event_time(at: str) -> None:
     """The line is named."""
-    with pytest.raises(InvalidRequest, match="Line 1: 'at' is no time in ms"):
+    with pytest.raises(InvalidRequest, match="Line 1: 'at' is not a time in ms"):
         message_of_row(json_row(f'{{"id":1,"at":{at}}}'), RowRules("id", event_time="at"))
 
 
@@ -290,8 +290,8 @@ def test_rows_before_a_bad_one_are_imported(cli: Ledgerfold, topic: str) -> None
     text = b'{"id": 1}\n{"id": 2}\noops\n{"id": 4}\n'
     ran = cli("import", "-", "--format", "jsonl", "--key", "id", "--topic", topic, stdin=text)
     assert ran.code == 2
-    assert "Line 3 is no JSON" in ran.err
-    assert "Imported before it: 2 rows. To go on behind, add --skip-rows 2 to the" in ran.err
+    assert "Line 3 is not valid JSON" in ran.err
+    assert "Imported before it: 2 rows. To continue, add --skip-rows 2 to the" in ran.err
     assert [row["key"] for row in cli("read", topic, "--until-end").rows] == ["1", "2"]
     mended = text.replace(b"oops", b'{"id": 3}')
     again = ("import", "-", "--format", "jsonl", "--key", "id", "--topic", topic)
@@ -325,7 +325,7 @@ def test_an_interrupted_import_says_how_to_go_on(
     assert process.returncode == 130
     told = re.fullmatch(
         rb"ledgerfold: Interrupted\. Imported before it: ([0-9,]+) rows\. "
-        rb"To go on behind, add --skip-rows ([0-9]+) to the command\.\n",
+        rb"To continue, add --skip-rows ([0-9]+) to the command\.\n",
         err,
     )
     assert told is not None, err
@@ -343,7 +343,7 @@ def test_receipts_may_come_in_any_order() -> None:
     importing.read = 14
     importing._pending = dict.fromkeys((12, 13))
     assert importing.imported == 11
-    assert "(some of those behind may be, too)" in importing.how_to_go_on()
+    assert "(some later rows may be, too)" in importing.how_to_go_on()
     importing._on_receipt(12, Result.Ok, MessageId())
     assert importing.imported == 12
     importing._on_receipt(13, Result.Timeout, None)
@@ -393,9 +393,9 @@ def test_an_empty_file_is_no_rows(cli: Ledgerfold, topic: str, tmp_path: Path) -
     ("arguments", "code", "wrong"),
     [
         (["no.csv", "--key", "id"], 3, "no.csv: No such file"),
-        (["no.txt", "--key", "id"], 2, "say --format"),
-        (["-", "--key", "id"], 2, "say --topic"),
-        (["-", "--key", "id", "--topic", "t"], 2, "say --format"),
+        (["no.txt", "--key", "id"], 2, "give --format"),
+        (["-", "--key", "id"], 2, "give --topic"),
+        (["-", "--key", "id", "--topic", "t"], 2, "give --format"),
         (["no.csv", "--key", "id", "--tombstone-when", "gone"], 2, "FIELD=VALUE"),
         (["no.csv"], 2, "--key"),
     ],

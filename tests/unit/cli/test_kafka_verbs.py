@@ -81,7 +81,7 @@ def test_what_no_message_of_the_kind_has(cli: Ledgerfold, kafka: str, topic: str
     assert cli("produce", pulsar, "-m", "1").code == 0
     for asked in (("--offset", "0"), ("--isolation", "read_committed")):
         ran = cli("read", pulsar, "--until-end", *asked)
-        assert "is no Kafka topic: it has no offsets" in ran.err
+        assert "is not a Kafka topic: it has no offsets" in ran.err
         assert (ran.code, ran.out) == (1, "")
 
 
@@ -147,7 +147,7 @@ def test_settings_are_set_told_and_taken_back(cli: Ledgerfold, kafka: str) -> No
         ),
         ("min.cleanable.dirty.ratio=2", 1, "Value must be no more than 1"),
         ("no.such.thing=1", 1, "Unknown topic config name: no.such.thing"),
-        ("segment.ms", 2, "write NAME=VALUE"),
+        ("segment.ms", 2, "expected NAME=VALUE"),
     ],
 )
 def test_what_kafka_refuses_is_refused_in_its_words(

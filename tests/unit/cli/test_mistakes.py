@@ -11,19 +11,19 @@ from tests.support.command_line import ledgerfold
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["porduce", "t"], "there is no command 'porduce'. Did you mean produce?"),
-        (["truncate", "t"], "there is no command 'truncate'. Did you mean topics truncate?"),
-        (["topics", "compat", "t"], "there is no verb 'compat'. Did you mean compact?"),
-        (["clock", "xyz"], "there is no verb 'xyz'. There are: show, set, advance."),
-        (["topics", "delete", "t", "--froce"], "(there is no --froce. Did you mean --force?)"),
-        (["--ulr", "h:1", "info"], "(there is no --ulr. Did you mean --url?)"),
+        (["porduce", "t"], "unknown command 'porduce'. Did you mean produce?"),
+        (["truncate", "t"], "unknown command 'truncate'. Did you mean topics truncate?"),
+        (["topics", "compat", "t"], "unknown verb 'compat'. Did you mean compact?"),
+        (["clock", "xyz"], "unknown verb 'xyz'. Choose from: show, set, advance."),
+        (["topics", "delete", "t", "--froce"], "(unknown option --froce. Did you mean --force?)"),
+        (["--ulr", "h:1", "info"], "(unknown option --ulr. Did you mean --url?)"),
         # It is why another one is missing.
-        (["serve", "--dta", "d"], "(there is no --dta. Did you mean --data?)"),
+        (["serve", "--dta", "d"], "(unknown option --dta. Did you mean --data?)"),
         (
             ["serve", "--data", "d", "--listne=h:1"],
-            "(there is no --listne. Did you mean --listen?)",
+            "(unknown option --listne. Did you mean --listen?)",
         ),
-        (["read", "t", "--zzzzzz"], "(there is no --zzzzzz.)"),
+        (["read", "t", "--zzzzzz"], "(unknown option --zzzzzz.)"),
     ],
 )
 def test_a_mistake_in_typing(arguments: list[str], says: str) -> None:
@@ -35,8 +35,8 @@ def test_a_mistake_in_typing(arguments: list[str], says: str) -> None:
 
 def test_what_is_no_mistake_is_not_hinted_at() -> None:
     """A known option may be shortened; what stands behind `--` is none."""
-    assert "there is no" not in ledgerfold("serve", "--dat").err
-    assert "there is no" not in ledgerfold("topics", "delete", "--", "t", "--x").err
+    assert "unknown option" not in ledgerfold("serve", "--dat").err
+    assert "unknown option" not in ledgerfold("topics", "delete", "--", "t", "--x").err
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_a_name_that_is_no_text() -> None:
     """Said in a sentence: a request could not carry it."""
     ran = ledgerfold("topics", "stats", "t\udcff")
     assert ran.code == 2
-    assert "is no text in UTF-8" in ran.err
+    assert "is not valid UTF-8" in ran.err
     assert "Traceback" not in ran.err

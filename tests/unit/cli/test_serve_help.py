@@ -39,5 +39,5 @@ def test_defaults_are_those_of_the_settings() -> None:
     most = str(ENTRY_BYTES_MAX)
     given = make_parser().parse_args(["serve", "--data", "d", "--max-message-size", most])
     assert given.max_message_size == ENTRY_BYTES_MAX
-    assert "16M is the least" in ledgerfold("serve", "--unsent-max", "15M").err
-    assert "16 MiB is the most" in ledgerfold("serve", "--max-message-size", most + "0").err
+    assert "must be 16M or more" in ledgerfold("serve", "--unsent-max", "15M").err
+    assert "must be at most 16 MiB" in ledgerfold("serve", "--max-message-size", most + "0").err

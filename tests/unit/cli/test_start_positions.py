@@ -66,7 +66,7 @@ def test_starts(text: str, start: MessageId | int) -> None:
 )
 def test_what_is_no_start(text: str) -> None:
     """Refused with what may be written instead."""
-    with pytest.raises(InvalidRequest, match="write earliest, latest") as caught:
+    with pytest.raises(InvalidRequest, match="expected earliest, latest") as caught:
         parse_start(text)
     assert repr(text) in str(caught.value)
 

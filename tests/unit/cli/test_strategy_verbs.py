@@ -32,7 +32,7 @@ def test_the_brokers_strategy() -> None:
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["--strategy-set", "n=2"], "name it, too"),
+        (["--strategy-set", "n=2"], "Settings require"),
         (["--compaction-strategy", "keep-n"], "needs its setting 'n'"),
         (["--compaction-strategy", "keep-n", "--strategy-set", "n"], "FIELD=VALUE"),
         (

@@ -108,7 +108,7 @@ def test_counts() -> None:
     """From 0, or from 1, on."""
     assert parse_count("0") == 0
     assert parse_positive("1") == 1
-    with pytest.raises(argparse.ArgumentTypeError, match="1 is the least"):
+    with pytest.raises(argparse.ArgumentTypeError, match="must be 1 or more"):
         parse_positive("0")
 
 

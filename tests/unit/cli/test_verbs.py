@@ -103,13 +103,13 @@ def test_the_first_message_since_a_time(cli: Ledgerfold, topic: str) -> None:
     [
         (["--tombstone"], "needs a key"),
         (["--tombstone", "-k", "k", "-m", "x"], "has no value"),
-        (["-K", ":", "-k", "k"], "-K takes keys"),
-        (["-K", ":", "-m", "x"], "-K takes keys"),
+        (["-K", ":", "-k", "k"], "-K reads keys"),
+        (["-K", ":", "-m", "x"], "-K reads keys"),
         (["-K", ""], "at least one character"),
         (["-p", "novalue", "-m", "x"], "NAME=VALUE"),
         (["-n", "2"], "read once"),
-        (["-n", "0", "-m", "x"], "1 is the least"),
-        (["--event-time", "-1", "-m", "x"], "no whole number"),
+        (["-n", "0", "-m", "x"], "must be 1 or more"),
+        (["--event-time", "-1", "-m", "x"], "not an integer"),
         (["--compression", "brotli", "-m", "x"], "invalid choice"),
     ],
 )
@@ -170,7 +170,7 @@ def test_consuming_says_that_it_made_a_topic(cli: Ledgerfold) -> None:
     """
     consume = ("consume", "mistyped", "-s", "s", "--until-end")
     name = "persistent://public/default/mistyped"
-    assert cli(*consume).err == f"There was no topic {name}: it was created.\n"
+    assert cli(*consume).err == f"Topic {name} did not exist and was created.\n"
     assert cli(*consume).err == ""
     assert cli("topics", "create-partitioned-topic", "parted", "-p", "2").code == 0
     assert cli("consume", "parted", "-s", "s", "--until-end").err == ""
@@ -205,7 +205,7 @@ def test_a_topics_life(cli: Ledgerfold, topic: str) -> None:
     assert cli("topics", "unload", topic).code == 0
     assert cli("topics", "trim", topic).code == 0
     assert cli("topics", "compaction-status", topic).out.startswith("Compaction has not been run")
-    assert cli("topics", "cancel-compaction", topic).out == "No compaction is on its way.\n"
+    assert cli("topics", "cancel-compaction", topic).out == "No compaction is running.\n"
     assert cli("runs", topic) == (0, "", "")
     assert cli("topics", "delete", topic).code == 0
     ran = cli("topics", "stats", topic)
@@ -250,11 +250,11 @@ def test_policies(cli: Ledgerfold, topic: str, scope: str) -> None:
 
 
 def test_reading_what_is_not_there(cli: Ledgerfold, topic: str) -> None:
-    """Said with 3, and nothing is made; --create makes it, and then it can be read."""
+    """Said with 3, and nothing is made; --create creates it, and then it can be read."""
     for name in (topic, f"{topic}-partition-0"):
         ran = cli("read", name, "--until-end")
         assert ran.code == 3
-        assert f"{name} does not exist. --create makes it." in ran.err
+        assert f"{name} does not exist. --create creates it." in ran.err
     assert topic not in cli("topics", "list").out
     assert cli("read", topic, "--until-end", "--create") == (0, "", "")
     assert cli("read", topic, "--until-end", "-o", "json") == (0, "[]\n", "")

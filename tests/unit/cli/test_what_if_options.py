@@ -38,20 +38,20 @@ def test_pulsar_s_names_are_ours() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ((), "Say what to look at"),
-        (("t", "--csv", "f.csv"), "Say what to look at"),
-        (("--csv", "f.csv", "--url", "h:1"), "--csv asks no broker"),
-        (("t", "--retain-null-key"), "is for a file"),
-        (("t", "--key", "id"), "of the rows of a file"),
-        (("--csv", "f.csv", "--value", "v"), "go with --key"),
-        (("t", "--diff"), "name two at least"),
-        (("t", "--diff", "--strategy", "newest"), "name two at least"),
+        ((), "Give exactly one of"),
+        (("t", "--csv", "f.csv"), "Give exactly one of"),
+        (("--csv", "f.csv", "--url", "h:1"), "--csv cannot be combined"),
+        (("t", "--retain-null-key"), "applies to a file"),
+        (("t", "--key", "id"), "apply to the rows of a file"),
+        (("--csv", "f.csv", "--value", "v"), "require --key"),
+        (("t", "--diff"), "at least twice"),
+        (("t", "--diff", "--strategy", "newest"), "at least twice"),
         (("t", "--strategy", "keep-n"), "needs its setting 'n'"),
         (("t", "--strategy", "n/a"), "names no strategy"),
-        (("t", "--strategy", "keep-n:n=1,2"), "write it as FIELD=VALUE"),
-        (("t", "--threshold", "10X"), "is no size"),
-        (("t", "--threshold", "1M,0"), "1 is the least"),
-        (("t", "--every", "1h,x"), "is no time"),
+        (("t", "--strategy", "keep-n:n=1,2"), "expected FIELD=VALUE"),
+        (("t", "--threshold", "10X"), "is not a size"),
+        (("t", "--threshold", "1M,0"), "must be 1 or more"),
+        (("t", "--every", "1h,x"), "is not a duration"),
     ],
 )
 def test_mistakes(arguments: tuple[str, ...], says: str) -> None:
@@ -72,10 +72,10 @@ def test_a_file_that_is_wrong_names_the_line(tmp_path: Path) -> None:
     path.write_text('{"key": "a", "value": "1"}\n{"key": "a", "event_time_ms": "soon"}\n')
     ran = ledgerfold("what-if", "--jsonl", str(path))
     assert ran.code == USAGE
-    assert "Line 2: 'event_time_ms' is no time in ms: soon" in ran.err
+    assert "Line 2: 'event_time_ms' is not a time in ms: soon" in ran.err
     (tmp_path / "wrong.csv").write_text("key,content\na,1\n")
     ran = ledgerfold("what-if", "--csv", str(tmp_path / "wrong.csv"))
-    assert "names no field 'value'" in ran.err
+    assert "has no field 'value'" in ran.err
 
 
 def test_rows_as_messages() -> None:
@@ -118,7 +118,7 @@ def test_rows_with_fields_of_other_names(options: tuple[str, ...], message: File
 def test_a_time_that_was_named_must_be_there() -> None:
     """One that only may be there need not."""
     file = file_asked_for("--event-time", "at")
-    with pytest.raises(InvalidRequest, match="Line 3: 'at' is no time in ms"):
+    with pytest.raises(InvalidRequest, match="Line 3: 'at' is not a time in ms"):
         to_message(Row(3, {"key": "k"}, b""), file)
 
 

@@ -93,11 +93,11 @@ def test_no_question_without_an_acknowledgement() -> None:
 def test_of_several_cumulative_ones_the_last_counts() -> None:
     """Also after a lost connection; and an answer to the first leaves the second."""
     queue = AckQueue()
-    queue.add_upto(Position(1, 4))
+    queue.add_cumulative(Position(1, 4))
     queue.want_answer()
     [first] = frames(queue)
     assert first.cumulative
-    queue.add_upto(Position(1, 9))
+    queue.add_cumulative(Position(1, 9))
     frames(queue)
     queue.answered(first.request_id)
     queue.lost()
@@ -164,7 +164,7 @@ def test_clearing_forgets_everything() -> None:
     queue = filled(3)
     queue.want_answer()
     frames(queue)
-    queue.add_upto(Position(1, 9))
+    queue.add_cumulative(Position(1, 9))
     add(queue, 1, first=5)
     queue.clear()
     queue.lost()

@@ -96,9 +96,9 @@ def test_each_of_pulsars_is_named(
 @pytest.mark.parametrize("name", PULSAR)
 def test_one_that_nobody_has(name: str, method: Callable[[str], Callable[..., Any]]) -> None:
     """With the one that was meant, or all that there are."""
-    with pytest.raises(InvalidRequest, match=r"has no argument nonsense\. There are: "):
+    with pytest.raises(InvalidRequest, match=r"has no argument nonsense\. Arguments: "):
         method(name)(*GIVEN[name], nonsense=1)
-    with pytest.raises(InvalidRequest, match="name the others"):
+    with pytest.raises(InvalidRequest, match="pass others by keyword"):
         method(name)(*GIVEN[name], *"abcdef")
     if name == "subscribe":
         with pytest.raises(InvalidRequest, match="Did you mean consumer_name"):
@@ -116,9 +116,9 @@ def test_what_asks_for_nothing_is_taken(kind: type[Any]) -> None:
 def test_several_topics(topics: Any) -> None:
     """A list or a pattern: the sentence says what to do instead."""
     for make in (lambda: ConsumerConfig(topics, "s"), lambda: ProducerConfig(topics)):
-        with pytest.raises(NotAllowed, match="subscribe to each topic by itself"):
+        with pytest.raises(NotAllowed, match="subscribe to each topic separately"):
             make()
-    with pytest.raises(InvalidRequest, match="A topic is a name, not 7"):
+    with pytest.raises(InvalidRequest, match="A topic must be a string, not 7"):
         ConsumerConfig(7, "s")  # type: ignore[arg-type]
 
 
@@ -127,7 +127,9 @@ def test_choices_by_their_names() -> None:
     named: Any = "Shared"
     assert ConsumerConfig("t", "s", named).consumer_type is ConsumerType.Shared
     for wrong in ("shared", 1, None):
-        with pytest.raises(InvalidRequest, match="Exclusive, Shared, Failover, KeyShared, not"):
+        with pytest.raises(
+            InvalidRequest, match=r"\(Exclusive, Shared, Failover, KeyShared\), not"
+        ):
             ConsumerConfig("t", "s", wrong)  # type: ignore[arg-type]
     compression: Any = "LZ4"
     assert ProducerConfig("t", compression_type=compression).compression_type.name == "LZ4"

@@ -361,7 +361,7 @@ def test_a_name_that_another_producer_used_meanwhile_is_not_trusted(
         raise Unavailable("The test broke the connection.")
 
     broker.service.before_store = other_publishes_and_this_one_breaks
-    with pytest.raises(NotAllowed, match="make a new producer"):
+    with pytest.raises(NotAllowed, match="create a new producer"):
         producer.send(b"1")
     assert broker.topic("t").values() == [b"0"]
 

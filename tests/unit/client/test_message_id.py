@@ -44,5 +44,5 @@ def test_other_bytes_are_refused() -> None:
 def test_an_id_of_parts_that_are_no_numbers_is_refused(part: object) -> None:
     """One that was made by hand, once it is to be used."""
     message_id = MessageId(-1, part)  # type: ignore[arg-type]
-    with pytest.raises(InvalidRequest, match="no message id"):
+    with pytest.raises(InvalidRequest, match="not a valid message id"):
         message_id.serialize()

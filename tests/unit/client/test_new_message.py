@@ -26,15 +26,15 @@ def message(**arguments: Any) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"content": "text"}, "A content is bytes or None, not str"),
-        ({"partition_key": b"k"}, "A partition_key is a string, not bytes"),
-        ({"partition_key": "\ud800"}, r"partition_key '\\ud800' is no text"),
-        ({"ordering_key": "\ud800"}, r"ordering_key '\\ud800' is no text"),
-        ({"properties": [1]}, "Properties are a dict of text, not list"),
-        ({"properties": {"a": 1}}, "Property 'a': names and values are text"),
-        ({"properties": {"\ud800": "a"}}, "names and values are text"),
-        ({"sequence_id": -1}, "sequence_id -1 is no whole number"),
-        ({"event_timestamp": 2**63}, "event_timestamp 9223372036854775808 is no whole number"),
+        ({"content": "text"}, "The content must be bytes or None, not str"),
+        ({"partition_key": b"k"}, "partition_key must be a string, not bytes"),
+        ({"partition_key": "\ud800"}, r"partition_key '\\ud800' cannot be encoded as UTF-8"),
+        ({"ordering_key": "\ud800"}, r"ordering_key '\\ud800' cannot be encoded as UTF-8"),
+        ({"properties": [1]}, "Properties must be a dict of strings, not list"),
+        ({"properties": {"a": 1}}, "Property 'a': names and values must be strings"),
+        ({"properties": {"\ud800": "a"}}, "names and values must be strings"),
+        ({"sequence_id": -1}, "sequence_id -1 is not an integer"),
+        ({"event_timestamp": 2**63}, "event_timestamp 9223372036854775808 is not an integer"),
     ],
 )
 def test_what_cannot_be_sent_is_refused(arguments: dict[str, Any], sentence: str) -> None:
@@ -44,6 +44,6 @@ def test_what_cannot_be_sent_is_refused(arguments: dict[str, Any], sentence: str
 
 
 def test_a_key_that_is_no_text_keeps_its_bytes() -> None:
-    """As Python has the names of files: each byte that is no text is a surrogate."""
+    """As in Python's file names, each byte that is not UTF-8 is a surrogate."""
     made = checked_message(b"", None, "c\udcff", None, None, None)
     assert made.key == b"c\xff"

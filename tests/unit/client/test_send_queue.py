@@ -311,7 +311,9 @@ def test_sequence_ids_come_to_an_end(batching: BatchingType | None, left: int) -
     for number in range(left):
         producer.send_async(b"%d" % number, None, partition_key="k")
     for _ in range(2):
-        with pytest.raises(InvalidRequest, match=f"No sequence id is left above {end}"):
+        with pytest.raises(
+            InvalidRequest, match=f"Sequence ids are exhausted: the last one is {end}"
+        ):
             producer.send_async(b"1", None, partition_key="k")
     with pytest.raises(InvalidRequest, match="not above"):
         queue.add(b"1", sequence_id=end)

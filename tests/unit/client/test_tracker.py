@@ -135,5 +135,5 @@ def test_what_is_acknowledged_is_not_due_any_more() -> None:
     for position in (FIRST, SECOND, THIRD):
         delayed.add(position, 0)
     delayed.discard(THIRD)
-    delayed.discard_upto(FIRST)
+    delayed.discard_through(FIRST)
     assert delayed.take_due(1000) == [SECOND]

@@ -39,7 +39,7 @@ def test_what_is_too_much_for_any_request(
     request_: admin_pb2.CreateTopicRequest, field: str
 ) -> None:
     """The error names the field, and fits."""
-    why = rf"^The field {field} of this \w+ has .*; \d+ is the most"
+    why = rf"^The field {field} of this \w+ has .*; at most \d+ are allowed"
     with pytest.raises(InvalidRequest, match=why) as raised:
         take_request(request_)
     assert len(raised.value.message) < 400

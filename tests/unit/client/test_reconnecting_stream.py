@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.client.streams.connection import ClientSettings, Connection
-from ledgerfold.broker.client.streams.reconnecting_stream import KeptStream
+from ledgerfold.broker.client.streams.reconnecting_stream import ReconnectingStream
 from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
 
 
-class Stream(KeptStream):
+class Stream(ReconnectingStream):
     """Counts its calls."""
 
     calls = 0
