@@ -50,6 +50,27 @@ def stand_behind(actors: Actors, random: Random) -> None:
 
 
 @operation
+def stand_at_end(actors: Actors, random: Random) -> None:
+    """A reader of compacted data that has got all there is, and nothing that comes."""
+    topic = actors.topic(random)
+    known = actors.world.oracle.topics.get(topic)
+    if known is not None and known.at:
+        reader = actors.open_reader(topic, EARLIEST, read_compacted=True)
+        reader.permit(sum(len(each.rows) for each in known.at.values()))
+
+
+@operation
+def delete_seen(actors: Actors, random: Random) -> None:
+    """Deletes keys of which some reader of compacted data has got values."""
+    for reader in reversed(actors.readers):
+        keys = [key for key, (_, has_value) in reader.seen.keys.items() if has_value]
+        if reader.read_compacted and keys:
+            publisher = actors.publisher(random)
+            publisher.delete(random, random.sample(keys, min(len(keys), random.choice((1, 2, 4)))))
+            return
+
+
+@operation
 def follow_view(actors: Actors, random: Random) -> None:
     """A reader of the view takes some of it, and reads on later."""
     reader = actors.open_reader(actors.topic(random), EARLIEST, read_compacted=True)
