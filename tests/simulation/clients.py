@@ -188,6 +188,19 @@ def pass_over(actors: Actors, random: Random) -> None:
         skip = admin_pb2.SkipMessagesRequest(topic=topic, subscription=name, entries=count)
         ask_admin(actors, f"skip {count}", "SkipMessages", skip, ended=ended)
     else:
-        ended = order_of(actors, topic, Order(name))
-        clear = admin_pb2.ClearBacklogRequest(topic=topic, subscription=name)
-        ask_admin(actors, "clear", "ClearBacklog", clear, ended=ended)
+        _clear(actors, topic, name)
+
+
+@operation
+def clear_all(actors: Actors, random: Random) -> None:
+    """Every subscription of a topic passes all that there is."""
+    topic = actors.topic(random)
+    known = actors.world.oracle.topics.get(topic)
+    for name in known.subscriptions if known is not None else ():
+        _clear(actors, topic, name)
+
+
+def _clear(actors: Actors, topic: str, name: str) -> None:
+    ended = order_of(actors, topic, Order(name))
+    clear = admin_pb2.ClearBacklogRequest(topic=topic, subscription=name)
+    ask_admin(actors, "clear", "ClearBacklog", clear, ended=ended)

@@ -19,13 +19,13 @@ from tests.simulation import (
     partitioned,
 )
 from tests.simulation.administration import STRATEGIES
+from tests.simulation.endings import LAST, LAST_EVERY
 from tests.simulation.loop import Pace
 from tests.simulation.moments import (
     KAFKA_PAIRS,
     PAIRS,
     Pair,
     is_being_written,
-    is_written,
     pair_of,
 )
 from tests.simulation.scenario import Scenario, Step
@@ -192,44 +192,6 @@ FORGOTTEN: Episode = (
     ("grow_old", 300),
     ("resend", 200),
 )
-# A reader stands before deletions that a run leaves out, while their ledger is trimmed.
-LAGGING: Episode = (
-    ("publish", 80),
-    ("publish", 150),
-    ("stand_at_end", 150),
-    ("delete_seen", 150),
-    ("compact", 400),
-    ("trim", 150),
-    ("permit", 40),
-    ("check", 40),
-)
-# A ledger is asked to go while the cursor that has just passed it is being written.
-PASSING: Episode = (
-    ("open_consumer", 60),
-    ("publish", 80),
-    ("publish", 150),
-    ("permit_consumer", 20),
-    ("permit_consumer", 60),
-    ("trim", 0, is_being_written("cursor")),
-    ("acknowledge", 5),
-    ("trim", 0, is_being_written("cursor")),
-    ("acknowledge", 5),
-    ("seek_subscription", 5),
-    ("acknowledge", 150),
-)
-# The power fails right behind a trim.
-TRIMMED: Episode = (
-    ("publish", 80),
-    ("publish", 150),
-    ("compact", 400),
-    ("go_dark", 0, is_written("trim")),
-    ("publish", 80),
-    ("compact", 250),
-    ("trim", 100),
-)
-# One of these ends every so many seeds of the kind "faults", whatever else they hold.
-LAST: tuple[Episode, ...] = (LAGGING, PASSING, TRIMMED)
-_LAST_EVERY = 6
 EPISODES = (STANDING, OVERTAKEN, BY_AGE, BY_SIZE, EXPIRING, CAPTURED, FORGOTTEN)
 # What makes a moment come about, by how its name begins.
 _COMPACTING: Episode = (("publish", 60), ("publish", 60), ("compact", 200))
@@ -339,8 +301,8 @@ class _Steps:
             at = random.randrange(len(steps) * 2 // 3 + 1)
             step = Step(pair.operation, random.randrange(1 << 30), 0, pair.moment)
             steps[at:at] = [step, *self._bringing(pair.moment)]
-        if kind == "faults" and self._seed % _LAST_EVERY == 0:
-            steps += self._episode(LAST[self._seed // _LAST_EVERY % len(LAST)])
+        if kind in LAST and self._seed % LAST_EVERY == 0:
+            steps += self._episode(LAST[kind][self._seed // LAST_EVERY % len(LAST[kind])])
         if kind == "partitions":
             steps.insert(0, self._step("create_partitioned", 40))
         return tuple(each for each in steps if each.name not in self._without)
