@@ -21,7 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ledgerfold.compactor.java import Java, find_java
-from ledgerfold.storage.errors import CompactorUnavailable
+from ledgerfold.storage.errors import CompactorUnavailable, InvalidRequest
+from ledgerfold.storage.paths import absolute_path
+from ledgerfold.strategies.allowed import AllowedStrategies, parse_allowed
 
 EXIT_UNAVAILABLE = 3
 SECRET_VARIABLE = "LEDGERFOLD_COMPACTOR_SECRET"
@@ -42,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    # What it writes is of data directories, which are their owner's alone.
+    os.umask(0o077)
     # Spark forks: gRPC must not try to make its threads survive that. Read when grpc is imported.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     # The JVM and its children inherit descriptor 1: a line of theirs must not pass for one of ours.
@@ -77,12 +81,13 @@ def _serve(options: argparse.Namespace, java: Java, events: int, secret: bytes) 
             announce=print_event(events),
             secret=secret,
             limits=Limits(options.strategy_timeout, options.strategy_memory),
+            allowed=AllowedStrategies(tuple(options.allow_strategy), "this worker"),
         )
         return await Worker(settings).run()
 
     if options.local_dir is not None:
         # A folder of ours inside the given one: it is emptied.
-        return asyncio.run(serve(options.local_dir.absolute() / "spark"))
+        return asyncio.run(serve(options.local_dir / "spark"))
     with tempfile.TemporaryDirectory(prefix="ledgerfold-") as folder:
         return asyncio.run(serve(Path(folder) / "spark"))
 
@@ -101,12 +106,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--local-dir",
-        type=Path,
+        type=absolute_path,
         metavar="DIR",
         help="for Spark's temporary files (emptied: DIR/spark)",
     )
     parser.add_argument(
-        "--cache-dir", type=Path, metavar="DIR", help="for the JVM's class-data archive"
+        "--cache-dir", type=absolute_path, metavar="DIR", help="for the JVM's class-data archive"
     )
     timeout = "how long a strategy of one's own may take for an answer; default: %(default)s"
     parser.add_argument(
@@ -116,7 +121,23 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--strategy-memory", type=int, default=1 << 30, metavar="BYTES", help=memory
     )
+    parser.add_argument(
+        "--allow-strategy",
+        action="append",
+        default=[],
+        type=_allowed,
+        metavar="MODULE:CLASS",
+        help="a strategy of one's own that plans may name, beside the entry points of installed "
+        "packages; may be repeated",
+    )
     return parser
+
+
+def _allowed(name: str) -> str:
+    try:
+        return parse_allowed(name)
+    except InvalidRequest as error:
+        raise argparse.ArgumentTypeError(error.message) from error
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from pyspark import SparkContext
 from ledgerfold.compactor.java import Java
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.files import Files
+from ledgerfold.storage.paths import absolute_path
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ def class_archive(cache_dir: Path, java: Java) -> ClassArchive:
 
 def default_cache_dir(environment: Mapping[str, str]) -> Path:
     root = environment.get("XDG_CACHE_HOME")
-    return (Path(root) if root else Path.home() / ".cache") / "ledgerfold"
+    return (absolute_path(root) if root else Path.home() / ".cache") / "ledgerfold"
 
 
 def dump_archive(context: SparkContext, archive: ClassArchive, files: Files) -> None:

@@ -37,6 +37,7 @@ from ledgerfold.compactor.what_if.run import STRATEGIES_MAX, AnalysisRun
 from ledgerfold.compactor.what_if.running import RunningAnalysis
 from ledgerfold.compactor.what_if.spark_analysis import SparkAnalysis
 from ledgerfold.rpc_errors import abort_with, errors_told_to
+from ledgerfold.rpc_texts import remember_request
 from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactorUnavailable,
@@ -102,6 +103,7 @@ class CompactorService(CompactorServiceServicer):
     ) -> AsyncIterator[RunResponse]:
         async with errors_told_to(context):
             await self._check_secret(context)
+            remember_request(request)
             plan = request.plan
             own = await self._own_of(plan)
             session = self._check_startable(plan.run_id)
@@ -116,6 +118,7 @@ class CompactorService(CompactorServiceServicer):
     ) -> AsyncIterator[CleanResponse]:
         async with errors_told_to(context):
             await self._check_secret(context)
+            remember_request(request)
             session = self._check_startable(request.plan.run_id)
             run = self._start(CleanRun(request.plan, session, self._files, self._clock))
             context.add_done_callback(lambda _: run.cancel())
@@ -126,20 +129,24 @@ class CompactorService(CompactorServiceServicer):
     async def Cancel(  # noqa: N802
         self, request: CancelRequest, context: Any
     ) -> CancelResponse:
-        await self._check_secret(context)
-        run = self._runs.get(request.run_id)
-        trying = self._trying.get(request.run_id)
-        if run is not None:
-            run.cancel()
-        if trying is not None:
-            trying.cancel()
-        return CancelResponse(found=run is not None or trying is not None)
+        async with errors_told_to(context):
+            await self._check_secret(context)
+            remember_request(request)
+            run = self._runs.get(request.run_id)
+            trying = self._trying.get(request.run_id)
+            if run is not None:
+                run.cancel()
+            if trying is not None:
+                trying.cancel()
+            return CancelResponse(found=run is not None or trying is not None)
+        raise AssertionError("errors_told_to ends the call")
 
     async def Analyze(  # noqa: N802
         self, request: AnalyzeRequest, context: Any
     ) -> AnalyzeResponse:
         async with errors_told_to(context):
             await self._check_secret(context)
+            remember_request(request)
             session = self._ready_session()
             tried = await self._tried(request.strategies[:STRATEGIES_MAX])
 
@@ -169,6 +176,7 @@ class CompactorService(CompactorServiceServicer):
     ) -> CheckStrategyResponse:
         async with errors_told_to(context):
             await self._check_secret(context)
+            remember_request(request)
             own = await self._trials.of(request.strategy.name, request.strategy.settings)
             return CheckStrategyResponse(name=own.name, version=own.version, kind=own.kind)
         raise AssertionError("errors_told_to ends the call")
@@ -178,6 +186,7 @@ class CompactorService(CompactorServiceServicer):
     ) -> TellChoicesResponse:
         async with errors_told_to(context):
             await self._check_secret(context)
+            remember_request(request)
             if len(request.messages) > CHOICES_MAX:
                 raise InvalidRequest(f"{CHOICES_MAX} messages at most are asked about at once.")
             name, settings = request.strategy.name, request.strategy.settings

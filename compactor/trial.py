@@ -1,6 +1,7 @@
 """A strategy of one's own is tried before it is used, in a process that may come to harm.
 
-Before it is set, and before each run: the trial loads its code, asks it about samples
+Before it is set, and before each run: it must be one that this worker may load
+(ledgerfold/strategies/allowed.py); then the trial loads its code, asks it about samples
 (samples.py), and says its version. The worker itself never imports such code: an import that hangs,
 takes all memory or ends its process ends the trial, and the worker serves on.
 """
@@ -20,6 +21,8 @@ from typing import Any
 from ledgerfold.compactor.strategies.own import Own
 from ledgerfold.compactor.strategies.watch import ENVIRONMENT, Limits
 from ledgerfold.storage.errors import InvalidStrategy
+from ledgerfold.strategies.allowed import AllowedStrategies
+from ledgerfold.strategies.catalogue import check_own_name
 
 # For a trial, whatever a run may take: an administrator waits for it.
 TRIAL_SECONDS = 12.0
@@ -32,16 +35,17 @@ TRIALS_AT_ONCE = 2
 
 
 class Trials:
-    """Those of a worker. `limits` are those of a run."""
+    """Those of a worker: nothing else begins to load a strategy. `limits` are those of a run."""
 
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+    def __init__(self, limits: Limits, allowed: AllowedStrategies) -> None:
+        self._limits, self._allowed = limits, allowed
         self._places = asyncio.Semaphore(TRIALS_AT_ONCE)
 
     async def of(self, name: str, settings: Mapping[str, str]) -> Own:
-        """Raises InvalidStrategy."""
-        async with self._places:
-            found = await self._tried(name, settings)
+        """Raises InvalidRequest: no name at all; InvalidStrategy; StrategyNotAllowed, and nothing
+        of it was imported.
+        """
+        found = await self._tried(name, settings)
         if "why" in found:
             raise InvalidStrategy(name, str(found["why"]))
         return Own(
@@ -58,16 +62,26 @@ class Trials:
     async def choices(
         self, name: str, settings: Mapping[str, str], messages: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        """What it says of messages of a key (choices.py), or `why` it does not."""
-        async with self._places:
-            return await self._tried(name, settings, {"messages": messages})
+        """What it says of messages of a key (choices.py), or `why` it does not.
+
+        Raises as `of` does, InvalidStrategy aside.
+        """
+        return await self._tried(name, settings, {"messages": messages})
 
     async def _tried(
         self, name: str, settings: Mapping[str, str], more: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
+        check_own_name(name)
+        await asyncio.to_thread(self._allowed.check, name)
+        async with self._places:
+            return await self._run(name, settings, more or {})
+
+    async def _run(
+        self, name: str, settings: Mapping[str, str], more: Mapping[str, Any]
+    ) -> dict[str, Any]:
         seconds = min(self._limits.timeout_seconds, TRIAL_SECONDS)
         asked = {
-            **(more or {}),
+            **more,
             "name": name,
             "settings": dict(settings),
             "timeout_seconds": seconds,

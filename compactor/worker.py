@@ -41,6 +41,7 @@ from ledgerfold.compactor.strategies.watch import Limits
 from ledgerfold.compactor.trial import Trials
 from ledgerfold.compactor.warm_up import warm_up
 from ledgerfold.storage.files import REAL
+from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.v1.compactor_pb2 import GetCompactorInfoResponse
 from ledgerfold.v1.compactor_pb2_grpc import add_CompactorServiceServicer_to_server
 
@@ -67,8 +68,9 @@ class WorkerSettings:
     archive: ClassArchive
     announce: Callable[[dict[str, object]], None]
     secret: bytes
-    # Of strategies of one's own.
+    # Of strategies of one's own: what a run may take, and which may be loaded at all.
     limits: Limits
+    allowed: AllowedStrategies
 
 
 class Worker:
@@ -88,7 +90,7 @@ class Worker:
             time.time,
             _info(settings),
             settings.secret,
-            Trials(settings.limits),
+            Trials(settings.limits, settings.allowed),
         )
 
     async def run(self) -> int:

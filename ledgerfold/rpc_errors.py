@@ -2,7 +2,8 @@
 
 A failed call ends with a google.rpc.Status, as grpcio-status carries it, whose one detail is an
 ErrorInfo with domain "ledgerfold", the error's stable reason and its attributes
-(storage/error_codec.py). The caller turns that back into the class of storage/errors.py.
+(storage/error_codec.py). The caller turns that back into the class of storage/errors.py. What the
+error repeats of the request is cut (ledgerfold/rpc_texts.py).
 
     async with errors_told_to(context):     # in a handler
         ...
@@ -29,6 +30,7 @@ from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
+from ledgerfold.rpc_texts import cut_arguments
 from ledgerfold.storage.error_codec import decode_error, encode_error
 from ledgerfold.storage.errors import (
     LedgerfoldError,
@@ -49,6 +51,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "MESSAGE_TOO_LARGE": grpc.StatusCode.INVALID_ARGUMENT,
     "UNKNOWN_STRATEGY": grpc.StatusCode.INVALID_ARGUMENT,
     "INVALID_STRATEGY": grpc.StatusCode.INVALID_ARGUMENT,
+    "STRATEGY_NOT_ALLOWED": grpc.StatusCode.FAILED_PRECONDITION,
     "TOPIC_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
     "TOPIC_IS_PARTITIONED": grpc.StatusCode.NOT_FOUND,
     "TOPIC_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
@@ -75,6 +78,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "DIRECTORY_LOCKED": grpc.StatusCode.FAILED_PRECONDITION,
     "ADDRESS_IN_USE": grpc.StatusCode.FAILED_PRECONDITION,
     "COMPACTION_FAILED": grpc.StatusCode.INTERNAL,
+    "SEGMENT_INDEX_FULL": grpc.StatusCode.INTERNAL,
     "STRATEGY_FAILED": grpc.StatusCode.INTERNAL,
     "COMPACTION_CANCELLED": grpc.StatusCode.CANCELLED,
     "COMPACTION_FENCED": grpc.StatusCode.ABORTED,
@@ -126,7 +130,7 @@ async def abort_with(
 
 
 def _status(error: LedgerfoldError, code: grpc.StatusCode) -> grpc.Status:
-    reason, message, attributes = encode_error(error)
+    reason, message, attributes = encode_error(error, cut_arguments)
     detail = any_pb2.Any()
     detail.Pack(error_details_pb2.ErrorInfo(reason=reason, domain=DOMAIN, metadata=attributes))
     status = status_pb2.Status(code=code.value[0], message=message, details=[detail])

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from functools import cached_property
-from pathlib import Path
 from typing import Self
 
 from ledgerfold.broker.client import Client
@@ -20,6 +19,7 @@ from ledgerfold.broker.client.admin import Admin
 from ledgerfold.broker.demo.own_broker import own_broker
 from ledgerfold.errors import CompactionRunning, NotAllowed, Timeout
 from ledgerfold.storage.error_codec import decode_error
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
 from ledgerfold.v1.records_pb2 import RUN_STATE_CANCELLED, RUN_STATE_ERROR
 
@@ -44,7 +44,7 @@ class Broker:
         compaction: bool = True,
         arguments: Sequence[str] = (),
     ) -> None:
-        self._data_dir = None if data_dir is None else Path(data_dir)
+        self._data_dir = None if data_dir is None else absolute_path(data_dir)
         self._arguments = [*_clock_arguments(test_clock), *arguments]
         if not compaction:
             self._arguments += ["--compactor", "off"]

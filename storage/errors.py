@@ -5,6 +5,7 @@
     │   ├── InvalidRequest           malformed name, frame, policy, position
     │   │   ├── UnknownStrategy      a worker has no such way to compact
     │   │   ├── InvalidStrategy      one of your own cannot be loaded, or does not answer
+    │   │   │   └── StrategyNotAllowed   nobody who started the broker has allowed its code
     │   │   ├── InvalidUrl           no address of a broker
     │   │   └── MessageTooLarge      it, or its batch, is more than the broker takes
     │   ├── TopicNotFound
@@ -33,6 +34,7 @@
     │   └── DirectoryLocked          another process owns the data directory
     ├── CompactionError              a run's
     │   ├── CompactionFailed         the job or its worker failed; the old view stands
+    │   │   ├── SegmentIndexFull     of a segment that a cleaning wrote; a defect of Kafka's
     │   │   └── StrategyFailed       the strategy's own code raised, or answered nonsense
     │   ├── CompactionCancelled
     │   ├── CompactionFenced         the topic was unloaded or deleted while the run was on its way
@@ -110,6 +112,12 @@ class InvalidStrategy(InvalidRequest):
     def __init__(self, strategy: str, why: str) -> None:
         super().__init__(f"Strategy {strategy!r} cannot be used: {why}.")
         self.strategy, self.why = strategy, why
+
+
+class StrategyNotAllowed(InvalidStrategy):
+    """Loading it would run code that no operator has allowed (ledgerfold/strategies/allowed.py)."""
+
+    reason = "STRATEGY_NOT_ALLOWED"
 
 
 class MessageTooLarge(InvalidRequest):
@@ -480,6 +488,13 @@ class CompactionFailed(CompactionError):
     def __init__(self, stage: str, why: str, *, worker_died: bool = False) -> None:
         super().__init__(f"Compaction failed at {stage}: {why}")
         self.stage, self.why, self.worker_died = stage, why, worker_died
+
+
+class SegmentIndexFull(CompactionFailed):
+    """Where that defect of Kafka's is wanted: the segments before that one are in place."""
+
+    reason = "SEGMENT_INDEX_FULL"
+    retryable = False
 
 
 class StrategyFailed(CompactionFailed):

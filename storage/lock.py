@@ -4,6 +4,8 @@ The lock is an flock on DATA/lock, so it goes with its process however that ends
 holds it: for people, and for the error of the second one. Once the owner has recovered the
 directory the file also says under which boot of the machine (Linux tells): the next owner then
 knows whether what was written and never synced can have been lost.
+
+While a process holds it, whatever that creates is its user's alone (storage/owner_only.py).
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from types import TracebackType
 
 from ledgerfold.storage.errors import DirectoryLocked, DiskFailure
 from ledgerfold.storage.names import lock_path
+from ledgerfold.storage.owner_only import OTHERS
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
@@ -29,13 +32,14 @@ class DirectoryLock:
     def __init__(self, data_dir: Path, version: str) -> None:
         self._data_dir = data_dir
         self._version = version
-        self._descriptor = -1
+        self._descriptor = self._umask = -1
         self._boot_id = _boot_id()
         self.is_same_boot = False
 
     def __enter__(self) -> DirectoryLock:
         path = lock_path(self._data_dir)
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._umask = os.umask(OTHERS)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -82,6 +86,7 @@ class DirectoryLock:
         self._close()
 
     def _close(self) -> None:
+        os.umask(self._umask)
         os.close(self._descriptor)
         self._descriptor = -1
 

@@ -16,6 +16,8 @@ LEDGERS = "ledgers"
 RESERVE = "reserve"
 # How many writes the metadata have had, beside them.
 WRITE_MARK = "writes"
+# The worker's: its log, and the folders of those that run.
+COMPACTOR = "compactor"
 # What repairs did, and copies of what they changed.
 REPAIRS = "repairs"
 MANIFEST = "manifest.json"

@@ -48,6 +48,8 @@ def has_java() -> bool:
 # Fixtures and folders of tests/ that start processes.
 PROCESS_FIXTURES = frozenset({"broker_process", "shared_broker", "compactor", "worker", "url"})
 PROCESS_FOLDERS = ("conformance", "crash", "grpc", "spark")
+# A strategy of nobody's: broker and compactor may look for it.
+ALLOWED = ("--allow-strategy", "shop:Best")
 NOT_FAST = ("process", "spark", "slow")
 TESTS = Path(__file__).parent
 
@@ -137,7 +139,7 @@ def _close_all(brokers: list[BrokerProcess]) -> None:
 @pytest.fixture(scope="session")
 def compactor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CompactorProcess]:
     """One compactor process for all brokers of the session that ask for it."""
-    with CompactorProcess(tmp_path_factory.mktemp("compactor")) as started:
+    with CompactorProcess(tmp_path_factory.mktemp("compactor"), arguments=ALLOWED) as started:
         yield started
 
 
@@ -147,7 +149,8 @@ def shared_broker(
 ) -> Iterator[BrokerProcess]:
     """One broker with a warm compactor. Its topics are shared: use `topic` for a name."""
     data_dir = tmp_path_factory.mktemp("shared") / "data"
-    with BrokerProcess(data_dir, arguments=("--compactor", compactor.address)) as broker:
+    arguments = ("--compactor", compactor.address, *ALLOWED)
+    with BrokerProcess(data_dir, arguments=arguments) as broker:
         broker.wait_for_compactor()
         yield broker
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.compaction import tell_of_waiting
@@ -34,6 +33,7 @@ from ledgerfold.broker.cli.output import (
 )
 from ledgerfold.broker.cli.tables import Row, aligned, cut, printable
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -60,7 +60,10 @@ def add_cleaner(commands: Commands[argparse.ArgumentParser]) -> None:
     add_output(status, ("table", "jsonl", "json"))
     status.set_defaults(run=_status)
     checkpoint = verbs.add_parser("checkpoint", help="Kafka's cleaner-offset-checkpoint")
-    checkpoint.add_argument("--out", type=Path, metavar="FILE", help="default: it is printed")
+    checkpoint.add_argument(
+        "--out", type=absolute_path, metavar="FILE", help="default: it is printed"
+    )
+    checkpoint.add_argument("--namespace", metavar="NS", help="of its topics; default: of all")
     checkpoint.set_defaults(run=_checkpoint)
     add_answer(checkpoint)
     for name, text, call in (
@@ -166,7 +169,8 @@ def turn_row(turn: CleanerTurn, *, is_asked_for: bool) -> dict[str, Any]:
         "bound_by": plan.bound_by,
     }
     if stats is None:
-        return row | {"failure": turn.failure or "it was aborted; the log is as it was"}
+        failure = turn.failure or "it was aborted; the log is as it was"
+        return row | {"failure": failure, "failure_kind": turn.failure_kind or None}
     return row | {
         "end_offset": turn.end_offset,
         "checkpoint": turn.checkpoint,
@@ -229,6 +233,8 @@ def _status(options: argparse.Namespace) -> None:
         "gauges": {name: int(told.gauges[name]) for name in sorted(told.gauges)},
         "states": dict(sorted(told.states.items())),
         "uncleanable": dict(sorted(told.uncleanable.items())),
+        "uncleanable_kinds": dict(sorted(told.uncleanable_kinds.items())),
+        "starting": told.is_starting,
         "last_turns": list(told.last_turns),
     }
     if not wants_table(options):
@@ -236,22 +242,32 @@ def _status(options: argparse.Namespace) -> None:
         return
     width = width_of(options)
     print(aligned([{"gauge": name, "value": value} for name, value in document["gauges"].items()]))
-    for title in ("states", "uncleanable"):
-        for topic, text in document[title].items():
-            print(cut(f"{title}: {topic}: {printable(text)}", width))
+    if told.is_starting:
+        print("starting: topics are being loaded, and no turn is taken by itself yet")
+    for topic, text in document["states"].items():
+        print(cut(f"states: {topic}: {printable(text)}", width))
+    for topic, text in document["uncleanable"].items():
+        kind = told.uncleanable_kinds[topic]
+        print(cut(f"uncleanable: {topic}: {kind}: {printable(text)}", width))
     print(f"last turns: {len(document['last_turns']) or 'none that did anything'}")
     for line in document["last_turns"]:
         print(cut(f"  {printable(line)}", width))
 
 
 def _checkpoint(options: argparse.Namespace) -> None:
-    text = admin_of(options).kafka.cleaner().checkpoint_file
+    told = admin_of(options).kafka.cleaner(options.namespace or "")
+    if told.shared_lines:
+        raise InvalidRequest(
+            f"Topics of several namespaces have the line {told.shared_lines[0]!r}, for names in "
+            "Kafka know no namespaces: say whose with --namespace."
+        )
+    text = told.checkpoint_file
     logs = [line.rsplit(" ", 2) for line in text.splitlines()[2:]]
     if options.out is not None:
         options.out.write_text(text)
         document = {"file": str(options.out), "entries": len(logs)}
-        told = f"{options.out}: {counted(len(logs), 'entry', 'entries')}"
-        print_object(options, document, told)
+        said = f"{options.out}: {counted(len(logs), 'entry', 'entries')}"
+        print_object(options, document, said)
         return
     rows = (
         {"topic": topic, "partition": int(partition), "offset": int(offset)}

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.compaction import (
@@ -19,11 +18,18 @@ from ledgerfold.broker.cli.compaction import (
 from ledgerfold.broker.cli.connecting import add_name, admin_of, refuse_url
 from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
 from ledgerfold.broker.cli.output import add_answer
-from ledgerfold.broker.cli.strategies import add_strategy_options, strategy_of
+from ledgerfold.broker.cli.strategies import (
+    add_allow_strategy,
+    add_strategy_options,
+    allowed_of,
+    strategy_of,
+)
 from ledgerfold.storage.errors import DirectoryLocked, InvalidRequest
+from ledgerfold.storage.paths import absolute_path
 
 if TYPE_CHECKING:
     from ledgerfold.broker.ground.settings import BrokerSettings
+    from ledgerfold.v1.records_pb2 import CompactionStrategy
 
 _ASK = "Ask the broker that runs: `ledgerfold compact --url HOST:PORT {topic}`; or stop it."
 
@@ -37,7 +43,7 @@ def add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     )
     add_name(parser)
     data = "the data directory; no broker may have it open"
-    parser.add_argument("--data", type=Path, metavar="DIR", help=data)
+    parser.add_argument("--data", type=absolute_path, metavar="DIR", help=data)
     add_answer(parser)
     parser.set_defaults(run=_compact)
     run = parser.add_argument_group("this run alone")
@@ -48,6 +54,7 @@ def add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     serve.add_argument("--spark-master", metavar="MASTER", help="default local[2]")
     keys = "messages without a key survive"
     serve.add_argument("--retain-null-key", action="store_true", help=keys)
+    add_allow_strategy(serve.add_argument)
     add_emulation_options(serve)
 
 
@@ -56,7 +63,13 @@ def _compact(options: argparse.Namespace) -> int:
     if options.data is not None:
         refuse_url(options, "--data")
         return _compact_here(options)
-    told = (options.spark_master, options.retain_null_key, options.profile, options.emulate)
+    told = (
+        options.spark_master,
+        options.retain_null_key,
+        options.profile,
+        options.emulate,
+        options.allow_strategy,
+    )
     if any(told) or options.compactor != "local":
         raise InvalidRequest("A broker that runs has its own settings; those are for --data.")
     admin = admin_of(options)
@@ -72,9 +85,10 @@ def _compact_here(options: argparse.Namespace) -> int:
         print(why, file=sys.stderr, flush=True)
 
     with progress_bar() as show:
+        strategy = strategy_of(options)
         try:
             status = compact(
-                _settings(options), options.topic, strategy_of(options), show, on_waiting
+                _settings(options, strategy), options.topic, strategy, show, on_waiting
             )
         except DirectoryLocked as error:
             advice = _ASK.format(topic=options.topic)
@@ -82,14 +96,17 @@ def _compact_here(options: argparse.Namespace) -> int:
     return report_nothing_new(options) if status is None else show_end(options, status)
 
 
-def _settings(options: argparse.Namespace) -> BrokerSettings:
+def _settings(options: argparse.Namespace, strategy: CompactionStrategy | None) -> BrokerSettings:
+    """Who names a strategy here also says that it may be loaded: the process is their own."""
     from ledgerfold.broker.ground.settings import BrokerSettings
 
+    named = [] if strategy is None else [strategy.name]
     given = {} if options.spark_master is None else {"spark_master": options.spark_master}
     return BrokerSettings(
         data_dir=options.data,
         compactor=options.compactor,
         retain_null_key=options.retain_null_key,
+        allowed_strategies=allowed_of(options, *named),
         emulation=emulation_of(options),
         # What a run ends with is told by its record.
         log_level="ERROR",

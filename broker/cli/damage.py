@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE
 from ledgerfold.broker.cli.output import add_output, print_document, wants_table, width_of
 from ledgerfold.broker.cli.tables import Row, aligned
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def add_repair(commands: Commands[argparse.ArgumentParser]) -> None:
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", type=Path, metavar="DATA", help="what `serve --data` was given")
+    parser.add_argument(
+        "data", type=absolute_path, metavar="DATA", help="what `serve --data` was given"
+    )
     add_output(parser, ("table", "json"))
 
 
@@ -109,9 +112,11 @@ def _missing_option(options: argparse.Namespace, plan: RepairPlan) -> str:
 
 
 def _do(options: argparse.Namespace, plan: RepairPlan, stored: StoredPairs, now_ms: int) -> None:
+    from ledgerfold.storage.owner_only import narrow
     from ledgerfold.storage.repair import Repair
     from ledgerfold.storage.rocks import RocksKeyValue
 
+    narrow(options.data)
     repair = Repair(
         options.data,
         stored.pairs,

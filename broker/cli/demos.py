@@ -12,7 +12,6 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import islice
-from pathlib import Path
 
 from ledgerfold.broker.cli import kafka_demos
 from ledgerfold.broker.cli.demo_stage import SHOWN, Stage, differences, verdict
@@ -22,6 +21,7 @@ from ledgerfold.broker.cli.producing import Outgoing
 from ledgerfold.broker.cli.tables import aligned
 from ledgerfold.broker.cli.units import parse_positive
 from ledgerfold.storage.errors import InvalidRequest, TopicNotFound
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.words import counted
 
 Commands = argparse._SubParsersAction
@@ -31,7 +31,7 @@ def add_demo(commands: Commands[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("demo", help="publish, compact, check: on real or made-up data")
     verbs = parser.add_subparsers(title="demos", metavar="DEMO", required=True)
     git = _demo(verbs, "git", "a git repository's history: path = key", _git)
-    git.add_argument("repository", nargs="?", default=".", type=Path, help="default: .")
+    git.add_argument("repository", nargs="?", default=".", type=absolute_path, help="default: .")
     ticker = _demo(verbs, "ticker", "a stock ticker: symbol = key", _ticker)
     for option, default in (("--seed", 1), ("--symbols", 500), ("--messages", 100_000)):
         ticker.add_argument(

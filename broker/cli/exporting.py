@@ -21,12 +21,14 @@ from uuid import UUID, uuid4
 from ledgerfold.broker.cli.connecting import add_name
 from ledgerfold.broker.cli.ending import interruptible
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client.kafka_logs import KafkaLogs
     from ledgerfold.broker.kafka.checkpoint_file import TopicPartition
-    from ledgerfold.storage.kafka.folder_writer import Aborted, FolderWriter, Producer
+    from ledgerfold.storage.kafka.folder_writer import FolderWriter, Producer
+    from ledgerfold.storage.kafka.txn_index import Aborted
     from ledgerfold.v1.kafka_pb2 import DescribeLogResponse, KafkaProducerInfo
 
 Commands = argparse._SubParsersAction
@@ -57,7 +59,7 @@ def add_export(commands: Commands[argparse.ArgumentParser]) -> None:
 def _export(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client.kafka_logs import KafkaLogs
 
-    folder = Path(options.folder)
+    folder = absolute_path(options.folder)
     with interruptible(), KafkaLogs(options.url) as logs:
         log = export_folder(
             logs,
@@ -133,7 +135,9 @@ def _write(writer: FolderWriter, log: DescribeLogResponse, logs: KafkaLogs, topi
     for number in range(at + 1, len(bases)):
         writer.begin_segment(bases[number])
         end(number)
-    writer.note_producers(map(_producer, log.producers), log.log_end_offset)
+    # Kafka would load the others, and forget them at once.
+    known = (each for each in log.producers if not each.is_forgotten)
+    writer.note_producers(map(_producer, known), log.log_end_offset)
 
 
 def _producer(known: KafkaProducerInfo) -> Producer:
@@ -153,7 +157,7 @@ def _producer(known: KafkaProducerInfo) -> Producer:
 
 def _aborted_by_segment(log: DescribeLogResponse, bases: Sequence[int]) -> list[list[Aborted]]:
     """An aborted transaction is noted where its marker lies."""
-    from ledgerfold.storage.kafka.folder_writer import Aborted
+    from ledgerfold.storage.kafka.txn_index import Aborted
 
     found: list[list[Aborted]] = [[] for _ in bases]
     for each in log.aborted:

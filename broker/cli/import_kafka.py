@@ -4,15 +4,16 @@
 
 The folder is a copy of what lies in a broker's log directory, and is only read; the checkpoints
 that lie beside it are taken along if they are there. The topic's segments are the partition's, with
-their offsets, their gaps, and the times at which they were last written to; what a crash of Kafka's
-left there half-way is reckoned with as Kafka itself would (storage/kafka/folder.py).
+their offsets, their gaps, their transaction indexes, and the times at which they were last written
+to; what a crash of Kafka's left there half-way is reckoned with as Kafka itself would
+(storage/kafka/folder.py). Settings are not in the folder.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +21,7 @@ from ledgerfold.broker.cli.ending import interruptible
 from ledgerfold.broker.cli.exit_codes import DONE
 from ledgerfold.broker.cli.exporting import LOG_START_FILE
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 KAFKA_LOG = "kafka-log"
 # How many bytes of batches are sent at once, beside one that is larger.
 _FRAME_BYTES = 4 * 1024 * 1024
+# And entries of a transaction index.
+_INDEX_ENTRIES = 10_000
 _ROWS_ONLY = ("key", "value", "format", "event_time", "tombstone_when")
 
 
@@ -42,6 +46,8 @@ class Imported(NamedTuple):
     end_offset: int
     checkpoint: int | None
     torn: TornTail | None
+    # What else is to be known of it, in sentences.
+    notes: Sequence[str] = ()
 
 
 class Checkpoints(NamedTuple):
@@ -67,15 +73,24 @@ def add_kafka_log(parser: argparse.ArgumentParser) -> None:
         help="a setting of the topic, by Kafka's name; may be given several times",
     )
     group.add_argument(
+        "--config-file",
+        type=absolute_path,
+        metavar="FILE",
+        help="the topic's settings, as kafka-configs.sh --describe shows them, or lines K=V; "
+        "--config comes before them",
+    )
+    group.add_argument(
         "--paused", action="store_true", help="leave the cleaner paused on the topic afterwards"
     )
 
 
 def refuse_kafka_options(options: argparse.Namespace) -> None:
     """They are of no file of rows. Raises InvalidRequest."""
-    if options.folder or options.config or options.cleanup_policy or options.paused:
+    kafka_only = (options.folder, options.config, options.config_file, options.cleanup_policy)
+    if any(kafka_only) or options.paused:
         raise InvalidRequest(
-            "A folder, --config, --cleanup-policy and --paused are for `import kafka-log DIR`."
+            "A folder, --config, --config-file, --cleanup-policy and --paused are for `import "
+            "kafka-log DIR`."
         )
 
 
@@ -87,15 +102,36 @@ def import_kafka_log(options: argparse.Namespace) -> int:
         raise InvalidRequest("Say which folder: `import kafka-log DIR`.")
     if options.skip_rows or any(getattr(options, name) is not None for name in _ROWS_ONLY):
         raise InvalidRequest("A Kafka log has no rows: --key and the like are for files.")
-    folder = Path(options.folder)
+    folder = absolute_path(options.folder)
     topic = options.topic or partition_of(folder)[0]
-    config = {"cleanup.policy": options.cleanup_policy or "compact", **settings_of(options.config)}
+    config = _config(options)
     with interruptible(), KafkaLogs(options.url) as logs:
         imported = import_folder(logs, folder, topic, config, stays_paused=options.paused)
+    notes = list(imported.notes)
     if imported.torn is not None:
-        print(f"ledgerfold: {_torn(imported.torn)}", file=sys.stderr)
+        notes.append(_torn(imported.torn))
+    if not (options.config or options.config_file):
+        notes.append(
+            f"the settings of {topic} are cleanup.policy={config['cleanup.policy']} and this "
+            "broker's, for a partition's folder holds none: --config-file FILE takes what "
+            "kafka-configs.sh --describe shows of the topic."
+        )
+    for note in notes:
+        print(f"ledgerfold: {note}", file=sys.stderr)
     print(_told(imported, topic), file=sys.stderr)
     return DONE
+
+
+def _config(options: argparse.Namespace) -> dict[str, str]:
+    """Options count before the file, and a policy is compact where neither says."""
+    from ledgerfold.broker.cli.topic_config_file import read_settings
+
+    config = {"cleanup.policy": "compact"}
+    if options.config_file is not None:
+        config |= read_settings(options.config_file)
+    if options.cleanup_policy is not None:
+        config["cleanup.policy"] = options.cleanup_policy
+    return config | settings_of(options.config)
 
 
 def settings_of(given: list[str] | None) -> dict[str, str]:
@@ -153,10 +189,11 @@ class _Copy:
 
     def __init__(self, logs: KafkaLogs, topic: str) -> None:
         self._logs, self._topic = logs, topic
-        self._batches = 0
+        self._batches = self._end_offset = 0
         # While it is under way: which segment, of how many.
         self._at, self._of = 0, 0
         self._torn: TornTail | None = None
+        self._notes: list[str] = []
 
     @property
     def told(self) -> str:
@@ -169,11 +206,15 @@ class _Copy:
         empty_modified_ms, self._of = None, len(segments)
         for number, segment in enumerate(segments, 1):
             self._at = number
-            logs.begin_segment(topic, segment.base_offset, empty_modified_ms)
+            if segment.start:
+                self._notes.append(_split(segment))
+            modified_ms = segment.modified_ms
+            logs.begin_segment(topic, segment.base_offset, empty_modified_ms, modified_ms)
             for frame in self._frames(segment, is_last=number == len(segments)):
-                logs.take_over(topic, frame, append_time_ms=segment.modified_ms)
+                logs.take_over(topic, frame, append_time_ms=modified_ms)
+            self._take_index(segment)
             # Where it held nothing it stays all the same, once another one follows.
-            empty_modified_ms = segment.modified_ms
+            empty_modified_ms = modified_ms
         log_end = logs.describe(topic).log_end_offset
         start = max(checkpoints.log_start_offset or 0, segments[0].base_offset)
         if start > log_end:
@@ -194,14 +235,32 @@ class _Copy:
             end_offset=log_end,
             checkpoint=checkpoint,
             torn=self._torn,
+            notes=self._notes,
         )
+
+    def _take_index(self, segment: SegmentFile) -> None:
+        """Of a cleaned segment its batches do not tell all that its transaction index does."""
+        from ledgerfold.storage.kafka.folder import aborted_of
+        from ledgerfold.v1.kafka_pb2 import KafkaAbortedInfo
+
+        found = aborted_of(segment, self._end_offset)
+        if found is None:
+            self._notes.append(
+                f"{segment.txn_index} is no transaction index: which transactions were aborted is "
+                "taken from the batches, as Kafka would."
+            )
+        entries = [KafkaAbortedInfo(**each._asdict()) for each in found or ()]
+        for at in range(0, len(entries), _INDEX_ENTRIES):
+            some, modified_ms = entries[at : at + _INDEX_ENTRIES], segment.modified_ms
+            self._logs.take_over(self._topic, b"", append_time_ms=modified_ms, aborted=some)
 
     def _frames(self, segment: SegmentFile, *, is_last: bool) -> Iterator[bytes]:
         from ledgerfold.storage.kafka.folder import SegmentReading
 
-        frame = bytearray()
+        frame, self._end_offset = bytearray(), segment.base_offset
         reading = SegmentReading(segment, is_last=is_last)
         for batch in reading:
+            self._end_offset = batch.header.next_offset
             if frame and len(frame) + len(batch.data) > _FRAME_BYTES:
                 yield bytes(frame)
                 frame.clear()
@@ -229,6 +288,13 @@ def checkpoints_of(folder: Path) -> Checkpoints:
     first_dirty, log_start = found
     # Kafka begins at the log's start then, too.
     return Checkpoints(first_dirty if (first_dirty or 0) >= 0 else None, log_start)
+
+
+def _split(segment: SegmentFile) -> str:
+    return (
+        f"{segment.path} holds offsets that are too far from its base for Kafka's indexes: it is "
+        f"split at {segment.base_offset}, as Kafka's cleaner would."
+    )
 
 
 def _torn(torn: TornTail) -> str:

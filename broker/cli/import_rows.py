@@ -19,10 +19,10 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.words import counted
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -189,5 +189,5 @@ def opened(name: str) -> Iterator[IO[bytes]]:
     if name == "-":
         yield sys.stdin.buffer
     else:
-        with Path(name).open("rb") as file:
+        with absolute_path(name).open("rb") as file:
             yield file

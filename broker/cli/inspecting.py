@@ -8,8 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from ledgerfold.broker.cli.connecting import admin_of
-from ledgerfold.broker.cli.output import add_answer, add_output, content, print_object, print_rows
+from ledgerfold.broker.cli.output import (
+    add_answer,
+    add_output,
+    content,
+    print_object,
+    print_rows,
+)
 from ledgerfold.storage.message_ids import id_text
+from ledgerfold.storage.paths import absolute_path
 
 Commands = argparse._SubParsersAction
 
@@ -26,7 +33,7 @@ def add_segment(commands: Commands[argparse.ArgumentParser]) -> None:
     dump = verbs.add_parser(
         "dump", help="what a file holds, checksums verified", calls_broker=False
     )
-    dump.add_argument("file", type=Path, help="ledgers/N/N.log in a data directory")
+    dump.add_argument("file", type=absolute_path, help="ledgers/N/N.log in a data directory")
     dump.add_argument("--messages", action="store_true", help="messages instead of entries")
     add_output(dump, ("table", "json", "jsonl"))
     dump.set_defaults(run=_dump)
@@ -48,6 +55,12 @@ def _info(options: argparse.Namespace) -> None:
             "compactor": state,
             "compactor_pid": info.compactor_pid,
             "compactor_message": info.compactor_message,
+            "streams": info.streams,
+            "streams_max": info.streams_max,
+            "streams_refused": info.streams_refused,
+            "streams_ended": info.streams_ended,
+            "unsent_bytes": info.unsent_bytes,
+            "unsent_bytes_max": info.unsent_bytes_max,
         },
     )
 

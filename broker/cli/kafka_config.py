@@ -19,6 +19,7 @@ from ledgerfold.broker.cli.connecting import add_name, admin_of
 from ledgerfold.broker.cli.output import add_output, print_rows
 from ledgerfold.broker.cli.properties import read_properties
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.words import counted
 
 Commands = argparse._SubParsersAction
@@ -136,7 +137,7 @@ def serve_config(options: argparse.Namespace) -> dict[str, str]:
             _check_known(pairs)
             found |= pairs
         else:
-            found |= _of_file(Path(text))
+            found |= _of_file(absolute_path(text))
     if found:
         from ledgerfold.broker.kafka.config import BrokerConfig
 

@@ -144,6 +144,7 @@ def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
         "checkpoint": told.checkpoint,
         "cleaning_state": told.cleaning_state,
         "uncleanable": told.uncleanable_reason,
+        "uncleanable_kind": told.uncleanable_kind,
         "segments": [
             {
                 "base_offset": each.base_offset,
@@ -164,6 +165,7 @@ def log_document(told: LogDescription, *, batches: bool) -> dict[str, Any]:
                 "last_offset": each.last_data_offset,
                 "last_timestamp_ms": each.last_timestamp_ms,
                 "transaction_from": each.transaction_first_offset,
+                "forgotten": each.is_forgotten,
             }
             for each in told.producers
         ],

@@ -15,13 +15,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ledgerfold.broker.cli.connecting import add_name, client_of
 from ledgerfold.broker.cli.output import message_id_text, row_printer
 from ledgerfold.broker.cli.units import parse_count, parse_positive
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.words import counted
 
 if TYPE_CHECKING:
@@ -49,7 +49,13 @@ def add_produce(commands: Commands[argparse.ArgumentParser]) -> None:
     add_name(parser)
     add("-m", "--message", "--messages", action="append", default=[], help="taken as it is")
     add("-s", "--separator", help="what separates several messages in one -m")
-    add("-f", "--file", "--files", action="append", default=[], type=Path, help="one message each")
+    add(
+        *("-f", "--file", "--files"),
+        action="append",
+        default=[],
+        type=absolute_path,
+        help="one message each",
+    )
     add("-k", "--key", help="of every message")
     add(
         *("-p", "--property", "--properties"),

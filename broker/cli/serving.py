@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from ledgerfold.broker.cli.emulation import add_emulation_options, emulation_of
 from ledgerfold.broker.cli.kafka_config import add_serve_options, serve_config
-from ledgerfold.broker.cli.strategies import add_strategy_options, strategy_and_service_of
+from ledgerfold.broker.cli.strategies import (
+    add_allow_strategy,
+    add_strategy_options,
+    allowed_of,
+    strategy_and_service_of,
+)
 from ledgerfold.broker.cli.units import (
     parse_limit_ms,
     parse_limit_size,
@@ -18,6 +22,7 @@ from ledgerfold.broker.cli.units import (
     parse_size,
     parse_time_ms,
 )
+from ledgerfold.storage.paths import absolute_path
 
 DEFAULT_LISTEN = "127.0.0.1:7650"
 # ENTRY_BYTES_MAX of storage/entry.py, which `--help` need not load.
@@ -34,7 +39,7 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     parser.set_defaults(run=_serve)
     add = parser.add_argument
     data = "the data directory; it is made if it is missing"
-    add("--data", type=Path, required=True, metavar="DIR", help=data)
+    add("--data", type=absolute_path, required=True, metavar="DIR", help=data)
     listen = f"clients connect here; default {DEFAULT_LISTEN}; port 0 is any that is free"
     add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=listen)
     metrics = "Prometheus finds metrics at http://HOST:PORT/metrics; by default it finds none"
@@ -46,7 +51,7 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         help="a receipt means: the disk has the message (fsync, the default), or the system has it",
     )
     ready = "this file is written when the broker serves; it holds the line that is printed then"
-    add("--ready-file", type=Path, metavar="PATH", help=ready)
+    add("--ready-file", type=absolute_path, metavar="PATH", help=ready)
     add(
         "--max-message-size",
         type=_message_size,
@@ -68,6 +73,7 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     _add_compactor(parser.add_argument_group("compaction").add_argument)
     _add_policies(parser.add_argument_group("policies, where no namespace or topic has its own"))
     add_serve_options(parser.add_argument_group("Kafka topics"))
+    _add_bounds(parser.add_argument_group("bounds of all clients together").add_argument)
     _add_sizes(parser.add_argument_group("the end of segments and ledgers").add_argument)
 
 
@@ -84,6 +90,7 @@ def _add_compactor(add: Callable[..., object]) -> None:
         "Pulsar's two factories is the worker with that strategy"
     )
     add("--compaction-service", metavar="module:Factory", help=service)
+    add_allow_strategy(add)
     answer = "a strategy of your own that takes longer for an answer fails its run; default 60s"
     add("--strategy-timeout", type=_timeout_ms, default=60_000, metavar="TIME", help=answer)
     memory = "so does one with which a task takes more memory; default 1G"
@@ -123,6 +130,16 @@ def _add_sizes(add: Callable[..., object]) -> None:
     add("--ledger-age", type=parse_time_ms, metavar="TIME", help=f"{ledger} this age; default 4h")
 
 
+def _add_bounds(add: Callable[..., object]) -> None:
+    streams = "more producers, consumers, readers and watchers than this are refused; default 20000"
+    add("--streams-max", type=parse_positive, default=20_000, metavar="N", help=streams)
+    unsent = (
+        "nothing is read on for clients while so much waits to be sent, and those that take "
+        "nothing are disconnected then; default 256M"
+    )
+    add("--unsent-max", type=_unsent, default=256 << 20, metavar="SIZE", help=unsent)
+
+
 def _message_size(text: str) -> int:
     """One that an entry can have."""
     size_bytes = parse_size(text)
@@ -147,6 +164,14 @@ def _memory(text: str) -> int:
     return size_bytes
 
 
+def _unsent(text: str) -> int:
+    """Room for an entry of any size."""
+    size_bytes = parse_size(text)
+    if size_bytes < _MESSAGE_BYTES_MOST:
+        raise argparse.ArgumentTypeError(f"{text!r}: 16M is the least")
+    return size_bytes
+
+
 def _start_ms(text: str) -> int:
     return time.time_ns() // 1_000_000 if text == "now" else parse_moment_ms(text)
 
@@ -166,6 +191,7 @@ def _serve(options: argparse.Namespace) -> int:
     }
     given = {name: value for name, value in store.items() if value is not None}
     strategy, service = strategy_and_service_of(options)
+    strategy = strategy or CompactionStrategy(name=DEFAULT)
     return serve(
         BrokerSettings(
             data_dir=options.data,
@@ -176,7 +202,8 @@ def _serve(options: argparse.Namespace) -> int:
             retention_bytes=options.retention_size,
             message_ttl_ms=options.message_ttl,
             retain_null_key=options.retain_null_key,
-            compaction_strategy=strategy or CompactionStrategy(name=DEFAULT),
+            compaction_strategy=strategy,
+            allowed_strategies=allowed_of(options, strategy.name),
             compaction_service=service,
             strategy_timeout_ms=options.strategy_timeout,
             strategy_memory_bytes=options.strategy_memory,
@@ -189,6 +216,8 @@ def _serve(options: argparse.Namespace) -> int:
             ready_file=options.ready_file,
             log_level=options.log_level,
             message_bytes_max=options.max_message_size,
+            streams_max=options.streams_max,
+            unsent_bytes_max=options.unsent_max,
             store=StoreSettings(durability=options.durability, **given),
         )
     )

@@ -6,7 +6,7 @@ ledgerfold topics set-compaction-strategy prices keep-n --set n=3
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.connecting import add_name, admin_of
@@ -14,6 +14,7 @@ from ledgerfold.broker.cli.output import add_answer, print_object
 from ledgerfold.storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from ledgerfold.strategies.allowed import AllowedStrategies
     from ledgerfold.v1.records_pb2 import CompactionStrategy
 
 Commands = argparse._SubParsersAction
@@ -45,6 +46,27 @@ def _add_settings(parser: argparse._ActionsContainer, option: str) -> None:
         metavar="FIELD=VALUE",
         help="one setting of the strategy is given; may be repeated",
     )
+
+
+def add_allow_strategy(add: Callable[..., object]) -> None:
+    add(
+        "--allow-strategy",
+        action="append",
+        default=[],
+        metavar="MODULE:CLASS",
+        help="this strategy of your own may be loaded, beside the entry points of installed "
+        "packages; may be repeated",
+    )
+
+
+def allowed_of(options: argparse.Namespace, *named: str) -> AllowedStrategies:
+    """What the options allow, and `named`, which the same command line asks for.
+
+    Raises InvalidRequest.
+    """
+    from ledgerfold.strategies.allowed import AllowedStrategies, parse_allowed
+
+    return AllowedStrategies(tuple(map(parse_allowed, options.allow_strategy))).also(*named)
 
 
 def strategy_of(options: argparse.Namespace) -> CompactionStrategy | None:

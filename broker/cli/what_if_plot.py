@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from ledgerfold.broker.cli.units import format_size
 from ledgerfold.broker.cli.what_if_rows import setting_row, strategy_text, trial_text
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.paths import absolute_path
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +55,7 @@ def write_plot(name: str, found: Sequence[TopicWhatIf]) -> None:
         svg = picture[picture.index(b"<svg") :].decode()
         page = f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>{title}</title>'
         picture = f"{page}\n{svg}</html>\n".encode()
-    Path(name).write_bytes(picture)
+    absolute_path(name).write_bytes(picture)
 
 
 def _ending(name: str) -> str:

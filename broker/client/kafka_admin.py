@@ -161,9 +161,10 @@ class KafkaAdmin:
         told = self._call(self._stub.RunRetention, request, is_bounded=False)
         return int(told.deleted_segments)
 
-    def cleaner(self) -> CleanerStatus:
-        """Gauges, checkpoints, and how it stands with each topic."""
-        return CleanerStatus.of(self._call(self._stub.GetCleaner, kafka_pb2.GetCleanerRequest()))
+    def cleaner(self, namespace: str = "") -> CleanerStatus:
+        """Gauges, checkpoints (of one namespace, or of all), and how it stands with each topic."""
+        request = kafka_pb2.GetCleanerRequest(namespace=namespace)
+        return CleanerStatus.of(self._call(self._stub.GetCleaner, request))
 
     def set_checkpoint(self, topic: str, offset: int | None) -> None:
         """Where the next round starts; None: none is stored."""

@@ -77,7 +77,8 @@ class SegmentInfo:
 @dataclass(frozen=True, slots=True)
 class ProducerInfo:
     """What the log remembers of an idempotent producer. -1: none; `transaction_first_offset`: of
-    the transaction that is open.
+    the transaction that is open. `is_forgotten`: Kafka would not know it any more, by the times of
+    its records; what it sends again is known here.
     """
 
     producer_id: int
@@ -86,6 +87,7 @@ class ProducerInfo:
     last_data_offset: int
     last_timestamp_ms: int
     transaction_first_offset: int | None
+    is_forgotten: bool
 
     @classmethod
     def of(cls, told: kafka_pb2.KafkaProducerInfo) -> ProducerInfo:
@@ -97,6 +99,7 @@ class ProducerInfo:
             told.last_data_offset,
             told.last_timestamp_ms,
             None if first < 0 else first,
+            told.is_forgotten,
         )
 
 
@@ -126,6 +129,8 @@ class LogDescription:
     cleaning_state: str
     # Why the cleaner leaves the topic alone; "": it does not.
     uncleanable_reason: str
+    # Which failure it was, for programs: as in CleanerStatus.
+    uncleanable_kind: str
     # If they were asked for, a page of them: each as it is stored, header and records.
     batches: list[bytes] = field(repr=False, default_factory=list)
     # Where the next page begins; None: there are no more.
@@ -149,6 +154,7 @@ class LogDescription:
             ],
             told.cleaning_state,
             told.uncleanable_reason,
+            told.uncleanable_kind,
             [each.batch for each in told.batches],
             told.more_from if told.HasField("more_from") else None,
         )
@@ -294,6 +300,8 @@ class CleanerTurn:
     failure: str
     # That retention let go, of all logs.
     deleted_segments: int
+    # Which failure it was, for programs: as in CleanerStatus; "": none.
+    failure_kind: str
 
     @classmethod
     def of(cls, told: kafka_pb2.CleanTurnResponse) -> CleanerTurn:
@@ -307,6 +315,7 @@ class CleanerTurn:
             told.was_aborted,
             told.failure,
             told.deleted_segments,
+            told.failure_kind,
         )
 
 
@@ -314,6 +323,10 @@ class CleanerTurn:
 class CleanerStatus:
     """The cleaner: `gauges` by Kafka's names, the text of cleaner-offset-checkpoint, and by topic
     why it is left alone, and the cleaning state.
+
+    `uncleanable_kinds`: which failure a topic is left alone for: the reason of an error,
+    WORKER_DIED, or MARKED, by hand. `shared_lines`: those of the file that stand for topics of
+    several namespaces. `is_starting`: topics are being loaded, and no turn is taken by itself yet.
     """
 
     gauges: dict[str, float]
@@ -321,6 +334,9 @@ class CleanerStatus:
     uncleanable: dict[str, str]
     states: dict[str, str]
     last_turns: list[str]
+    uncleanable_kinds: dict[str, str]
+    shared_lines: list[str]
+    is_starting: bool
 
     @classmethod
     def of(cls, told: kafka_pb2.GetCleanerResponse) -> CleanerStatus:
@@ -330,4 +346,7 @@ class CleanerStatus:
             dict(told.uncleanable),
             dict(told.states),
             list(told.last_turns),
+            dict(told.uncleanable_kinds),
+            list(told.shared_lines),
+            told.is_starting,
         )

@@ -13,7 +13,7 @@ What KafkaAdmin has (kafka_admin.py), on a channel of its own, and what only a c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import grpc
@@ -46,23 +46,44 @@ class KafkaLogs(KafkaAdmin):
     def delete(self, topic: str) -> None:
         self._call(self._admin.DeleteTopic, admin_pb2.DeleteTopicRequest(topic=topic, force=True))
 
-    def take_over(self, topic: str, batches: bytes, *, append_time_ms: int) -> None:
-        """Batches of another log, with their offsets. No segment ends before them."""
+    def take_over(
+        self,
+        topic: str,
+        batches: bytes,
+        *,
+        append_time_ms: int,
+        aborted: Iterable[kafka_pb2.KafkaAbortedInfo] = (),
+    ) -> None:
+        """Batches of another log, with their offsets. No segment ends before them.
+
+        `aborted`: what its transaction index says of markers that are in the active segment then.
+        """
         request = kafka_pb2.KafkaAppendRequest(
             topic=topic,
             batches=batches,
             origin=kafka_pb2.KAFKA_ORIGIN_REPLICATION,
             keep_segments=True,
             append_time_ms=append_time_ms,
+            aborted=aborted,
         )
         self._call(self._stub.Append, request)
 
     def begin_segment(
-        self, topic: str, base_offset: int, empty_modified_ms: int | None = None
+        self,
+        topic: str,
+        base_offset: int,
+        empty_modified_ms: int | None = None,
+        modified_ms: int | None = None,
     ) -> int:
-        """The active segment ends. One that holds nothing moves, or stays with that time."""
+        """The active segment ends. One that holds nothing moves, or stays with that time.
+
+        `modified_ms`: of the new one's file, as long as it holds nothing; None: now.
+        """
         request = kafka_pb2.RollSegmentRequest(
-            topic=topic, base_offset=base_offset, empty_modified_ms=empty_modified_ms
+            topic=topic,
+            base_offset=base_offset,
+            empty_modified_ms=empty_modified_ms,
+            modified_ms=modified_ms,
         )
         return int(self._call(self._stub.RollSegment, request).base_offset)
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import uuid
 
 from ledgerfold.broker.compaction.due import is_outdated
@@ -33,6 +32,7 @@ from ledgerfold.broker.compaction.interfaces import (
     CompactionSnapshot,
     Compactor,
 )
+from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.compaction.run_files import RunFiles
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -135,6 +135,9 @@ class CompactionRun:
         self.record.started_ms = self._broker.clock_ms()
         strategy = self._take_strategy()
         self._notify()
+        # A policy may be of a time when the broker was told something else at its start.
+        await check_allowed(self._broker, strategy)
+        self._check_interruption()
         runs = self._history.oldest_first(self.topic.name)
         again = is_outdated(self.topic.record, runs, strategy)
         snapshot = self.snapshot = await self.topic.snapshot_for_compaction(again=again)
@@ -197,7 +200,7 @@ class CompactionRun:
             time_ms=record.plan_time_ms,
             renumber_batches=self.topic.emulation().strategic_renumbers,
             retain_null_key=record.retain_null_key,
-            ledgers_dir=os.path.abspath(store.ledgers_dir),
+            ledgers_dir=str(store.ledgers_dir),
             segments=snapshot.segments,
             compacted_segments=snapshot.compacted_segments,
             ledger_id=record.ledger_id,

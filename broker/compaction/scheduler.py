@@ -41,6 +41,7 @@ from ledgerfold.broker.compaction.interfaces import (
     CompactionSnapshot,
     Compactor,
 )
+from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.compaction.queue import CompactionQueue
 from ledgerfold.broker.compaction.run import CompactionRun
 from ledgerfold.broker.compaction.run_files import RunFiles
@@ -132,8 +133,10 @@ class CompactionScheduler:
         is barred or goes away. `strategy`: of this run alone, in place of the topic's.
 
         Raises CompactionRunning, CompactionQueueFull, CompactorUnavailable (it is off), Unavailable
-        (the broker is stopping), CompactionFenced, StorageError.
+        (the broker is stopping), CompactionFenced, StorageError, StrategyNotAllowed.
         """
+        if strategy is not None:
+            await check_allowed(self._broker, strategy)
         if self._broker.topics.get(topic.name) is not topic or topic.name in self._barred:
             return 0
         self._check_free(topic)

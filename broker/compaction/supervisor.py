@@ -47,6 +47,7 @@ from ledgerfold.broker.compaction.worker_limits import (
 from ledgerfold.broker.compaction.worker_process import WorkerProcess, worker_command
 from ledgerfold.broker.compaction.worker_remains import end_left_over, new_scratch, remove_scratch
 from ledgerfold.storage.errors import CompactorUnavailable
+from ledgerfold.storage.names import COMPACTOR
 from ledgerfold.v1.admin_pb2 import (
     COMPACTOR_STATE_DISABLED,
     COMPACTOR_STATE_READY,
@@ -275,7 +276,7 @@ class CompactorSupervisor:
         except OSError as error:
             return Ending(f"it could not be started: {error}")
         try:
-            return await self._live_in(scratch, data_dir / "compactor" / "worker.log")
+            return await self._live_in(scratch, data_dir / COMPACTOR / "worker.log")
         finally:
             await asyncio.to_thread(remove_scratch, scratch)
 

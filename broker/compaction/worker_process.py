@@ -49,6 +49,7 @@ def worker_command(settings: BrokerSettings, local_dir: Path) -> list[str]:
         f"{settings.strategy_timeout_ms / 1000:g}",
         "--strategy-memory",
         str(settings.strategy_memory_bytes),
+        *(f"--allow-strategy={name}" for name in settings.allowed_strategies.named),
     ]
 
 
@@ -79,7 +80,7 @@ class WorkerProcess:
         # its pipes is gone (before CPython 3.12.4), and the worker's JVM inherits them.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(log_path)
-        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         stdin_read, stdin_write = os.pipe()
         stdout_read, stdout_write = os.pipe()
         try:

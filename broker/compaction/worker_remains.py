@@ -31,6 +31,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from ledgerfold.storage.names import COMPACTOR
+
 WORKER_VARIABLE = "LEDGERFOLD_WORKER"
 # For processes that were killed to be gone; one that hangs in the kernel takes longer.
 END_SECONDS = 10.0
@@ -120,4 +122,4 @@ def _end(pid: int, token: str, seconds: float) -> None:
 
 
 def _work_dir(data_dir: Path) -> Path:
-    return data_dir / "compactor" / "work"
+    return data_dir / COMPACTOR / "work"

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.compaction.due import is_outdated
+from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.explain.notes import Outlook, notes
 from ledgerfold.broker.explain.numbering import published_indexes
 from ledgerfold.broker.explain.rules import (
@@ -42,6 +43,7 @@ from ledgerfold.storage.errors import (
     MissingFile,
     ServiceError,
     StorageError,
+    StrategyNotAllowed,
     Unavailable,
 )
 from ledgerfold.storage.key_scan import KeyVersion, versions_of
@@ -101,8 +103,9 @@ class Explainer:
 
     async def _ask(self, explained: ExplainResponse, asked: TellChoicesRequest) -> None:
         try:
+            await check_allowed(self._broker, asked.strategy)
             told = await self._broker.compactor.tell_choices(asked)
-        except CompactorUnavailable as error:
+        except (CompactorUnavailable, StrategyNotAllowed) as error:
             told = TellChoicesResponse(why=error.message.rstrip("."))
         add_words(explained, asked, told)
 

@@ -6,6 +6,7 @@
     'sales/eu'
 
 Source: Pulsar's TopicName and NamespaceName. A form of two parts does not exist there either.
+What other names must be, those of subscriptions say: broker/ground/given_names.py.
 """
 
 from __future__ import annotations
@@ -76,6 +77,11 @@ def _wrong_form(name: str) -> InvalidRequest:
 def check_named_entity(part: str, name: str) -> None:
     if not _NAMED_ENTITY.fullmatch(part):
         raise InvalidRequest(f"{name!r}: {part!r} may hold letters, digits, and - = : . _ only.")
+
+
+def namespace_of(topic: str) -> str:
+    """Of a full name."""
+    return TopicName.parse(topic).namespace
 
 
 def parse_namespace(name: str) -> str:

@@ -12,8 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ledgerfold.broker.ground.outgoing import BYTES_MAX, STREAMS_MAX
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
+from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.settings import StoreSettings
+from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.catalogue import DEFAULT
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation
 
@@ -24,7 +27,7 @@ DEFAULT_LISTEN = "127.0.0.1:7650"
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """Sizes in bytes, times in ms."""
+    """Sizes in bytes, times in ms. Paths become absolute."""
 
     data_dir: Path
     listen: str = DEFAULT_LISTEN
@@ -39,6 +42,8 @@ class BrokerSettings:
     compaction_strategy: CompactionStrategy = field(
         default_factory=lambda: CompactionStrategy(name=DEFAULT)
     )
+    # Which of one's own may be loaded, beside those of installed packages.
+    allowed_strategies: AllowedStrategies = field(default_factory=AllowedStrategies)
     # Nothing set: the profile `documented` (broker/policies/profiles.py).
     emulation: Emulation = field(default_factory=Emulation)
     # A Kafka broker's settings, by their names there: what holds for Kafka topics.
@@ -59,11 +64,20 @@ class BrokerSettings:
     # Of strategies of one's own, in a worker of ours: for an answer, and of a task.
     strategy_timeout_ms: int = 60_000
     strategy_memory_bytes: int = 1024 * 1024 * 1024
+    # Of all streams together: how many, and how many bytes of what was read and is not sent.
+    streams_max: int = STREAMS_MAX
+    unsent_bytes_max: int = BYTES_MAX
     # Where metrics are served over HTTP: "host:port". None: nowhere.
     metrics_listen: str | None = None
     ready_file: Path | None = None
     log_level: str = "INFO"
     store: StoreSettings = field(default_factory=StoreSettings)
+
+    def __post_init__(self) -> None:
+        # The compactor refuses relative ones, and another process may have another folder.
+        object.__setattr__(self, "data_dir", absolute_path(self.data_dir))
+        if self.ready_file is not None:
+            object.__setattr__(self, "ready_file", absolute_path(self.ready_file))
 
     @property
     def entry_bytes_max(self) -> int:

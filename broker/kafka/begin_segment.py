@@ -22,12 +22,17 @@ LAST_BASE_OFFSET = LONG_MAX - INT_MAX
 
 
 async def begin_segment(
-    log: KafkaLog, stored: StoredTopic, base_offset: int, empty_modified_ms: int | None
+    log: KafkaLog,
+    stored: StoredTopic,
+    base_offset: int,
+    empty_modified_ms: int | None,
+    modified_ms: int | None = None,
 ) -> LiveSegment:
     """The active segment, which holds nothing, from that offset on, whatever the log's end was.
 
     `empty_modified_ms`: where the active one held nothing before, it stays, as a cleaning leaves
-    segments, of that modification time; None: it moves. Durable when it returns. Raises KafkaError
+    segments, of that modification time; None: it moves. `modified_ms`: the new one's, as long as
+    it holds nothing; None: when it began. Durable when it returns. Raises KafkaError
     (OFFSET_OUT_OF_RANGE), Moved, DiskFailure, and what made the log fail.
     """
     if base_offset > LAST_BASE_OFFSET:
@@ -54,10 +59,14 @@ async def begin_segment(
     def edit(record: TopicRecord, batch: MetadataBatch) -> None:
         _check_empty(log, stored, active)
         move_active(record.kafka, base_offset, left)
+        if modified_ms is not None:
+            record.kafka.segments[-1].begun_ms = modified_ms
 
     def apply() -> None:
         assert active.growth is not None
         growth = replace(active.growth, base_offset=base_offset, next_offset=base_offset)
+        if modified_ms is not None:
+            growth.modified_ms = modified_ms
         parts = [Part(each, base_offset) for each in active.ledger_ids]
         moved = [LiveSegment(base_offset, parts, growth)]
         if left is not None:

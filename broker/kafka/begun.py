@@ -13,12 +13,14 @@ from typing import NamedTuple
 
 from ledgerfold.broker.kafka.remembered import remember_rolled
 from ledgerfold.broker.kafka.segments import LiveSegment, figures_of
+from ledgerfold.kafka.rolling import Growth
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducers, KafkaSegmentFigures
 
 
 class _Begun(NamedTuple):
     base_offset: int
     ended_base_offset: int
+    begun_ms: int
     figures: KafkaSegmentFigures
     producers: KafkaProducers
 
@@ -32,7 +34,7 @@ class BegunSegments:
     def add(
         self,
         ledger_id: int,
-        base_offset: int,
+        begun: Growth,
         ended: LiveSegment,
         producers: KafkaProducers,
         recorded: Collection[int],
@@ -41,7 +43,11 @@ class BegunSegments:
         for each in [each for each in self._by_ledger if each in recorded]:
             del self._by_ledger[each]
         self._by_ledger[ledger_id] = _Begun(
-            base_offset, ended.base_offset, figures_of(ended.facts, ended.aborted), producers
+            begun.base_offset,
+            ended.base_offset,
+            begun.modified_ms,
+            figures_of(ended.facts, ended.aborted),
+            producers,
         )
 
     def base_of(self, ledger_id: int) -> int | None:
@@ -57,6 +63,8 @@ class BegunSegments:
             for segment in log.segments:
                 if segment.base_offset == begun.ended_base_offset and not segment.is_cleaned:
                     segment.figures.CopyFrom(begun.figures)
+                elif ledger_id in segment.ledger_ids:
+                    segment.begun_ms = begun.begun_ms
             remember_rolled(log, begun.producers)
 
 

@@ -18,13 +18,14 @@ maybeTruncateCheckpoint of Kafka 4.1.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from ledgerfold.broker.ground.names import TopicName
 from ledgerfold.broker.kafka.settings import INT_MAX, LONG_MAX
 from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.v1.records_pb2 import TopicRecord
 
 CHECKPOINT_FILE = "cleaner-offset-checkpoint"
 _VERSION = 0
@@ -53,6 +54,35 @@ def topic_partition(name: str) -> TopicPartition:
     if partition is None:
         return TopicPartition(TopicName.parse(name).local, 0)
     return TopicPartition(TopicName.parse(partition.topic).local, partition.index)
+
+
+class StoredCheckpoints(NamedTuple):
+    """`shared`: lines that topics of several namespaces have; each tells of the last of them."""
+
+    text: str
+    shared: list[str]
+
+
+def stored_checkpoints(records: Iterable[TopicRecord], namespace: str = "") -> StoredCheckpoints:
+    """The file of these topics, of one namespace or of all. Kafka's names know no namespaces.
+
+    >>> names = ("persistent://a/b/orders", "persistent://public/default/orders")
+    >>> records = [TopicRecord(name=each) for each in names]
+    >>> for record in records:
+    ...     record.kafka.first_dirty_offset = 7
+    >>> stored_checkpoints(records).shared, stored_checkpoints(records, "a/b").shared
+    (['orders 0'], [])
+    """
+    offsets, shared = dict[TopicPartition, int](), list[str]()
+    for record in sorted(records, key=lambda each: each.name):
+        if not record.kafka.HasField("first_dirty_offset"):
+            continue
+        if namespace in ("", TopicName.parse(record.name).namespace):
+            at = topic_partition(record.name)
+            if at in offsets:
+                shared.append(f"{at.topic} {at.partition}")
+            offsets[at] = record.kafka.first_dirty_offset
+    return StoredCheckpoints(checkpoint_text(offsets), shared)
 
 
 def checkpoint_text(offsets: Mapping[TopicPartition, int]) -> str:

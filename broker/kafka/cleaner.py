@@ -25,7 +25,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from ledgerfold.broker.ground.clock import Clock
-from ledgerfold.broker.kafka.checkpoint_file import checkpoint_text, topic_partition
+from ledgerfold.broker.kafka.checkpoint_file import StoredCheckpoints, stored_checkpoints
 from ledgerfold.broker.kafka.choice import Candidate, choose
 from ledgerfold.broker.kafka.config import BrokerConfig
 from ledgerfold.broker.kafka.defects import Defects
@@ -34,8 +34,8 @@ from ledgerfold.broker.kafka.gauges import Gauges
 from ledgerfold.broker.kafka.pace import owed_ms, pace_of
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.round import RoundOutcome, Worker, clean, dry_run, view_of
-from ledgerfold.broker.kafka.states import Aborted, InProgress, States
-from ledgerfold.broker.kafka.turn import Turn
+from ledgerfold.broker.kafka.states import MARKED, Aborted, InProgress, States
+from ledgerfold.broker.kafka.turn import Turn, kind_of
 from ledgerfold.kafka.cleanable import Plan, plan
 from ledgerfold.storage.errors import (
     CompactionCancelled,
@@ -79,7 +79,7 @@ class Cleaner:
         self, broker: CleanerBroker, worker: Worker, defects: Callable[[str], Defects]
     ) -> None:
         """`defects`: those that are wanted of a topic; of the broker, by the name ""."""
-        self._broker, self._worker, self._defects = broker, worker, defects
+        self._broker, self._worker, self.defects = broker, worker, defects
         self.states = States()
         self.gauges = Gauges(broker.clock.now_ms)
         self._deletion = Deletion(broker, self.states, self._wake)
@@ -92,6 +92,8 @@ class Cleaner:
         self._deaths: dict[str, int] = {}
         # A log left the state that it was in.
         self._changed = asyncio.Event()
+        # All topics were loaded, and turns may be taken.
+        self.has_started = False
         # As long as one is there, turns are taken.
         self._threads: list[asyncio.Task[None]] = []
         self._is_over = False
@@ -100,7 +102,7 @@ class Cleaner:
 
     def start(self) -> None:
         """Takes turns by itself from now on, if the settings say so."""
-        config = self._broker.kafka_config
+        config, self.has_started = self._broker.kafka_config, True
         if config["log.cleaner.enable"]:
             for number in range(config.number("log.cleaner.threads")):
                 self._threads.append(asyncio.create_task(self._take_turns(number)))
@@ -251,7 +253,7 @@ class Cleaner:
             now_ms=now_ms,
             keys_max=broker.kafka_config.map_keys_max,
             io_bytes_per_second=pace_of(broker.kafka_config, broker.clock),
-            defects=self._defects(name),
+            defects=self.defects(name),
         )
         task = self._rounds[name] = asyncio.create_task(work)
         try:
@@ -288,7 +290,7 @@ class Cleaner:
                 broker.store,
                 now_ms=now_ms,
                 keys_max=broker.kafka_config.map_keys_max,
-                defects=self._defects(name),
+                defects=self.defects(name),
             )
 
     def _may_try_again(self, name: str, error: LedgerfoldError) -> bool:
@@ -300,7 +302,7 @@ class Cleaner:
     async def _failed(self, partition: Partition, made: Plan, error: LedgerfoldError) -> None:
         name = partition.name
         _log.error("%s: a round failed; the cleaner leaves it alone: %s", name, error)
-        self.leave_alone(name, str(error))
+        self.leave_alone(name, str(error), kind_of(error))
         await partition.set_checkpoint(made.first_dirty_offset)
 
     def _end(self, name: str) -> None:
@@ -311,9 +313,9 @@ class Cleaner:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def leave_alone(self, name: str, why: str) -> None:
+    def leave_alone(self, name: str, why: str, kind: str = MARKED) -> None:
         """Until the broker starts anew, or the topic is deleted."""
-        self.states.mark_uncleanable(name, why)
+        self.states.mark_uncleanable(name, kind, why)
 
     def gauge_values(self) -> dict[str, int]:
         """By Kafka's object names; none once it has stopped."""
@@ -324,19 +326,13 @@ class Cleaner:
         loaded = [partitions[each] for each in left_alone if each in partitions]
         bytes_left = sum(plan_of(each, now_ms).cleanable_bytes for each in loaded)
         values = self.gauges.values(len(left_alone), bytes_left)
-        if not self._defects("").gauges_with_defects:
+        if not self.defects("").gauges_with_defects:
             return values
         return self.gauges.as_in_kafka(values, all(each.checkpoint is not None for each in loaded))
 
-    def checkpoint_text(self) -> str:
-        """The file cleaner-offset-checkpoint, as Kafka would have it of these logs."""
-        return checkpoint_text(
-            {
-                topic_partition(name): each.checkpoint
-                for name, each in sorted(self._broker.partitions_of_kafka().items())
-                if each.checkpoint is not None
-            }
-        )
+    def checkpoints(self, namespace: str = "") -> StoredCheckpoints:
+        """The file cleaner-offset-checkpoint, as Kafka would have it, of loaded logs and others."""
+        return stored_checkpoints(self._broker.metadata.topics(), namespace)
 
     def is_uncleanable(self, name: str) -> bool:
         return self.states.is_uncleanable(name)

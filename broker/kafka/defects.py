@@ -11,6 +11,7 @@ class Defects(NamedTuple):
     map_reopens_aborted: bool = False
     full_index_fails_round: bool = False
     gauges_with_defects: bool = False
+    resends_by_record_time: bool = False
 
 
 NO_DEFECTS = Defects()

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ledgerfold.broker.kafka.remembered import hand_on_snapshots
+from ledgerfold.broker.kafka.remembered import hand_on
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment
 
 
@@ -65,7 +65,7 @@ def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int
             else:
                 kept.append(KafkaSegment(base_offset=base, ledger_ids=[ledger_id]))
                 # The active one began there before, and holds nothing.
-                hand_on_snapshots(log.segments[-1:], kept[-1:])
+                hand_on(log.segments[-1:], kept[-1:])
     relisted = KafkaLog(segments=kept)
     del log.segments[:]
     log.segments.extend(relisted.segments)

@@ -91,6 +91,7 @@ class SegmentLoader:
             # A repair left nothing of what was counted.
             is_repaired = segment.HasField("figures") and not told.size_bytes
             self._look_at(live, segment.ledger_ids, found, is_repaired=is_repaired)
+            live.remember_begin(segment.begun_ms)
             self._see_end(live.facts.next_offset, segment.reserved_upto, since)
             live.check(told, segment.reserved_upto)
         return live

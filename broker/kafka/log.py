@@ -30,7 +30,7 @@ from ledgerfold.broker.kafka.begun import BegunSegments, tell_closed, tell_ended
 from ledgerfold.broker.kafka.listing import holds_all_before, recovered, relist
 from ledgerfold.broker.kafka.loading import FoundBatch, SegmentLoader
 from ledgerfold.broker.kafka.reads import KafkaReads
-from ledgerfold.broker.kafka.remembered import forget_snapshots, hand_on_snapshots
+from ledgerfold.broker.kafka.remembered import forget_snapshots, hand_on
 from ledgerfold.broker.kafka.segments import (
     LiveSegment,
     Part,
@@ -242,8 +242,8 @@ class KafkaLog:
         self.end_offset = base
         ledger_id = self.tail.begin_ledger()
         known = self._remember(base)
-        self._begun.add(ledger_id, base, active, known, self._stored.record.ledger_ids)
         growth = self.grow(base, self._clock_ms())
+        self._begun.add(ledger_id, growth, active, known, self._stored.record.ledger_ids)
         self.segments.append(LiveSegment(base, [Part(ledger_id, base)], growth))
         return self.segments.active
 
@@ -298,7 +298,7 @@ class KafkaLog:
             for _, ledger in by:
                 if ledger is not None:
                     batch.put_ledger(ledger)
-            hand_on_snapshots(record.kafka.segments[:count], (each for each, _ in by))
+            hand_on(record.kafka.segments[:count], (each for each, _ in by))
             self._drop_from(record, batch, count)
             reach("clean.before-batch")
             kept = [*(each for each, _ in by), *record.kafka.segments]

@@ -20,6 +20,7 @@ from concurrent.futures import Executor
 from random import getrandbits
 from typing import NamedTuple
 
+from ledgerfold.broker.kafka.aborted import committed, record_of
 from ledgerfold.broker.kafka.checkpoint_file import topic_partition
 from ledgerfold.broker.kafka.config import BrokerConfig, LogConfig
 from ledgerfold.broker.kafka.loading import FoundBatch
@@ -29,6 +30,7 @@ from ledgerfold.broker.kafka.producers import AbortedTransaction, Producers
 from ledgerfold.broker.kafka.reads import StoredBatch
 from ledgerfold.broker.kafka.remembered import beginning, remembered
 from ledgerfold.broker.kafka.segments import LiveSegment
+from ledgerfold.broker.kafka.settings import INT_MAX
 from ledgerfold.broker.kafka.validation import AppendRules, Taken
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.kafka.rolling import Growth
@@ -37,7 +39,6 @@ from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.batch import BatchHeader, BatchParts
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch
-from ledgerfold.v1.records_pb2 import AbortedTransaction as AbortedRecord
 from ledgerfold.v1.records_pb2 import TopicRecord
 
 
@@ -66,7 +67,7 @@ class TakenOver(NamedTuple):
 class Partition:
     """One per loaded Kafka topic, used on the event loop.
 
-    `broker_config`: the broker's settings, as they are now.
+    `broker_config`: the broker's settings, as they are now; `by_record_time`: as for Producers.
     """
 
     def __init__(
@@ -76,13 +77,14 @@ class Partition:
         executor: Executor,
         clock_ms: Callable[[], int],
         broker_config: Callable[[], BrokerConfig],
+        by_record_time: Callable[[], bool] = lambda: False,
     ) -> None:
         self._stored, self._clock_ms, self._broker_config = stored, clock_ms, broker_config
         self.name, self.label = stored.name, str(topic_partition(stored.name))
         self.config = self._config()
         self._rules = AppendRules(self.label, self.config)
         expiration_ms = broker_config().number("producer.id.expiration.ms")
-        self.producers = Producers(self.label, expiration_ms)
+        self.producers = Producers(self.label, expiration_ms, by_record_time)
         remember = functools.partial(remembered, self.producers)
         self.log = KafkaLog(stored, store, executor, clock_ms, self._grow, remember)
         # At a load: batches before it are known.
@@ -92,9 +94,9 @@ class Partition:
         self._was_truncated = False
         # As far as it is held back.
         self.held_high_watermark: int | None = None
-        # Of the batch that the log's start lies in, or of the first one behind it; None: none is,
-        # or it was not looked for, because no transaction is open that began before it.
-        self._start_batch_offset: int | None = None
+        # A start of the log, and of the batch that it lies in, or of the first one behind it; None:
+        # none is, or it was not looked for, because no transaction is open that began before it.
+        self._start_batch: tuple[int, int | None] = (self.log_start_offset, None)
         # There is more to read.
         self.on_visible: set[Callable[[], None]] = set()
         self.log.on_durable.add(self._tell_visible)
@@ -126,7 +128,7 @@ class Partition:
         await self.log.open(begin, self._found)
         if self.log.ends_with_loss:
             aborted = self.producers.pass_loss(self.log.end_offset)
-            self.log.segments.last_ended.aborted.extend(map(_record_of, aborted))
+            self.log.segments.last_ended.aborted.extend(map(record_of, aborted))
         if self.log.end_offset <= self.log_start_offset:
             # Nothing is left that could tell of them.
             self.producers.load((), self.log.end_offset, self._clock_ms())
@@ -147,14 +149,15 @@ class Partition:
             return
         marker = _marker_of(found.header, found.batch) if found.header.is_control else None
         aborted = self.producers.pass_loss(found.header.base_offset) if found.is_behind_loss else ()
-        aborted += self.producers.replay(found.header, marker)
+        aborted += self.producers.replay(found.header, marker, found.append_time_ms)
         if found.segment.growth is not None and not self._was_truncated:
-            found.segment.aborted.extend(map(_record_of, aborted))
+            found.segment.aborted.extend(map(record_of, aborted))
 
     def _see_start(self, header: BatchHeader) -> None:
         """In the order of the batches."""
-        if self._start_batch_offset is None and header.last_offset >= self.log_start_offset:
-            self._start_batch_offset = header.base_offset
+        start, offset = self._start_batch
+        if offset is None and header.last_offset >= start:
+            self._start_batch = start, header.base_offset
 
     # -- settings --------------------------------------------------------------------------
 
@@ -199,15 +202,17 @@ class Partition:
         # NOTE: as in Kafka, a batch that is refused now, or known, may have ended the segment.
         if taken_over is None:
             self._roll_before(header, now_ms)
+        else:
+            self._check_span(header)
         prepared = self.producers.prepare(header, marker, origin)
         if prepared.duplicate is not None:
             sent, upto = prepared.duplicate, self.log.tail.last_appended
             return Appended(sent.first_offset, sent.last_offset, upto, is_duplicate=True)
         position = self.log.append(entry, taken, now_ms)
         self._see_start(header)
-        aborted = self.producers.commit(prepared)
+        aborted = self.producers.commit(prepared, now_ms)
         if aborted:
-            self.log.segments.active.aborted.extend(map(_record_of, aborted))
+            self.log.segments.active.aborted.extend(map(record_of, aborted))
         return Appended(header.base_offset, header.last_offset, position, taken.append_time_ms)
 
     def _take(self, batch: BatchParts, origin: Origin, now_ms: int, *, fits_segment: bool) -> Taken:
@@ -217,6 +222,16 @@ class Partition:
                 batch, log_end=end, log_start=self.log_start_offset, fits_segment=fits_segment
             )
         return rules.lead(batch, origin, offset=end, now_ms=now_ms)
+
+    def _check_span(self, header: BatchHeader) -> None:
+        base = self.log.segments.active.base_offset
+        if header.last_offset - base > INT_MAX:
+            raise KafkaError(
+                KafkaErrorKind.INVALID_REQUEST,
+                f"A batch up to offset {header.last_offset} does not fit into the segment of "
+                f"{self.label} that begins at {base}: that ends {INT_MAX} behind it. Begin another "
+                "segment first.",
+            )
 
     def _roll_before(self, header: BatchHeader, now_ms: int) -> None:
         growth = self.log.segments.active.growth
@@ -245,9 +260,10 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        return self.producers.last_stable_offset(
-            self.high_watermark, self.log_start_offset, self._start_batch_offset
-        )
+        start, (known_for, offset) = self.log_start_offset, self._start_batch
+        # NOTE: where its batch is still looked for, nothing behind the log's start is stable.
+        start_batch = offset if known_for == start else start
+        return self.producers.last_stable_offset(self.high_watermark, start, start_batch)
 
     def hold_high_watermark(self, offset: int | None) -> int:
         """At that offset, until it is let go of with None. Where it is now."""
@@ -266,7 +282,7 @@ class Partition:
 
     def visible(
         self, batches: Sequence[StoredBatch], aborted_in: Sequence[LiveSegment] | None
-    ) -> list[StoredBatch]:
+    ) -> Sequence[StoredBatch]:
         """Those of them that a consumer hands on: markers and empty batches are not.
 
         `aborted_in`: for a reader of committed records, the segments that there were from the first
@@ -274,17 +290,7 @@ class Partition:
         forgotten what it took out.
         """
         data = [each for each in batches if each.header.record_count and not each.header.is_control]
-        if aborted_in is None or not any(each.header.is_transactional for each in data):
-            return data
-        first, last = data[0].header.base_offset, data[-1].header.last_offset
-        # By producer, transactions that overlap those offsets. A marker lies behind its data.
-        spans: dict[int, list[tuple[int, int]]] = {}
-        for segment in aborted_in:
-            for each in segment.aborted:
-                if each.first_offset <= last and each.last_offset >= first:
-                    span = (each.first_offset, each.last_offset)
-                    spans.setdefault(each.producer_id, []).append(span)
-        return [each for each in data if not _is_aborted(each.header, spans)]
+        return data if aborted_in is None else committed(data, aborted_in)
 
     def check_in_range(self, offset: int) -> None:
         """Raises KafkaError (OFFSET_OUT_OF_RANGE), as a fetch from there would."""
@@ -346,10 +352,11 @@ class Partition:
         await self._find_start_batch()
 
     async def _find_start_batch(self) -> None:
-        found = await self._batch_from(self.log_start_offset)
-        if found is None and self.log.end_offset > self.log.durable_end_offset:
-            found = self.log_start_offset
-        self._start_batch_offset = found
+        start, looked_upto = self.log_start_offset, self.log.durable_end_offset
+        found = await self._batch_from(start)
+        if found is None and self.log.end_offset > looked_upto:
+            found = start
+        self._start_batch = start, found
 
     async def _find_unstable(self) -> None:
         """At a load. Of a transaction that a truncation has opened again a cleaning may have taken
@@ -381,15 +388,3 @@ def _marker_of(header: BatchHeader, batch: Callable[[], bytes]) -> Marker | None
     if not header.record_count:
         return None
     return read_marker(batch())
-
-
-def _record_of(aborted: AbortedTransaction) -> AbortedRecord:
-    return AbortedRecord(**aborted._asdict())
-
-
-def _is_aborted(header: BatchHeader, spans: dict[int, list[tuple[int, int]]]) -> bool:
-    if not header.is_transactional:
-        return False
-    return any(
-        first <= header.base_offset <= last for first, last in spans.get(header.producer_id, ())
-    )

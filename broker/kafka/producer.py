@@ -92,7 +92,11 @@ class EndedTransaction(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """`transaction_first_offset`: of the one that is open, if there is one."""
+    """`transaction_first_offset`: of the one that is open, if there is one.
+
+    `is_forgotten`: Kafka would not know it any more, and the cleaner does not ask for it. What it
+    sends again is known all the same.
+    """
 
     producer_id: int
     epoch: int = NO_EPOCH
@@ -100,6 +104,9 @@ class ProducerEntry:
     last_timestamp_ms: int = NO_TIMESTAMP
     transaction_first_offset: int | None = None
     sent: deque[Sent] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
+    # When the broker took the last one, whatever the times of its records are.
+    last_append_time_ms: int = 0
+    is_forgotten: bool = False
 
     @property
     def last_sequence(self) -> int:
@@ -128,6 +135,7 @@ class ProducerEntry:
         self.coordinator_epoch = newer.coordinator_epoch
         self.transaction_first_offset = newer.transaction_first_offset
         self.last_timestamp_ms = newer.last_timestamp_ms
+        self.last_append_time_ms, self.is_forgotten = newer.last_append_time_ms, False
 
     def duplicate_of(self, epoch: int, first_sequence: int, last_sequence: int) -> Sent | None:
         """The batch of the last five that has exactly these sequence numbers."""

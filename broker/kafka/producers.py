@@ -5,7 +5,7 @@ known (`commit`). A batch that was sent before is answered with the first's offs
 
     >>> producers = Producers("t-0", expiration_ms=86_400_000)
     >>> first = BatchHeader(0, 49, 0, 2, 0, 0, 1, 5, 5, 7, 0, 0, 2)
-    >>> producers.commit(producers.prepare(first, None, Origin.CLIENT))
+    >>> producers.commit(producers.prepare(first, None, Origin.CLIENT), append_time_ms=9)
     ()
     >>> again = first._replace(base_offset=2)
     >>> producers.prepare(again, None, Origin.CLIENT).duplicate.last_offset
@@ -15,8 +15,10 @@ The *last stable offset* is the first offset of the oldest transaction that is o
 the high watermark has not passed; else the high watermark. Each aborted transaction gives an entry
 of the transaction index, which the segment of its marker keeps.
 
-Bounds: a producer takes five batches' figures, and is forgotten `producer.id.expiration.ms` after
-its last record's time, unless a transaction of it is open.
+Bounds: a producer takes five batches' figures, and is *forgotten* `producer.id.expiration.ms` after
+its last record's time, unless a transaction of it is open: the cleaner keeps nothing for its sake.
+That time is the sender's word. So its entry stays until its last append is as old, too, and a batch
+that is sent again is known by it, except where Kafka's rule is wanted (`by_record_time`).
 
 Source: ProducerStateManager, UnifiedLog.analyzeAndValidateProducerState of Kafka 4.1. Whether a
 transaction's coordinator knows of it (KIP-890) is not asked: there is none here.
@@ -26,7 +28,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -72,6 +74,7 @@ class ProducerSnapshot(NamedTuple):
     coordinator_epoch: int
     # -1: none is open.
     transaction_first_offset: int
+    last_append_time_ms: int
 
 
 @dataclass(slots=True)
@@ -92,8 +95,11 @@ class PreparedAppend:
 class Producers:
     """Of one partition. `end_offset`: up to where the log is known."""
 
-    def __init__(self, partition: str, expiration_ms: int) -> None:
+    def __init__(
+        self, partition: str, expiration_ms: int, by_record_time: Callable[[], bool] = lambda: False
+    ) -> None:
         self.partition, self.expiration_ms = partition, expiration_ms
+        self._by_record_time = by_record_time
         self.entries: dict[int, ProducerEntry] = {}
         self.end_offset = 0
         # First offsets, rising as appends do: of whom each is, and where its marker is.
@@ -126,16 +132,21 @@ class Producers:
             append.append_data(header)
         return prepared
 
-    def commit(self, prepared: PreparedAppend) -> tuple[AbortedTransaction, ...]:
+    def commit(
+        self, prepared: PreparedAppend, append_time_ms: int
+    ) -> tuple[AbortedTransaction, ...]:
         """It is in the log now. What its segment's transaction index gets."""
         assert prepared.duplicate is None
         self.end_offset = prepared.next_offset
-        if prepared.next_of is not None and prepared.sent is not None:
-            prepared.next_of.add_batch(prepared.next_of.epoch, prepared.sent)
+        known = prepared.next_of
+        if known is not None and prepared.sent is not None:
+            known.add_batch(known.epoch, prepared.sent)
+            known.last_append_time_ms, known.is_forgotten = append_time_ms, False
         append = prepared.append
         if append is None:
             return ()
         producer_id = append.entry.producer_id
+        append.entry.last_append_time_ms = append_time_ms
         known = self.entries.get(producer_id)
         if known:
             known.take_over(append.entry)
@@ -154,7 +165,9 @@ class Producers:
             self._ended[ended.first_offset] = ended.last_offset
         return tuple(aborted)
 
-    def replay(self, header: BatchHeader, marker: Marker | None) -> tuple[AbortedTransaction, ...]:
+    def replay(
+        self, header: BatchHeader, marker: Marker | None, append_time_ms: int
+    ) -> tuple[AbortedTransaction, ...]:
         """A batch that lies in the log already, at a load.
 
         What a producer writes without a transaction tells that its last one had ended.
@@ -163,7 +176,8 @@ class Producers:
         known = self.entries.get(header.producer_id)
         if known is not None and not header.is_control and not header.is_transactional:
             lost = self._end_without_marker([known], header.base_offset)
-        return (*lost, *self.commit(self.prepare(header, marker, Origin.REPLICATION)))
+        prepared = self.prepare(header, marker, Origin.REPLICATION)
+        return (*lost, *self.commit(prepared, append_time_ms))
 
     def pass_loss(self, offset: int) -> tuple[AbortedTransaction, ...]:
         """At a load: a repair gave up entries in front of that offset, markers perhaps.
@@ -245,17 +259,19 @@ class Producers:
         self.end_offset = max(self.end_offset, log_start)
 
     def expire(self, now_ms: int) -> list[int]:
-        """Forgets those that were idle too long; their ids."""
-        expired = [each.producer_id for each in self.entries.values() if self._is_old(each, now_ms)]
-        for producer_id in expired:
+        """Forgets those that were idle too long; the ids of those that nothing is known of now."""
+        is_gone = self._judge(now_ms)
+        gone = [each.producer_id for each in self.entries.values() if is_gone(each)]
+        for producer_id in gone:
             del self.entries[producer_id]
-        return expired
+        return gone
 
     def last_entries(self) -> dict[int, LastEntry]:
         """Of each producer what cleaning keeps, header-only if need be."""
         return {
             each.producer_id: LastEntry(each.last_data_offset, each.epoch)
             for each in self.entries.values()
+            if not each.is_forgotten
         }
 
     def snapshot(self) -> Iterator[ProducerSnapshot]:
@@ -271,6 +287,7 @@ class Producers:
                 each.last_timestamp_ms,
                 each.coordinator_epoch,
                 -1 if first is None else first,
+                each.last_append_time_ms,
             )
 
     def load(self, snapshot: Iterable[ProducerSnapshot], end_offset: int, now_ms: int) -> None:
@@ -284,17 +301,26 @@ class Producers:
         self._ended.clear()
         self._begins.clear()
         self.end_offset = end_offset
+        is_gone = self._judge(now_ms)
         for each in snapshot:
             entry = _entry_of(each)
-            if self._is_old(entry, now_ms):
+            if is_gone(entry):
                 continue
             self.entries[each.producer_id] = entry
             if entry.transaction_first_offset is not None:
                 self._open[entry.transaction_first_offset] = each.producer_id
 
-    def _is_old(self, entry: ProducerEntry, now_ms: int) -> bool:
-        idle_ms = now_ms - entry.last_timestamp_ms
-        return entry.transaction_first_offset is None and idle_ms >= self.expiration_ms
+    def _judge(self, now_ms: int) -> Callable[[ProducerEntry], bool]:
+        """Whether nothing is to be known of an entry. One that is only forgotten is marked."""
+        oldest_ms, by_record_time = now_ms - self.expiration_ms, self._by_record_time()
+
+        def is_gone(entry: ProducerEntry) -> bool:
+            if entry.transaction_first_offset is None and entry.last_timestamp_ms <= oldest_ms:
+                entry.is_forgotten = True
+            is_old = by_record_time or entry.last_append_time_ms <= oldest_ms
+            return entry.is_forgotten and is_old
+
+        return is_gone
 
     def _line(self, ended: EndedTransaction) -> AbortedTransaction:
         """Of the transaction index: stable is where another producer's next open one began."""
@@ -322,4 +348,5 @@ def _entry_of(snapshot: ProducerSnapshot) -> ProducerEntry:
         snapshot.last_timestamp_ms,
         first if first >= 0 else None,
         sent,
+        snapshot.last_append_time_ms,
     )

@@ -90,12 +90,16 @@ def newest_upto(log: KafkaLog, offset: int) -> KafkaProducers:
     return max(there, key=lambda each: each.end_offset, default=nothing)
 
 
-def hand_on_snapshots(old: Iterable[KafkaSegment], new: Iterable[KafkaSegment]) -> None:
-    """What a cleaning puts in the place of segments begins where some of them did."""
-    known = {each.base_offset: each.producers for each in old if each.HasField("producers")}
+def hand_on(old: Iterable[KafkaSegment], new: Iterable[KafkaSegment]) -> None:
+    """What comes in the place of segments, by a cleaning or at a load, begins where some did."""
+    known = {each.base_offset: each for each in old}
     for segment in new:
-        if segment.base_offset in known:
-            segment.producers.CopyFrom(known[segment.base_offset])
+        before = known.get(segment.base_offset)
+        if before is not None:
+            if not segment.is_cleaned:
+                segment.begun_ms = before.begun_ms
+            if before.HasField("producers"):
+                segment.producers.CopyFrom(before.producers)
 
 
 def forget_snapshots(log: KafkaLog) -> None:
@@ -116,4 +120,5 @@ def _snapshot(record: KafkaProducer) -> ProducerSnapshot:
         record.last_timestamp_ms,
         record.coordinator_epoch,
         record.transaction_first_offset,
+        record.last_append_time_ms,
     )

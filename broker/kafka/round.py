@@ -28,7 +28,12 @@ from ledgerfold.broker.kafka.segments import LiveSegment, figures_of
 from ledgerfold.kafka.cleanable import LogView, Plan
 from ledgerfold.kafka.segment import Segment
 from ledgerfold.storage.crash_points import reach
-from ledgerfold.storage.errors import CompactionFailed, DiskFailure, LedgerfoldError
+from ledgerfold.storage.errors import (
+    CompactionFailed,
+    DiskFailure,
+    LedgerfoldError,
+    SegmentIndexFull,
+)
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.v1.compactor_pb2 import (
@@ -127,7 +132,7 @@ async def clean(
             await asyncio.wait({putting})
     putting.result()
     if manifest.failure:
-        raise CompactionFailed("copy", manifest.failure)
+        raise SegmentIndexFull("copy", manifest.failure)
     return RoundOutcome(manifest, manifest.end_offset)
 
 

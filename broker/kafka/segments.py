@@ -91,6 +91,12 @@ class LiveSegment:
             self.growth.end()
             self.growth.unindexed_bytes = 0
 
+    def remember_begin(self, begun_ms: int) -> None:
+        """At a load: of one that holds nothing; 0: nothing tells."""
+        assert self.growth is not None
+        if begun_ms and not self.growth.size_bytes:
+            self.growth.modified_ms = begun_ms
+
     def part_at(self, offset: int) -> int:
         """Which part may hold the first batch that ends at or behind `offset`."""
         at = bisect_right(self.parts, offset, key=lambda part: part.base_offset)

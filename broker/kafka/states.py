@@ -11,7 +11,8 @@ then the log is paused until everybody who paused it has resumed it. Whoever abo
 log is paused, and learns here whether there is something to wait for.
 
 Marked *uncleanable* is a log whose round failed: it is left out until a restart, or its deletion.
-An unload takes neither the mark nor the pauses.
+An unload takes neither the mark nor the pauses. The mark says which failure it was, for programs:
+the reason of an error, WORKER_DIED, or MARKED, which an administrator did.
 
 Source: LogCleanerManager, LogCleaningState of Kafka 4.1, whose IllegalStateException is a
 RuntimeError here: only the broker's own code can cause it.
@@ -47,6 +48,14 @@ class Paused(NamedTuple):
         return f"LogCleaningPaused{{pausedCount={self.holds}}}"
 
 
+class Uncleanable(NamedTuple):
+    """Why a log is left alone: which failure, and in words."""
+
+    kind: str
+    why: str
+
+
+MARKED, WORKER_DIED = "MARKED", "WORKER_DIED"
 State = InProgress | Aborted | Paused
 
 
@@ -55,8 +64,8 @@ class States:
 
     def __init__(self) -> None:
         self._of: dict[str, State] = {}
-        # Why, by name.
-        self._uncleanable: dict[str, str] = {}
+        # By name.
+        self._uncleanable: dict[str, Uncleanable] = {}
 
     def of(self, log: str) -> State | None:
         return self._of.get(log)
@@ -127,15 +136,15 @@ class States:
     def end_deleting(self, log: str) -> None:
         self._end(log)
 
-    def mark_uncleanable(self, log: str, why: str) -> None:
-        self._uncleanable[log] = why
+    def mark_uncleanable(self, log: str, kind: str, why: str) -> None:
+        self._uncleanable[log] = Uncleanable(kind, why)
 
     def is_uncleanable(self, log: str) -> bool:
         return log in self._uncleanable
 
     @property
-    def uncleanable(self) -> Mapping[str, str]:
-        """Why, by the names of the logs."""
+    def uncleanable(self) -> Mapping[str, Uncleanable]:
+        """Those that are left alone, by name."""
         return MappingProxyType(self._uncleanable)
 
     def forget(self, log: str) -> None:

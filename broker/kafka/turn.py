@@ -12,9 +12,20 @@ from dataclasses import dataclass
 from ledgerfold.broker.ground.traffic import iso_time
 from ledgerfold.broker.kafka.choice import Choice
 from ledgerfold.broker.kafka.round import RoundOutcome
+from ledgerfold.broker.kafka.states import WORKER_DIED
 from ledgerfold.kafka.cleanable import Plan
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import CompactionFailed, LedgerfoldError
 from ledgerfold.storage.words import counted
+
+
+def kind_of(error: LedgerfoldError) -> str:
+    """Which failure it was, for programs.
+
+    >>> kind_of(CompactionFailed("copy", "the worker is gone", worker_died=True))
+    'WORKER_DIED'
+    """
+    is_death = isinstance(error, CompactionFailed) and error.worker_died
+    return WORKER_DIED if is_death else error.reason
 
 
 @dataclass(frozen=True)

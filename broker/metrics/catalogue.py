@@ -49,6 +49,33 @@ COMPACTOR_RESTARTS = Metric(
     "",
     "How often a worker ended and another one was started.",
 )
+# By the attributes of broker/ground/outgoing.py that they tell.
+OUTGOING_METRICS = {
+    "streams": Metric(
+        "ledgerfold_streams", GAUGE, "", "Open streams: producers, consumers, readers, watchers."
+    ),
+    "streams_max": Metric(
+        "ledgerfold_streams_max", GAUGE, "", "How many there may be; more are refused."
+    ),
+    "streams_refused": Metric(
+        "ledgerfold_streams_refused_total", COUNTER, "", "Streams that were one too many."
+    ),
+    "streams_ended": Metric(
+        "ledgerfold_streams_ended_total",
+        COUNTER,
+        "",
+        "Streams that were ended because others needed the room and their client took nothing.",
+    ),
+    "unsent_bytes": Metric(
+        "ledgerfold_unsent_bytes",
+        GAUGE,
+        "bytes",
+        "Of entries that were read for streams and not sent yet.",
+    ),
+    "bytes_max": Metric(
+        "ledgerfold_unsent_max_bytes", GAUGE, "bytes", "Above this nothing is read on for them."
+    ),
+}
 SYNC_SECONDS = Metric(
     "ledgerfold_fsync_seconds",
     HISTOGRAM,
@@ -64,6 +91,7 @@ BROKER_METRICS = (
     RUNNING,
     COMPACTOR_STATE,
     COMPACTOR_RESTARTS,
+    *OUTGOING_METRICS.values(),
     SYNC_SECONDS,
     BUILD_INFO,
 )

@@ -15,6 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfold.broker.compaction.history import CompactionStats
+from ledgerfold.broker.ground.given_names import shown_topic
+from ledgerfold.broker.ground.names import namespace_of
+from ledgerfold.broker.metrics.catalogue import OUTGOING_METRICS
 from ledgerfold.broker.metrics.kafka_metrics import LOG_METRICS, KafkaReading
 from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
 from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS, TopicSource
@@ -66,6 +69,8 @@ class Readings(NamedTuple):
     kafka: Sequence[KafkaReading] = ()
     # Of the cleaner, by Kafka's object names; none where there are no Kafka topics.
     cleaner: Mapping[str, int] = {}
+    # Of all streams, by the names of OUTGOING_METRICS.
+    outgoing: Mapping[str, int] = {}
 
 
 class MetricsReader:
@@ -113,6 +118,7 @@ class MetricsReader:
             compactor_restarts=compactor.restarts,
             kafka=kafka,
             cleaner=cleaner.gauge_values() if kafka else {},
+            outgoing={name: getattr(self._broker.outgoing, name) for name in OUTGOING_METRICS},
         )
 
     async def _read_kafka(self, topics: list[TopicReading]) -> list[KafkaReading]:
@@ -120,22 +126,23 @@ class MetricsReader:
         found: list[KafkaReading] = []
         began = time.perf_counter()
         for topic in tuple(self._broker.kafka_topics.values()):
-            told, namespace = kafka_stats(topic), self._broker.namespace_of(topic.name)
+            told, name = kafka_stats(topic), shown_topic(topic.name)
+            namespace = namespace_of(name)
             source = TopicSource(told)
             values = tuple(each.read(source) for each in TOPIC_METRICS)
-            topics.append(TopicReading(namespace, topic.name, values, ()))
+            topics.append(TopicReading(namespace, name, values, ()))
             of_log = tuple(each.read(told) for each in LOG_METRICS)
-            found.append(KafkaReading(namespace, topic.name, of_log))
+            found.append(KafkaReading(namespace, name, of_log))
             if time.perf_counter() - began > SLICE_S:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
         return found
 
     def _read(self, topic: Topic) -> TopicReading:
-        source = self._source(topic)
+        source, name = self._source(topic), shown_topic(topic.name)
         return TopicReading(
-            namespace=self._broker.namespace_of(topic.name),
-            topic=topic.name,
+            namespace=namespace_of(name),
+            topic=name,
             values=tuple(each.read(source) for each in TOPIC_METRICS),
             subscriptions=[
                 SubscriptionReading(name, tuple(each.read(block) for each in SUBSCRIPTION_METRICS))
@@ -145,7 +152,7 @@ class MetricsReader:
         )
 
     def _strategy(self, topic: Topic) -> str:
-        namespace = self._broker.metadata.namespace(self._broker.namespace_of(topic.name))
+        namespace = self._broker.metadata.namespace(namespace_of(topic.name))
         inherited = Policies() if namespace is None else namespace.policies
         broker = self._broker.settings.compaction_strategy
         return effective_strategy(topic.own_policies(), inherited, broker).name

@@ -4,6 +4,9 @@ It has threads of its own. A scrape asks the event loop for readings (broker/met
 and writes them out in its thread, so that the loop does nothing but what only it can; one scrape is
 served at a time. What the process counts by itself (syncs, and its memory, CPU time and open files,
 on Linux) is prometheus_client's to count and to write.
+
+A client that sends half a request, or reads no answer, holds a thread until its time is over; there
+are CONNECTIONS_MAX of these.
 """
 
 from __future__ import annotations
@@ -12,9 +15,11 @@ import asyncio
 import logging
 import socket
 import threading
+import time
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -40,8 +45,16 @@ if TYPE_CHECKING:
 PATH = "/metrics"
 # Far more than 10,000 topics take; a loop that does not answer for so long is lost.
 _TIMEOUT_S = 30.0
-# How often the server looks whether it is to stop.
+# How often the server looks whether it is to stop, and whose time is over.
 _POLL_S = 0.1
+# At a time; a Prometheus has one.
+CONNECTIONS_MAX = 16
+# From its beginning to its end.
+CONNECTION_S = 60.0
+_BUSY = (
+    b"HTTP/1.0 503 Too many connections\r\nContent-Type: text/plain\r\n\r\n"
+    b"This server has as many connections as it takes. Try again later.\n"
+)
 _GZIP_LEVEL = 1
 _log = logging.getLogger(__name__)
 
@@ -49,10 +62,10 @@ _log = logging.getLogger(__name__)
 class Metrics:
     """`listen`: "host:port". `files` are for the store, so that its syncs are timed."""
 
-    def __init__(self, listen: str) -> None:
+    def __init__(self, listen: str, connection_s: float = CONNECTION_S) -> None:
         # Of a counter nobody asks when it began to count: that is when the process began.
         disable_created_metrics()
-        self._listen = listen
+        self._listen, self._connection_s = listen, connection_s
         self._registry = CollectorRegistry()
         syncs = Histogram(
             SYNC_SECONDS.name, SYNC_SECONDS.help, buckets=SYNC_BUCKETS_S, registry=self._registry
@@ -68,6 +81,7 @@ class Metrics:
         """
         scrape = Scrape(MetricsReader(broker), asyncio.get_running_loop(), self._registry)
         self._server = _bound(self._listen, scrape)
+        self._server.connection_s = self._connection_s
         threading.Thread(
             target=self._server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True
         ).start()
@@ -112,7 +126,46 @@ def _gzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    # Those that are not accepted yet.
+    request_queue_size = CONNECTIONS_MAX
     scrape: Scrape
+    connection_s = CONNECTION_S
+
+    def __init__(self, *arguments: Any) -> None:
+        # When each began.
+        self._connections: dict[socket.socket, float] = {}
+        self._lock = threading.Lock()
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """In a thread of its own, if there is one for it."""
+        with self._lock:
+            is_one_too_many = len(self._connections) >= CONNECTIONS_MAX
+            if not is_one_too_many:
+                self._connections[request] = time.monotonic()
+        if is_one_too_many:
+            _log.debug("A scrape from %s is one too many", client_address)
+            with suppress(OSError):
+                request.setblocking(False)
+                request.send(_BUSY)
+            super().shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """Between requests, and every _POLL_S: ends connections whose time is over."""
+        before = time.monotonic() - self.connection_s
+        with self._lock:
+            late = [each for each, began in self._connections.items() if began < before]
+            for connection in late:
+                # Its thread reads the end, or fails to write, and closes it.
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         _log.debug("A scrape from %s failed", client_address, exc_info=True)

@@ -88,6 +88,8 @@ def _of_broker(readings: Readings) -> Iterator[str]:
     ]
     yield from _part(state, states)
     yield from _part(catalogue.COMPACTOR_RESTARTS, [("", readings.compactor_restarts)])
+    for name, value in readings.outgoing.items():
+        yield from _part(catalogue.OUTGOING_METRICS[name], [("", value)])
     build = catalogue.BUILD_INFO
     yield from _part(build, [(_labels(build.labels, __version__), 1)])
 

@@ -75,6 +75,8 @@ class Emulation:
     full_index_fails_round: bool = _defect("K10")
     # Of a broker's gauges, one is nonsense before the first round, one is missing at times.
     gauges_with_defects: bool = _defect("K18")
+    # A producer's batches are known again for as long as the times of its records say, no longer.
+    resends_by_record_time: bool = _defect("K9")
 
 
 FIELDS: Final = tuple(each.name for each in fields(Emulation))

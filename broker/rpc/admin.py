@@ -86,7 +86,7 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
 
 
 def broker_info(broker: Broker) -> admin_pb2.GetBrokerInfoResponse:
-    settings, compactor = broker.settings, broker.compactor
+    settings, compactor, outgoing = broker.settings, broker.compactor, broker.outgoing
     return admin_pb2.GetBrokerInfoResponse(
         version=__version__,
         data_dir=str(settings.data_dir),
@@ -96,4 +96,10 @@ def broker_info(broker: Broker) -> admin_pb2.GetBrokerInfoResponse:
         compactor_state=compactor.state,
         compactor_message=compactor.message,
         compactor_pid=compactor.pid,
+        streams=outgoing.streams,
+        streams_max=outgoing.streams_max,
+        unsent_bytes=outgoing.unsent_bytes,
+        unsent_bytes_max=outgoing.bytes_max,
+        streams_refused=outgoing.streams_refused,
+        streams_ended=outgoing.streams_ended,
     )

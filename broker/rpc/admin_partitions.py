@@ -10,6 +10,7 @@ import json
 from ledgerfold.broker.ground.names import parse_namespace, persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.broker.rpc.admin_topics import stats_of
+from ledgerfold.broker.rpc.existing import recorded_name
 from ledgerfold.broker.stats.partitioned import partitioned_stats
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.freeing import freeing
@@ -34,14 +35,14 @@ class PartitionedTopicHandlers:
     async def grow(
         self, request: admin_pb2.UpdatePartitionedTopicRequest
     ) -> admin_pb2.UpdatePartitionedTopicResponse:
-        name = persistent_topic(request.topic)
+        name = recorded_name(self._broker, request.topic)
         await self._broker.grow_partitioned_topic(name, request.partitions)
         return admin_pb2.UpdatePartitionedTopicResponse()
 
     async def metadata(
         self, request: admin_pb2.GetPartitionedTopicMetadataRequest
     ) -> admin_pb2.GetPartitionedTopicMetadataResponse:
-        name = persistent_topic(request.topic)
+        name = recorded_name(self._broker, request.topic)
         count = self._broker.partitions.count(name)
         if not count and self._broker.metadata.topic(name) is None:
             raise TopicNotFound(name)
@@ -58,7 +59,7 @@ class PartitionedTopicHandlers:
     async def delete(
         self, request: admin_pb2.DeletePartitionedTopicRequest
     ) -> admin_pb2.DeletePartitionedTopicResponse:
-        name = persistent_topic(request.topic)
+        name = recorded_name(self._broker, request.topic)
         broker, force = self._broker, request.force
         await freeing(broker.store, lambda: broker.delete_partitioned_topic(name, force))
         return admin_pb2.DeletePartitionedTopicResponse()
@@ -66,7 +67,7 @@ class PartitionedTopicHandlers:
     async def stats(
         self, request: admin_pb2.GetPartitionedTopicStatsRequest
     ) -> admin_pb2.GetPartitionedTopicStatsResponse:
-        name = persistent_topic(request.topic)
+        name = recorded_name(self._broker, request.topic)
         self._broker.partitions.record(name)
         documents = {}
         for partition in self._broker.partitions.names(name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ledgerfold.broker.ground.given_names import check_namespace
 from ledgerfold.broker.ground.names import parse_namespace, persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.broker.topics.broker import Broker
@@ -25,6 +26,8 @@ class PolicyHandlers:
         self, request: admin_pb2.UpdatePoliciesRequest
     ) -> admin_pb2.UpdatePoliciesResponse:
         kind, name = _scope(request.scope)
+        if kind == "namespace" and self._broker.metadata.namespace(name) is None:
+            check_namespace(name)
         if kind == "topic" and self._broker.partitions.count(name):
             await self._policies.update_partitioned_topic(name, request.set, request.remove)
         elif kind == "topic":

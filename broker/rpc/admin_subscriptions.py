@@ -8,6 +8,7 @@ refused there, as in Pulsar.
 from __future__ import annotations
 
 from ledgerfold.broker.compaction import cursor_moves as compaction_moves
+from ledgerfold.broker.ground.given_names import shown
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR, persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.broker.rpc.existing import existing_topics
@@ -39,8 +40,6 @@ class SubscriptionHandlers:
         self, request: admin_pb2.CreateSubscriptionRequest
     ) -> admin_pb2.CreateSubscriptionResponse:
         name = request.subscription
-        if not name:
-            raise InvalidRequest("A subscription needs a name.")
         if name == COMPACTION_CURSOR:
             raise NotAllowed(f"{name} is compaction's own. Trigger a compaction instead.")
         full = persistent_topic(request.topic, "subscribed to")
@@ -56,7 +55,7 @@ class SubscriptionHandlers:
         self, request: admin_pb2.ListSubscriptionsRequest
     ) -> admin_pb2.ListSubscriptionsResponse:
         topics = await existing_topics(self._broker, request.topic)
-        names = sorted({name for topic in topics for name in topic.subscriptions})
+        names = sorted({shown(name) for topic in topics for name in topic.subscriptions})
         if any(topic.record.compaction_cursor for topic in topics):
             names.append(COMPACTION_CURSOR)
         return admin_pb2.ListSubscriptionsResponse(subscriptions=names)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ledgerfold.broker.ground.names import parse_namespace, persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
-from ledgerfold.broker.rpc.existing import existing_names, existing_topics
+from ledgerfold.broker.rpc.existing import existing_names, existing_topics, recorded_name
 from ledgerfold.broker.stats.damage import add_damage
 from ledgerfold.broker.stats.kafka import kafka_internal_stats, kafka_stats
 from ledgerfold.broker.stats.topic import internal_stats, topic_stats
@@ -40,7 +40,7 @@ class TopicHandlers:
 
     @runs_to_its_end
     async def delete(self, request: admin_pb2.DeleteTopicRequest) -> admin_pb2.DeleteTopicResponse:
-        name, force = persistent_topic(request.topic), request.force
+        name, force = recorded_name(self._broker, request.topic), request.force
         await freeing(self._broker.store, lambda: self._broker.delete_topic(name, force))
         return admin_pb2.DeleteTopicResponse()
 
@@ -53,14 +53,16 @@ class TopicHandlers:
     async def stats(
         self, request: admin_pb2.GetTopicStatsRequest
     ) -> admin_pb2.GetTopicStatsResponse:
-        topic = await self._broker.any_topic(persistent_topic(request.topic), create=False)
+        name = recorded_name(self._broker, request.topic)
+        topic = await self._broker.any_topic(name, create=False)
         document = stats_of(self._broker, topic)
         return admin_pb2.GetTopicStatsResponse(json=json.dumps(document))
 
     async def internal_stats(
         self, request: admin_pb2.GetTopicInternalStatsRequest
     ) -> admin_pb2.GetTopicInternalStatsResponse:
-        topic = await self._broker.any_topic(persistent_topic(request.topic), create=False)
+        name = recorded_name(self._broker, request.topic)
+        topic = await self._broker.any_topic(name, create=False)
         if isinstance(topic, KafkaTopic):
             document = kafka_internal_stats(topic, self._broker.cleaner)
             segments = document["kafka"]["segmentList"]

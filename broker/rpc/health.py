@@ -11,11 +11,15 @@ from typing import Any, cast
 
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from ledgerfold.broker.ground.outgoing import Outgoing
+from ledgerfold.rpc_errors import errors_told_to
+
 
 class HealthService(health_pb2_grpc.HealthServicer):
     """Says SERVING of the services that `serve` names, and NOT_SERVING after `drain`."""
 
-    def __init__(self) -> None:
+    def __init__(self, outgoing: Outgoing) -> None:
+        self._outgoing = outgoing
         self._servicer = cast(Any, health).aio.HealthServicer()
         self._watches: set[asyncio.Task[None]] = set()
         self._is_stopping = False
@@ -38,6 +42,11 @@ class HealthService(health_pb2_grpc.HealthServicer):
         return await self._servicer.Check(request, context)
 
     async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
+        async with errors_told_to(context):
+            with self._outgoing.stream():
+                await self._watch(request, context)
+
+    async def _watch(self, request: Any, context: Any) -> None:
         watch = asyncio.create_task(self._servicer.Watch(request, context))
         self._watches.add(watch)
         try:

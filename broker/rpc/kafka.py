@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 
 from ledgerfold.broker.ground.names import persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
+from ledgerfold.broker.kafka.aborted import take_over
 from ledgerfold.broker.kafka.partition import Appended, TakenOver
 from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.kafka.producers import AbortedTransaction
 from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.rpc.kafka_cleaner import cleaner_calls
 from ledgerfold.broker.topics.broker import Broker
@@ -62,7 +64,12 @@ class KafkaHandlers:
             raise InvalidRequest(f"{request.origin} is no origin: those are {_ORIGIN_NAMES}.")
         if taken_over is not None and origin is not Origin.REPLICATION:
             raise InvalidRequest("Only a leader's batches keep their segments and append times.")
-        return _appended(await topic.append_batches(request.batches, origin, taken_over))
+        if request.aborted and taken_over is None:
+            raise InvalidRequest("A transaction index is of batches whose segments are kept.")
+        appended = await topic.append_batches(request.batches, origin, taken_over)
+        if request.aborted:
+            await take_over(topic.log, topic.stored, list(map(_aborted, request.aborted)))
+        return _appended(appended)
 
     @runs_to_its_end
     async def end_transaction(
@@ -91,7 +98,9 @@ class KafkaHandlers:
             bytes_max=request.batches_bytes_max or PAGE_BYTES,
         )
         told.cleaning_state = str(cleaner.states.of(topic.name) or "")
-        told.uncleanable_reason = cleaner.states.uncleanable.get(topic.name, "")
+        left_alone = cleaner.states.uncleanable.get(topic.name)
+        if left_alone is not None:
+            told.uncleanable_kind, told.uncleanable_reason = left_alone
         return told
 
     @runs_to_its_end
@@ -102,7 +111,8 @@ class KafkaHandlers:
         if not request.HasField("base_offset"):
             return kafka_pb2.RollSegmentResponse(base_offset=await topic.roll())
         left = request.empty_modified_ms if request.HasField("empty_modified_ms") else None
-        base_offset = await topic.begin_segment(request.base_offset, left)
+        modified_ms = request.modified_ms if request.HasField("modified_ms") else None
+        base_offset = await topic.begin_segment(request.base_offset, left, modified_ms)
         return kafka_pb2.RollSegmentResponse(base_offset=base_offset)
 
     @runs_to_its_end
@@ -144,6 +154,12 @@ def _taken_over(request: kafka_pb2.KafkaAppendRequest) -> TakenOver | None:
     if not request.keep_segments:
         raise InvalidRequest("An append time is of batches whose segments are kept.")
     return TakenOver(request.append_time_ms or None)
+
+
+def _aborted(told: kafka_pb2.KafkaAbortedInfo) -> AbortedTransaction:
+    return AbortedTransaction(
+        told.producer_id, told.first_offset, told.last_offset, told.last_stable_offset
+    )
 
 
 def _appended(appended: Sequence[Appended]) -> kafka_pb2.KafkaAppendResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ledgerfold.broker.ground.given_names import NAME_CHARACTERS_MAX
 from ledgerfold.broker.ground.names import persistent_topic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
 from ledgerfold.broker.kafka.broker_settings import BROKER_SETTINGS
@@ -11,13 +12,17 @@ from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.settings import Setting, Value, text_of
 from ledgerfold.broker.kafka.states import Paused
 from ledgerfold.broker.kafka.topic_settings import TOPIC_SETTINGS
-from ledgerfold.broker.kafka.turn import Turn
+from ledgerfold.broker.kafka.turn import Turn, kind_of
 from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_config
+from ledgerfold.broker.topics.kafka_settings import (
+    change_broker_config,
+    change_config,
+    load_all,
+)
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.kafka.cleanable import Plan
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import kafka_pb2
 
 _NO_CHECKPOINT = -1
@@ -80,11 +85,17 @@ class CleanerHandlers:
 
     async def plan(self, request: kafka_pb2.PlanCleaningRequest) -> kafka_pb2.PlanCleaningResponse:
         topics = [await self._topic(name) for name in request.topics]
+        failures = dict[str, LedgerfoldError]()
         if not topics:
+            failures = await load_all(self._broker)
             loaded = self._broker.kafka_topics.values()
             topics = [each for each in loaded if each.config.is_compacted]
         now_ms = self._broker.clock_ms()
         plans = [await self._told(each, now_ms, wants_map=request.map) for each in topics]
+        plans += [
+            kafka_pb2.CleaningPlan(topic=name, why_not=f"it cannot be loaded: {error}")
+            for name, error in failures.items()
+        ]
         return kafka_pb2.PlanCleaningResponse(plans=plans)
 
     async def _told(
@@ -109,7 +120,7 @@ class CleanerHandlers:
         if not topic.config.is_compacted:
             told.why_not = "its cleanup.policy is without compact"
         elif cleaner.is_uncleanable(name):
-            told.why_not = f"left alone: {cleaner.states.uncleanable[name]}"
+            told.why_not = f"left alone: {cleaner.states.uncleanable[name].why}"
         elif (state := cleaner.states.of(name)) is not None:
             told.why_not = f"in the state {state}"
         else:
@@ -121,7 +132,12 @@ class CleanerHandlers:
 
     @runs_to_its_end
     async def clean(self, request: kafka_pb2.CleanTurnRequest) -> kafka_pb2.CleanTurnResponse:
-        name = (await self._topic(request.topic)).name if request.topic else None
+        name = None
+        if request.topic:
+            name = (await self._topic(request.topic)).name
+        else:
+            # A thread, too, chooses among all of them.
+            await load_all(self._broker)
         turn = await self._broker.cleaner.turn(name)
         return self._turn(turn)
 
@@ -130,6 +146,7 @@ class CleanerHandlers:
             topic=turn.topic or "",
             was_aborted=turn.was_aborted,
             failure="" if turn.failure is None else str(turn.failure),
+            failure_kind="" if turn.failure is None else kind_of(turn.failure),
             deleted_segments=turn.deleted_segments,
         )
         topic = self._broker.kafka_topics.get(turn.topic or "")
@@ -170,12 +187,17 @@ class CleanerHandlers:
             for name in self._broker.kafka_topics
             if (state := cleaner.states.of(name)) is not None
         }
+        left_alone = cleaner.states.uncleanable
+        checkpoints = cleaner.checkpoints(request.namespace)
         return kafka_pb2.GetCleanerResponse(
             gauges={name: float(value) for name, value in cleaner.gauge_values().items()},
-            checkpoint_file=cleaner.checkpoint_text(),
-            uncleanable=cleaner.states.uncleanable,
+            checkpoint_file=checkpoints.text,
+            shared_lines=checkpoints.shared,
+            uncleanable={name: each.why for name, each in left_alone.items()},
+            uncleanable_kinds={name: each.kind for name, each in left_alone.items()},
             states=states,
             last_turns=map(str, cleaner.last_turns),
+            is_starting=not cleaner.has_started,
         )
 
     @runs_to_its_end
@@ -193,9 +215,13 @@ class CleanerHandlers:
                 offset = None if request.checkpoint == _NO_CHECKPOINT else request.checkpoint
                 await topic.partition.set_checkpoint(offset)
             case "uncleanable_reason":
-                if not request.uncleanable_reason:
-                    raise InvalidRequest(f"Say why {topic.name} is to be left alone.")
-                cleaner.leave_alone(topic.name, request.uncleanable_reason)
+                reason = request.uncleanable_reason
+                if not 0 < len(reason) <= NAME_CHARACTERS_MAX or not reason.isprintable():
+                    raise InvalidRequest(
+                        f"Say why {topic.name} is to be left alone, in a line of at most "
+                        f"{NAME_CHARACTERS_MAX} characters."
+                    )
+                cleaner.leave_alone(topic.name, reason)
             case "action" if request.action == "abort-and-pause":
                 await cleaner.abort_and_pause(topic.name)
             case "action" if request.action == "resume":

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 
+from ledgerfold.broker.ground.given_names import check_name
 from ledgerfold.broker.ground.names import persistent_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.broker import AnyTopic, Broker
@@ -51,6 +52,7 @@ async def publish(broker: Broker, context: Context) -> None:
 
 async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen) -> Producer | KafkaProducer:
     name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
+    check_name("A producer", name)
     if isinstance(topic, KafkaTopic):
         return topic.attach_producer(name)
     return await topic.attach_producer(name)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+
+from ledgerfold.broker.ground.given_names import check_name
 from ledgerfold.broker.ground.names import persistent_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.broker import Broker
@@ -41,7 +44,11 @@ async def read(broker: Broker, context: Context) -> None:
     reader.peer = peer_of(context, broker.clock_ms())
     try:
         await exchange(
-            context, reader, lambda frame: _take(frame, reader), _deliver(context, reader)
+            context,
+            reader,
+            lambda frame: _take(frame, reader),
+            _deliver(context, reader),
+            reader.share,
         )
     finally:
         reader.detach()
@@ -50,6 +57,8 @@ async def read(broker: Broker, context: Context) -> None:
 async def _open(broker: Broker, opening: data_pb2.ReadOpen) -> Reader | KafkaReader:
     topic = await broker.any_topic(persistent_topic(opening.topic, "read"))
     name, start = opening.reader_name, opening.start
+    if name:
+        check_name("A reader", name)
     if isinstance(topic, Topic):
         options = ReaderOptions(opening.read_compacted, opening.is_raw, name, opening.subscription)
         return await open_reader(topic, start, options)
@@ -67,9 +76,15 @@ async def _deliver(context: Context, reader: Reader | KafkaReader) -> None:
         ready.codec = data_pb2.ENTRY_CODEC_KAFKA
         ready.first_offset = reader.first_offset
     await context.write(data_pb2.ReadResponse(ready=ready).SerializeToString())
-    while (steps := await reader.take()) is not None:
-        for step in steps:
-            await context.write(_frame(step))
+    while (frames := _frames(await reader.take())) is not None:
+        while frames:
+            # Nothing but gRPC has it while it is sent.
+            await context.write(frames.popleft())
+
+
+def _frames(steps: list[Step] | None) -> deque[bytes] | None:
+    """None at the end. The entries are not kept: a slow client would hold them, too."""
+    return None if steps is None else deque(map(_frame, steps))
 
 
 def _frame(step: Step) -> bytes:

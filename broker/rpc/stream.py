@@ -9,7 +9,9 @@ The stream ends, and neither task is left, when
   what was due before;
 * either task meets a defect, an exception that is none of ours: it is raised at once, and the call
   ends with INTERNAL and a sentence (ledgerfold/rpc_errors.py);
-* the client goes away: gRPC cancels the handler.
+* the client goes away: gRPC cancels the handler;
+* the client takes nothing, and others need the room (broker/ground/outgoing.py): delivering, which
+  waits for it, is given up, and if the client does not even take the error, its connection goes.
 """
 
 from __future__ import annotations
@@ -23,12 +25,18 @@ from urllib.parse import unquote
 import grpc
 from google.protobuf.message import DecodeError
 
+from ledgerfold.broker.ground.outgoing import Share
 from ledgerfold.broker.ground.traffic import Peer
+from ledgerfold.broker.rpc.severing import sever
+from ledgerfold.rpc_errors import abort_with
+from ledgerfold.rpc_texts import take_request
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 
 Context = grpc.aio.ServicerContext[Any, Any]
 # What read() gives at the end of a stream; the stubs do not know it.
 EOF = cast(Any, grpc.aio).EOF
+# For a client that takes nothing to take the error.
+_TELL_S = 1.0
 
 
 class Fed(Protocol):
@@ -59,6 +67,7 @@ class Requests:
         request = self.parse(frame)
         if request.WhichOneof("step") != "open":
             raise InvalidRequest(f"The first request of a {self._stream} stream is `open`.")
+        take_request(request)
         return request.open
 
     def parse(self, frame: bytes) -> Any:
@@ -83,17 +92,22 @@ async def exchange(
     fed: Fed,
     take: Callable[[bytes], Awaitable[None]],
     deliver: Coroutine[Any, Any, None],
+    share: Share | None = None,
 ) -> None:
     """Hands the stream's frames to `take`, and delivers, until that is over.
 
-    Raises what `deliver` raises, and a defect of `take`.
+    `share`: of what all streams may hold. Raises what `deliver` raises, and a defect of `take`.
     """
     delivering = asyncio.create_task(deliver)
     feeding = asyncio.create_task(feed(context, fed, take))
     pending = {delivering, feeding}
+    if share is not None:
+        share.on_overrun(delivering.cancel)
     try:
         while delivering in pending:
             done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            if share is not None and share.error is not None:
+                break
             for task in (delivering, feeding):
                 if task in done:
                     task.result()
@@ -101,6 +115,20 @@ async def exchange(
         delivering.cancel()
         feeding.cancel()
         await asyncio.gather(delivering, feeding, return_exceptions=True)
+    if share is not None and share.error is not None:
+        await _break_off(context, share.error)
+
+
+async def _break_off(context: Context, error: LedgerfoldError) -> None:
+    """Tells the client, if it takes that; its connection goes, if it does not."""
+    telling = asyncio.ensure_future(abort_with(context, error))
+    await asyncio.wait({telling}, timeout=_TELL_S)
+    if not telling.done():
+        telling.cancel()
+        await asyncio.gather(telling, return_exceptions=True)
+        await asyncio.to_thread(sever, context.peer())
+        return
+    telling.result()
 
 
 async def feed(context: Context, fed: Fed, take: Callable[[bytes], Awaitable[None]]) -> None:

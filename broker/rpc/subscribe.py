@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
+from ledgerfold.broker.ground.given_names import check_name, check_properties
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR, persistent_topic
 from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.ground.uncancelled import runs_to_its_end
@@ -72,17 +74,25 @@ async def subscribe(broker: Broker, context: Context) -> None:
             consumer_name=consumer.name, incarnation=subscription.cursor.incarnation
         )
         await context.write(data_pb2.SubscribeResponse(ready=ready).SerializeToString())
-        while (output := await consumer.take()) is not None:
-            if output.deliveries:
-                consumer.traffic.last_sent_ms = broker.clock_ms()
-                topic.count_out(_traffic(output))
-            for frame in _frames(output):
-                await context.write(frame)
+        while (frames := await next_frames()) is not None:
+            while frames:
+                # Nothing but gRPC has it while it is sent.
+                await context.write(frames.popleft())
+
+    async def next_frames() -> deque[bytes] | None:
+        output = await consumer.take()
+        if output is None:
+            return None
+        if output.deliveries:
+            consumer.traffic.last_sent_ms = broker.clock_ms()
+            topic.count_out(_traffic(output))
+        return deque(_frames(output))
 
     try:
-        await exchange(context, consumer, take, deliver())
+        await exchange(context, consumer, take, deliver(), consumer.share)
     finally:
         subscription.detach(consumer)
+        consumer.share.close()
         if subscription.is_abandoned:
             remove_subscription(topic, subscription)
 
@@ -124,11 +134,14 @@ def _options(opening: data_pb2.SubscribeOpen) -> ConsumerOptions:
         raise NotAllowed(f"{COMPACTION_CURSOR} is compaction's own: it has no consumers.")
     if opening.durable and not opening.subscription:
         raise InvalidRequest("A durable subscription needs a name.")
+    name = opening.consumer_name or secrets.token_hex(5)
+    check_name("A consumer", name)
+    check_properties("a consumer", opening.properties)
     return ConsumerOptions(
         type=type_,
         durable=opening.durable,
         read_compacted=opening.read_compacted,
-        name=opening.consumer_name or secrets.token_hex(5),
+        name=name,
         priority=opening.priority,
     )
 

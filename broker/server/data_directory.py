@@ -1,8 +1,8 @@
 """A data directory in the hands of this process.
 
-In this order: the lock, the metadata, the end of what a killed process's worker left running, which
-would write into what recovery removes; then recovery, and the room that is kept in reserve. On a
-full disk a start uses that room.
+In this order: the lock, the rights of others, the metadata, the end of what a killed process's
+worker left running, which would write into what recovery removes; then recovery, and the room that
+is kept in reserve. On a full disk a start uses that room.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -26,6 +26,7 @@ from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import metadata_dir, reserve_path
+from ledgerfold.storage.owner_only import narrow
 from ledgerfold.storage.reserve import RESERVE_BYTES, Reserve
 from ledgerfold.storage.rocks import RocksKeyValue
 from ledgerfold.version import __version__
@@ -47,6 +48,7 @@ def held(data_dir: Path) -> Iterator[tuple[MetadataStore, DirectoryLock]]:
     """Takes what descriptors there may be. Raises DirectoryLocked, StorageError."""
     _raise_descriptor_limit()
     with DirectoryLock(data_dir, __version__) as lock:
+        narrow(data_dir)
         _make_room(data_dir)
         pairs = RocksKeyValue(metadata_dir(data_dir), is_same_boot=lock.is_same_boot)
         metadata = MetadataStore(pairs)

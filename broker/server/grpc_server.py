@@ -43,15 +43,16 @@ class Server:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._server = grpc.aio.server(options=OPTIONS)
-        self._health = HealthService()
+        self._health = HealthService(broker.outgoing)
 
     async def start(self) -> str:
         """Listens, and says where: "host:port", with the real port. Raises AddressInUse."""
+        broker, outgoing = self._broker, self._broker.outgoing
         self._server.add_generic_rpc_handlers(
             (
-                service_handlers(DATA_SERVICE, data_calls(self._broker)),
-                service_handlers(ADMIN_SERVICE, admin_calls(self._broker)),
-                service_handlers(KAFKA_SERVICE, kafka_calls(self._broker)),
+                service_handlers(DATA_SERVICE, data_calls(broker), outgoing),
+                service_handlers(ADMIN_SERVICE, admin_calls(broker), outgoing),
+                service_handlers(KAFKA_SERVICE, kafka_calls(broker), outgoing),
             )
         )
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
@@ -59,7 +60,7 @@ class Server:
         reflection.enable_server_reflection(
             (*names, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
         )
-        listen = self._broker.settings.listen
+        listen = broker.settings.listen
         try:
             port = self._server.add_insecure_port(listen)
         except RuntimeError as error:

@@ -140,4 +140,6 @@ def _announce(settings: BrokerSettings, listen: str, metrics_listen: str | None)
 def _write_ready_file(path: Path, ready: str) -> None:
     # A process that waits for the file must never see half of it.
     aside(path).write_text(ready + "\n")
+    # It is no part of the data directory: whoever waits for it may read it.
+    aside(path).chmod(0o644)
     aside(path).replace(path)

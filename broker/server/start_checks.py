@@ -99,7 +99,7 @@ def _failure(family: socket.AddressFamily, where: object) -> OSError | None:
 def _check_ready_file(path: Path, data_dir: Path) -> None:
     if path.is_dir():
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    if not data_dir.exists() and data_dir.absolute() in path.absolute().parents:
+    if not data_dir.exists() and data_dir in path.parents:
         return
     try:
         aside(path).touch()

@@ -36,7 +36,7 @@ def kafka_stats(topic: KafkaTopic) -> dict[str, Any]:
 
 def kafka_internal_stats(topic: KafkaTopic, cleaner: Cleaner) -> dict[str, Any]:
     """`topics stats-internal`."""
-    active = topic.log.segments.active
+    active, left_alone = topic.log.segments.active, cleaner.states.uncleanable.get(topic.name)
     return {
         "entriesAddedCounter": topic.entries_in,
         "totalSize": size_bytes(topic),
@@ -48,7 +48,8 @@ def kafka_internal_stats(topic: KafkaTopic, cleaner: Cleaner) -> dict[str, Any]:
             "checkpoint": topic.partition.checkpoint,
             "producers": len(topic.partition.producers.entries),
             "cleaningState": str(cleaner.states.of(topic.name) or ""),
-            "uncleanable": cleaner.states.uncleanable.get(topic.name, ""),
+            "uncleanable": left_alone.why if left_alone else "",
+            "uncleanableKind": left_alone.kind if left_alone else "",
             "segmentList": [
                 {
                     "baseOffset": each.base_offset,
@@ -88,6 +89,7 @@ def _reader(reader: KafkaReader) -> dict[str, Any]:
         "offset": reader.offset,
         "isolationLevel": "read_committed" if reader.read_committed else "read_uncommitted",
         "availablePermits": reader.permits,
+        "unsentBytes": reader.share.held,
         **reader.traffic.stats(),
         **reader.peer.stats(),
     }

@@ -3,7 +3,8 @@
 Source: Pulsar's SubscriptionStatsImpl, ConsumerStatsImpl and CursorStats, as far as the fields
 exist here; the size of the backlog is added by broker/stats/topic.py. Unacknowledged messages are
 counted for Shared and Key_Shared only, as in Pulsar. A reader is shown as Pulsar shows one: as a
-subscription that is not durable, with one consumer.
+subscription that is not durable, with one consumer. `unsentBytes` is not Pulsar's: what was read
+for a consumer or reader and is not sent yet (broker/ground/outgoing.py).
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ def _describe_consumer(consumer: Consumer) -> dict[str, Any]:
         "availablePermits": consumer.state.permits,
         "unackedMessages": consumer.state.unacked_messages,
         "readCompacted": consumer.read_compacted,
+        "unsentBytes": consumer.share.held,
         **_of_stream(consumer.traffic, consumer.peer),
     }
 
@@ -80,6 +82,7 @@ def describe_reader(reader: Reader) -> dict[str, Any]:
         "availablePermits": reader.permits,
         "unackedMessages": 0,
         "readCompacted": reader.read_compacted,
+        "unsentBytes": reader.share.held,
         **_of_stream(reader.traffic, reader.peer),
     }
     return {

@@ -13,9 +13,12 @@ with zeros until it is closed), a ledger that is damaged has a `damage` (damage.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from typing import Any
 
 from ledgerfold.broker.compaction.history import CompactionStats
+from ledgerfold.broker.ground.given_names import shown
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR
 from ledgerfold.broker.ground.traffic import iso_time
 from ledgerfold.broker.log.backlog import LedgerSums
@@ -29,6 +32,7 @@ from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import CompactedLedgerDamaged
+from ledgerfold.strategies.catalogue import SETTINGS_MAX, VALUE_CHARACTERS_MAX
 from ledgerfold.v1.records_pb2 import LedgerRecord
 
 COMPACTED_LEDGER_PROPERTY = "CompactedTopicLedger"
@@ -40,7 +44,8 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
     # However many subscriptions there are, the ledgers are added up once.
     sums = topic.log.ledger_sums()
     subscriptions = {
-        name: describe(each, sums) | {"backlogSize": sums.estimated_bytes_behind(each.mark_delete)}
+        shown(name): describe(each, sums)
+        | {"backlogSize": sums.estimated_bytes_behind(each.mark_delete)}
         for name, each in topic.subscriptions.items()
     }
     durable = [each.mark_delete for each in topic.subscriptions.values() if each.is_durable]
@@ -73,12 +78,12 @@ def compaction_block(stats: CompactionStats) -> dict[str, Any]:
     """The strategies are told as far as they are known; Pulsar has none to tell."""
     strategies: dict[str, Any] = {}
     if stats.strategy is not None:
-        settings = dict(stats.strategy.settings)
-        strategies["strategy"] = {"name": stats.strategy.name, "settings": settings}
+        own = stats.strategy
+        strategies["strategy"] = {"name": shown(own.name), "settings": _settings(own.settings)}
     if stats.last is not None:
         strategies["lastCompactionStrategy"] = {
-            "name": stats.last.strategy,
-            "settings": dict(stats.last.strategy_settings),
+            "name": shown(stats.last.strategy),
+            "settings": _settings(stats.last.strategy_settings),
             "version": stats.last.strategy_version,
         }
     return {
@@ -90,11 +95,17 @@ def compaction_block(stats: CompactionStats) -> dict[str, Any]:
     }
 
 
+def _settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """As far as their bounds go: records of an earlier version may have more."""
+    pairs = itertools.islice(settings.items(), SETTINGS_MAX)
+    return {shown(name): value[:VALUE_CHARACTERS_MAX] for name, value in pairs}
+
+
 def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
     """Pulsar's `topics stats-internal`."""
     ledgers = topic.log.ledger_records()
     current = ledgers[-1] if ledgers else LedgerRecord(ledger_id=-1)
-    cursors = {name: describe_cursor(each) for name, each in topic.subscriptions.items()}
+    cursors = {shown(name): describe_cursor(each) for name, each in topic.subscriptions.items()}
     if topic.record.compaction_cursor:
         cursors[COMPACTION_CURSOR] = _compaction_cursor(topic)
     for reader in topic.readers:

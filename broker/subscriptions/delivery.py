@@ -1,8 +1,8 @@
 """The pump: one task that reads a subscription's log and hands entries to its consumers.
 
-When someone has permits and room it reads on (about as much as the permits allow, READ_BYTES_MAX at
-most), asks the dispatcher who gets what, and pushes. Its awaits are its reads and its waits; what
-was read while a rewind happened is dropped and read again.
+When someone has permits and room, and the broker has, too, it reads on (about as much as the
+permits allow, READ_BYTES_MAX at most), asks the dispatcher who gets what, and pushes. Its awaits
+are its reads and its waits; what was read while a rewind happened is dropped and read again.
 
 A pump lives from the first consumer's coming to the last one's leaving.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from ledgerfold.broker.ground.outgoing import Share
 from ledgerfold.broker.log.view import RAW
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery
@@ -49,11 +50,12 @@ class Pump:
         is_durable: bool,
         emulation: Callable[[], Emulation],
         by_key: bool,
+        share: Share,
         on_passed: Callable[[], None],
         on_error: Callable[[Exception], None],
     ) -> None:
         self._log, self._cursor, self._dispatcher = log, cursor, dispatcher
-        self._is_durable, self._by_key = is_durable, by_key
+        self._is_durable, self._by_key, self._share = is_durable, by_key, share
         self._on_passed, self._on_error = on_passed, on_error
         self._consumers: dict[int, Consumer] = {}
         self._emulation = emulation
@@ -105,6 +107,7 @@ class Pump:
 
     def stop(self) -> None:
         self._reading.route.close()
+        self._share.close()
         if self._task is not None:
             self._task.cancel()
 
@@ -126,11 +129,20 @@ class Pump:
         self._wake.clear()
         reading = self._reading
         positions = self._dispatcher.replay_positions()
-        if positions:
-            await self._replay(positions)
-        elif not self._dispatcher.budget().messages:
+        if not (positions or self._dispatcher.budget().messages):
             await self._wake.wait()
-        elif not await self._read_on(reading):
+            return
+        if not await self._share.reserve_or(READ_BYTES_MAX, self._wake):
+            return
+        try:
+            if positions:
+                await self._replay(positions)
+                return
+            has_more = await self._read_on(reading)
+        finally:
+            # What was pushed is the consumers' now.
+            self._share.hold(0)
+        if not has_more:
             await self._wait_for_data(reading)
 
     async def _read_on(self, reading: Reading) -> bool:
@@ -212,7 +224,7 @@ class Pump:
         dispatcher = self._dispatcher
         messages, room_bytes = budget_of(dispatcher.consumers) if replay else dispatcher.budget()
         estimate = int(messages * self._bytes_per_message) + 1
-        return max(1, min(READ_BYTES_MAX, room_bytes, estimate))
+        return max(1, min(self._share.held, room_bytes, estimate))
 
     def _candidate(self, entry: StoredEntry) -> Candidate:
         header, size_bytes = entry.header, len(entry.data)

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from ledgerfold.broker.ground.clock import Clock
+from ledgerfold.broker.ground.given_names import called, check_name
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.reading import LogReader, mark_delete_before
@@ -48,6 +50,9 @@ class SubscriptionTopic(Protocol):
     @property
     def clock(self) -> Clock: ...
 
+    @property
+    def outgoing(self) -> Outgoing: ...
+
     def emulation(self) -> Emulation:
         """The profile's fields in force."""
         ...
@@ -80,6 +85,7 @@ def load_subscription(topic: SubscriptionTopic, record: CursorRecord) -> Subscri
         topic.persist_cursor,
         emulation=topic.emulation,
         clock=topic.clock,
+        outgoing=topic.outgoing,
         created_ms=record.created_ms,
     )
     subscription.is_recorded = True
@@ -99,12 +105,14 @@ async def create_subscription(
     """The topic's subscription of that name: a new one at `start`, or the one there is.
 
     `by_consumer`: it comes into being because a consumer wants it, not administration.
-    A new one is in `topic.subscriptions`, and durable, when this returns. Raises SubscriptionBusy
-    (a reader has that name), StorageError, Moved (the topic was unloaded).
+    A new one is in `topic.subscriptions`, and durable, when this returns. Raises InvalidRequest
+    (its name), SubscriptionBusy (a reader has that name), StorageError, Moved (the topic was
+    unloaded).
     """
     existing = await _created(topic, name)
     if existing is not None:
         return existing
+    check_name("A subscription", name)
     with _while_loaded(topic):
         mark_delete = await _mark_delete_at(topic.log, start, read_compacted, by_consumer)
     # Another call may have been faster during the await.
@@ -123,6 +131,7 @@ async def create_subscription(
         persist,
         emulation=topic.emulation,
         clock=topic.clock,
+        outgoing=topic.outgoing,
         created_ms=created_ms,
     )
     topic.subscriptions[name] = subscription
@@ -176,6 +185,7 @@ async def delete_subscription(topic: SubscriptionTopic, name: str, *, force: boo
     Raises SubscriptionNotFound, SubscriptionBusy, StorageError, Moved (the topic was unloaded).
     """
     subscription = existing_subscription(topic, name)
+    name = subscription.name
     if subscription.consumers and not force:
         connected = counted(len(subscription.consumers), "consumer is", "consumers are")
         raise SubscriptionBusy(topic.name, name, f"{connected} connected. Close all, or use force.")
@@ -215,8 +225,10 @@ def remove_subscription(topic: SubscriptionTopic, subscription: Subscription) ->
 
 
 def existing_subscription(topic: SubscriptionTopic, name: str) -> Subscription:
-    """Raises SubscriptionNotFound."""
+    """The one of that name, or that is listed as it. Raises SubscriptionNotFound."""
     subscription = topic.subscriptions.get(name)
+    if subscription is None and (found := called(name, topic.subscriptions)) is not None:
+        subscription = topic.subscriptions[found]
     if subscription is None:
         raise SubscriptionNotFound(topic.name, name)
     return subscription

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.delivery import Pump
 from ledgerfold.broker.subscriptions.dispatcher import (
+    ConsumerState,
     Dispatcher,
     SingleActiveDispatcher,
     SubscriptionType,
@@ -47,10 +49,11 @@ class Session:
         partition: int,
         is_durable: bool,
         emulation: Callable[[], Emulation],
+        outgoing: Outgoing,
         on_passed: Callable[[], None],
         on_error: Callable[[Exception], None],
     ) -> None:
-        self.type = type_
+        self.type, self._outgoing = type_, outgoing
         self.dispatcher = _dispatcher(type_, partition)
         self.pump = Pump(
             log,
@@ -59,6 +62,7 @@ class Session:
             is_durable=is_durable,
             emulation=emulation,
             by_key=type_ is SubscriptionType.KEY_SHARED,
+            share=outgoing.share(),
             on_passed=on_passed,
             on_error=on_error,
         )
@@ -68,7 +72,15 @@ class Session:
     def active(self) -> Consumer | None:
         return self.pump.consumer_of(self.dispatcher.active)
 
-    def add(self, consumer: Consumer) -> None:
+    def connect(self, state: ConsumerState, *, read_compacted: bool) -> Consumer:
+        """A new consumer of it."""
+        share, wake = self._outgoing.share(), self.pump.wake
+        consumer = Consumer(state, share, read_compacted=read_compacted, on_room=wake)
+        self._add(consumer)
+        self.pump.wake()
+        return consumer
+
+    def _add(self, consumer: Consumer) -> None:
         before = self.active
         self.consumers.append(consumer)
         self.pump.add(consumer)

@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ledgerfold.broker.ground.clock import Clock
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.policies.profiles import Emulation
@@ -79,7 +80,9 @@ class Subscription:
         created_ms: int = 0,
         persist_delay_ms: int = DELAY_MS,
         clock: Clock | None = None,
+        outgoing: Outgoing | None = None,
     ) -> None:
+        self._outgoing = outgoing or Outgoing()
         self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
         self._emulation = emulation
         self.created_ms = created_ms
@@ -188,6 +191,7 @@ class Subscription:
                 partition=partition_index(self.topic),
                 is_durable=self.is_durable,
                 emulation=self._emulation,
+                outgoing=self._outgoing,
                 on_passed=self.cursor_changed,
                 on_error=self.fail,
             )
@@ -199,12 +203,8 @@ class Subscription:
             priority=options.priority,
             room_bytes=OUTGOING_BYTES_MAX,
         )
-        consumer = Consumer(state, read_compacted=options.read_compacted, on_room=session.pump.wake)
-        self.read_compacted = options.read_compacted
-        self._is_kept = False
-        session.add(consumer)
-        session.pump.wake()
-        return consumer
+        self.read_compacted, self._is_kept = options.read_compacted, False
+        return session.connect(state, read_compacted=options.read_compacted)
 
     def detach(self, consumer: Consumer) -> None:
         """Disconnects it; what it had not acknowledged goes to others. Twice is once."""

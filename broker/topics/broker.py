@@ -26,7 +26,9 @@ from ledgerfold.broker.compaction.interfaces import (
 )
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.ground.clock import Clock, ManualClock, WallClock
-from ledgerfold.broker.ground.names import TopicName
+from ledgerfold.broker.ground.given_names import shown_topic
+from ledgerfold.broker.ground.names import namespace_of
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.broker.kafka.cleaner import Cleaner
@@ -74,6 +76,7 @@ class Broker:
         self.manual_clock = self.clock if isinstance(self.clock, ManualClock) else None
         self.started_ms = self.clock_ms()
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        self.outgoing = Outgoing(settings.streams_max, settings.unsent_bytes_max)
         # Those that are loaded, by kind: no name is in both.
         self.topics: dict[str, Topic] = {}
         self.kafka_topics: dict[str, KafkaTopic] = {}
@@ -160,20 +163,16 @@ class Broker:
 
     # -- topics ----------------------------------------------------------------------------
 
-    @staticmethod
-    def namespace_of(topic: str) -> str:
-        return TopicName.parse(topic).namespace
-
     def list_topics(self, namespace: str) -> list[str]:
-        """Full names, sorted; all of them when `namespace` is empty."""
-        names = sorted(record.name for record in self.metadata.topics())
-        return [name for name in names if not namespace or self.namespace_of(name) == namespace]
+        """Full names as they are listed, sorted; all of them when `namespace` is empty."""
+        names = sorted(shown_topic(record.name) for record in self.metadata.topics())
+        return [name for name in names if not namespace or namespace_of(name) == namespace]
 
     async def topic(self, name: str, create: bool = True, *, to_write: bool = False) -> Topic:
         """The loaded topic of that full name; a new one if it may be created.
 
-        Raises TopicNotFound, NotAllowed for a Kafka topic, Unavailable (the broker is stopping),
-        StorageError.
+        Raises TopicNotFound, InvalidRequest, NotAllowed for a Kafka topic, Unavailable (the broker
+        is stopping), StorageError.
         """
         found = await self.any_topic(name, create, to_write=to_write)
         if isinstance(found, KafkaTopic):

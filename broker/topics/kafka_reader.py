@@ -5,7 +5,8 @@ What is sent is what Kafka's consumer hands on: no markers, no batches without r
 An explicit offset that the log does not have is refused, as a fetch is (OFFSET_OUT_OF_RANGE), also
 when retention overtakes a reader; the log's end is one that it has.
 
-Bounds: READ_BYTES_MAX of batches are held between the log and the stream.
+Bounds: READ_BYTES_MAX of batches are held between the log and the stream, and of all streams what
+broker/ground/outgoing.py says. What was read ahead is dropped where others need the room.
 """
 
 from __future__ import annotations
@@ -17,12 +18,20 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ledgerfold.broker.ground.clock import Clock
+from ledgerfold.broker.ground.outgoing import READ_LEAST, Outgoing
 from ledgerfold.broker.ground.traffic import Peer, Traffic
 from ledgerfold.broker.kafka.log import KafkaLog
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.reads import Place, StoredBatch
-from ledgerfold.broker.topics.reader import READ_BYTES_MAX, Checked, Entries, Sought, Step
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.broker.topics.reader import (
+    CHECKS_MAX,
+    READ_BYTES_MAX,
+    Checked,
+    Entries,
+    Sought,
+    Step,
+)
+from ledgerfold.storage.errors import LedgerfoldError, Overloaded
 from ledgerfold.v1.data_pb2 import StartPosition
 
 
@@ -37,6 +46,8 @@ class KafkaReadTopic(Protocol):
     def partition(self) -> Partition: ...
     @property
     def readers(self) -> set[KafkaReader]: ...
+    @property
+    def outgoing(self) -> Outgoing: ...
     async def resolve_start(self, start: StartPosition, read_committed: bool) -> int: ...
     def count_out(self, sent: Traffic) -> None: ...
 
@@ -77,6 +88,9 @@ class KafkaReader:
         self.offset = self._ahead = 0
         self._place: Place | None = None
         self._buffered: deque[StoredBatch] = deque()
+        # What of `share` is for those, and for what is being sent.
+        self._ahead_bytes = self._given_bytes = 0
+        self.share = topic.outgoing.share(self._shed)
         self._checks: list[int] = []
         self._seek: tuple[StartPosition, int] | None = None
         self._asked = asyncio.Event()
@@ -91,6 +105,9 @@ class KafkaReader:
 
     def check(self, check_id: int) -> None:
         """Whether there is more: take() answers."""
+        if len(self._checks) >= CHECKS_MAX:
+            self.end(Overloaded(f"{CHECKS_MAX} questions for more wait for their answer."))
+            return
         self._checks.append(check_id)
         self._asked.set()
 
@@ -114,6 +131,7 @@ class KafkaReader:
         self._asked.set()
 
     def detach(self) -> None:
+        self.share.close()
         self._topic.readers.discard(self)
         self._topic.log.state.on_closed.discard(self.wake)
         self._topic.partition.on_visible.discard(self.wake)
@@ -123,9 +141,13 @@ class KafkaReader:
     async def take(self) -> list[Step] | None:
         """What to tell the client next, in order: waits for it. None: the stream is to end.
 
-        Raises what it was ended with, what closed the log, OffsetOutOfRange, what the log raises.
+        What it gave before has been sent then. Raises what it was ended with, what closed the log,
+        OffsetOutOfRange, what the log raises.
         """
+        self.share.sent()
+        self._given_bytes = 0
         while not self._is_finished:
+            self.share.hold(self._ahead_bytes)
             error = self._error or self._topic.log.state.closed
             if error is not None:
                 raise error
@@ -134,11 +156,28 @@ class KafkaReader:
             if self._seek is not None:
                 return [await self._do_seek(*self._seek)]
             if self.permits > 0 or self._checks:
+                if not (self._buffered or await self._has_room()):
+                    continue
                 steps = await self._next_steps()
                 if steps:
+                    self.share.sending()
                     return steps
+                self.share.hold(0)
             await self._asked.wait()
         return None
+
+    async def _has_room(self) -> bool:
+        """For what is read next; False: there is something else to do before."""
+        self._ahead_bytes = 0
+        return await self.share.reserve_or(READ_BYTES_MAX, self._asked)
+
+    def _shed(self) -> None:
+        """Others need the room: what was read ahead is read again when it is asked for."""
+        if self._buffered:
+            self._buffered.clear()
+            self._ahead, self._place = self.offset, None
+        self._ahead_bytes = 0
+        self.share.hold(self._given_bytes)
 
     async def _do_seek(self, start: StartPosition, seek_id: int) -> Step:
         self._seek = None
@@ -149,6 +188,7 @@ class KafkaReader:
         """To a start position. Raises OffsetOutOfRange."""
         offset = await self._topic.resolve_start(start, self.read_committed)
         self._buffered.clear()
+        self._ahead_bytes = 0
         self.first_offset = self.offset = self._ahead = offset
         self._place = None
 
@@ -174,14 +214,16 @@ class KafkaReader:
             topic.partition.check_in_range(self._ahead)
             upto = topic.partition.visible_end(self.read_committed)
             aborted_in = topic.log.segments.since(self._ahead) if self.read_committed else None
+            bytes_max = max(self.share.held, READ_LEAST)
             read = await topic.log.reads.read(
-                self._ahead, upto=upto, bytes_max=READ_BYTES_MAX, place=self._place
+                self._ahead, upto=upto, bytes_max=bytes_max, place=self._place
             )
             self._place = read.place
             if not read.batches:
                 break
             self._ahead = read.next_offset
             self._buffered.extend(topic.partition.visible(read.batches, aborted_in))
+            self._ahead_bytes = bytes_max
             if not self._buffered:
                 self.offset = self._ahead
 
@@ -203,3 +245,7 @@ class KafkaReader:
         )
         self.traffic = self.traffic.plus(sent)
         self._topic.count_out(sent)
+        # Roughly: never less than there is.
+        self._ahead_bytes = max(0, self._ahead_bytes - sent.bytes) if self._buffered else 0
+        self._given_bytes = sent.bytes
+        self.share.hold(self._ahead_bytes + sent.bytes)

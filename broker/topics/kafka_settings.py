@@ -18,7 +18,7 @@ from ledgerfold.broker.kafka.topic_names import check_topic_name
 from ledgerfold.broker.policies.profiles import emulation
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitions import Partitions
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import LedgerfoldError, TopicNotFound
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.records import KAFKA_TOPICS
 from ledgerfold.v1.records_pb2 import Emulation
@@ -59,13 +59,24 @@ def defects_of(broker: KafkaBroker, topic: str = "") -> Defects:
 
 async def start_cleaning(broker: KafkaBroker) -> None:
     """Logs age, and get overdue, also where nobody opens their topics: so all are loaded first."""
+    for name, error in (await load_all(broker)).items():
+        _log.error("%s cannot be loaded: %s", name, error)
+    broker.cleaner.start()
+
+
+async def load_all(broker: KafkaBroker) -> dict[str, LedgerfoldError]:
+    """Returns when every Kafka topic is loaded; by name why one cannot be."""
+    failures = {}
     for record in broker.metadata.topics():
         if record.HasField("kafka"):
             try:
                 await broker.kafka_topic(record.name)
+            except TopicNotFound:
+                # Deleted meanwhile.
+                continue
             except LedgerfoldError as error:
-                _log.error("%s cannot be loaded: %s", record.name, error)
-    broker.cleaner.start()
+                failures[record.name] = error
+    return failures
 
 
 async def prepare_kafka_topic(broker: KafkaBroker, name: str, config: Mapping[str, str]) -> None:

@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 from typing import Protocol
 
 from ledgerfold.broker.ground.clock import Clock
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.kafka.cleaner import Cleaner
 from ledgerfold.broker.kafka.config import BrokerConfig
@@ -29,6 +30,8 @@ class KafkaSurroundings(Protocol):
     def executor(self) -> Executor: ...
     @property
     def clock(self) -> Clock: ...
+    @property
+    def outgoing(self) -> Outgoing: ...
     @property
     def cleaner(self) -> Cleaner: ...
     @property

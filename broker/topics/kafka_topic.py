@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from ledgerfold.broker.ground.clock import Clock, Timer
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.kafka.begin_segment import begin_segment
 from ledgerfold.broker.kafka.config import LogConfig
@@ -17,8 +18,8 @@ from ledgerfold.broker.kafka.log import KafkaLog
 from ledgerfold.broker.kafka.partition import Appended, Partition, TakenOver
 from ledgerfold.broker.kafka.producer import Origin
 from ledgerfold.broker.kafka.reads import StoredBatch
-from ledgerfold.broker.kafka.segments import LiveSegment
 from ledgerfold.broker.log.stored_topic import StoredTopic
+from ledgerfold.broker.topics.kafka_description import producer_infos, segment_infos
 from ledgerfold.broker.topics.kafka_producer import KafkaProducer
 from ledgerfold.broker.topics.kafka_reader import KafkaReader
 from ledgerfold.broker.topics.kafka_surroundings import KafkaSurroundings
@@ -40,8 +41,6 @@ from ledgerfold.v1.kafka_pb2 import (
     DescribeLogResponse,
     KafkaAbortedInfo,
     KafkaBatchInfo,
-    KafkaProducerInfo,
-    KafkaSegmentInfo,
 )
 from ledgerfold.v1.records_pb2 import TopicRecord
 
@@ -71,6 +70,7 @@ class KafkaTopic:
             broker.executor,
             broker.clock.now_ms,
             lambda: broker.kafka_config,
+            lambda: broker.cleaner.defects(self.name).resends_by_record_time,
         )
         # Silent producers are forgotten then.
         self._expiry: Timer | None = None
@@ -93,6 +93,10 @@ class KafkaTopic:
     @property
     def clock(self) -> Clock:
         return self.broker.clock
+
+    @property
+    def outgoing(self) -> Outgoing:
+        return self.broker.outgoing
 
     @property
     def log(self) -> KafkaLog:
@@ -247,10 +251,12 @@ class KafkaTopic:
         await self.log.settle()
         return segment.base_offset
 
-    async def begin_segment(self, base_offset: int, empty_modified_ms: int | None) -> int:
+    async def begin_segment(
+        self, base_offset: int, empty_modified_ms: int | None, modified_ms: int | None
+    ) -> int:
         """The active one's base offset, as of broker/kafka/begin_segment.py."""
-        segment = await begin_segment(self.log, self.stored, base_offset, empty_modified_ms)
-        return segment.base_offset
+        times = empty_modified_ms, modified_ms
+        return (await begin_segment(self.log, self.stored, base_offset, *times)).base_offset
 
     async def set_log_start(self, offset: int) -> int:
         """As Partition.set_log_start()."""
@@ -333,20 +339,8 @@ class KafkaTopic:
             log_end_offset=log.end_offset,
             high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
-            segments=[_segment_info(each, log.segments.active) for each in log.segments],
-            producers=[
-                KafkaProducerInfo(
-                    producer_id=each.producer_id,
-                    producer_epoch=each.epoch,
-                    last_sequence=each.last_sequence,
-                    last_data_offset=each.last_data_offset,
-                    last_timestamp_ms=each.last_timestamp_ms,
-                    transaction_first_offset=each.transaction_first_offset,
-                    last_offset_delta=each.offset_delta,
-                    coordinator_epoch=each.coordinator_epoch,
-                )
-                for each in partition.producers.snapshot()
-            ],
+            segments=segment_infos(log.segments),
+            producers=producer_infos(partition.producers),
             aborted=[KafkaAbortedInfo(**each._asdict()) for each in partition.aborted()],
         )
         if self.record.kafka.HasField("first_dirty_offset"):
@@ -361,22 +355,6 @@ class KafkaTopic:
                 told.batches.append(KafkaBatchInfo(batch=body))
                 size_bytes += len(body)
         return told
-
-
-def _segment_info(segment: LiveSegment, active: LiveSegment) -> KafkaSegmentInfo:
-    facts = segment.facts
-    return KafkaSegmentInfo(
-        base_offset=facts.base_offset,
-        next_offset=facts.next_offset,
-        size_bytes=facts.size_bytes,
-        largest_timestamp_ms=facts.max_timestamp_ms,
-        modified_ms=facts.modified_ms,
-        is_active=segment is active,
-        is_cleaned=segment.is_cleaned,
-        offset_index_bytes=facts.offset_index_bytes,
-        time_index_bytes=facts.time_index_bytes,
-        ledger_ids=segment.ledger_ids,
-    )
 
 
 def split_batches(data: bytes) -> Iterator[bytes]:

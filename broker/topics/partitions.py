@@ -30,6 +30,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from typing import TypeVar
 
+from ledgerfold.broker.ground.given_names import check_topic, shown_topic
 from ledgerfold.broker.ground.names import TopicName
 from ledgerfold.broker.ground.uncancelled import to_its_end
 from ledgerfold.storage.entry import EARLIEST
@@ -93,8 +94,8 @@ class Partitions:
         raise TopicNotFound(name)
 
     def list_names(self, namespace: str) -> list[str]:
-        """Of partitioned topics, sorted; all of them when `namespace` is empty."""
-        names = sorted(record.name for record in self._metadata.partitioned_topics())
+        """Of partitioned topics, as they are listed; all of them when `namespace` is empty."""
+        names = sorted(shown_topic(record.name) for record in self._metadata.partitioned_topics())
         return [name for name in names if namespace in ("", TopicName.parse(name).namespace)]
 
     def policies_of(self, topic: TopicRecord) -> Policies:
@@ -111,7 +112,7 @@ class Partitions:
     def check_creatable(self, name: str) -> None:
         """Whether a topic may be created under that name.
 
-        Raises TopicExists, NotAllowed, TopicNotFound.
+        Raises InvalidRequest, TopicExists, NotAllowed, TopicNotFound.
         """
         if self._metadata.topic(name) is not None or self.count(name):
             raise TopicExists(name)
@@ -126,8 +127,9 @@ class Partitions:
     def check_usable(self, name: str) -> None:
         """Whether a topic that is not there may come into being by being used.
 
-        Raises TopicIsPartitioned, TopicNotFound.
+        Raises InvalidRequest (its name), TopicIsPartitioned, TopicNotFound.
         """
+        check_topic(name)
         if count := self.count(name):
             raise TopicIsPartitioned(name, count)
         partition, parent = parse_partition(name), self._parent(name)
@@ -151,6 +153,7 @@ class Partitions:
         Raises InvalidRequest, TopicExists.
         """
         _check_count(partitions)
+        check_topic(name)
         if PARTITION_SUFFIX in TopicName.parse(name).local:
             raise InvalidRequest(f"The name of a partitioned topic has no {PARTITION_SUFFIX!r}.")
         TopicName.parse(partition_name(name, partitions - 1))

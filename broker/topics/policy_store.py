@@ -6,8 +6,8 @@ A threshold that is set to more than 0 takes effect at once on what raw data may
 applies to get their compaction cursor, so that nothing is trimmed that no compaction has seen
 (apache/pulsar#11003). Topics that are not loaded get it when they are: nothing is trimmed before.
 
-A strategy of one's own is tried by the compactor before it is stored, and nothing is held
-meanwhile: who sets another policy does not wait.
+A strategy of one's own must be allowed, and is tried by the compactor before it is stored; nothing
+is held meanwhile: who sets another policy does not wait.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from concurrent.futures import Executor
 from typing import Protocol
 
 from ledgerfold.broker.compaction.interfaces import OwnCompactor
+from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.ground.names import TopicName
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.ground.uncancelled import to_its_end
@@ -106,8 +107,8 @@ class PolicyStore:
     ) -> None:
         """One synced write.
 
-        Raises InvalidRequest, NotAllowed, Moved (it was unloaded), CompactorUnavailable; then
-        nothing has changed.
+        Raises InvalidRequest (StrategyNotAllowed is one), NotAllowed, Moved (it was unloaded),
+        CompactorUnavailable; then nothing has changed.
         """
         self._broker.partitions.check_policies(topic.name)
         await self._check(changes)
@@ -148,6 +149,7 @@ class PolicyStore:
         check_policies(changes)
         strategy = changes.compaction_strategy
         if changes.HasField("compaction_strategy") and listed(strategy.name) is None:
+            await check_allowed(self._broker, strategy)
             await self._broker.compactor.check_strategy(strategy)
 
     async def _update_namespace(

@@ -8,7 +8,8 @@ What was read ahead of the permits is of a view. When a run puts another one in 
 reader does not keep the one it began with (broker/subscriptions/route.py), it is dropped and read
 again.
 
-Bounds: READ_BYTES_MAX of entries are held between the log and the stream.
+Bounds: READ_BYTES_MAX of entries are held between the log and the stream, and of all streams what
+broker/ground/outgoing.py says. What was read ahead is dropped where others need the room.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import NamedTuple, Protocol
 
 from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.ground.names import COMPACTION_CURSOR
+from ledgerfold.broker.ground.outgoing import READ_LEAST, Outgoing
 from ledgerfold.broker.ground.traffic import Peer, Traffic
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.log.view import RAW
@@ -30,10 +32,12 @@ from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.route import Route, StoredEntry
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, SubscriptionBusy
+from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, Overloaded, SubscriptionBusy
 from ledgerfold.v1.data_pb2 import StartPosition
 
 READ_BYTES_MAX = 1024 * 1024
+# Questions for more that have no answer; a client of this package has one.
+CHECKS_MAX = 10_000
 
 
 class ReadTopic(Protocol):
@@ -49,6 +53,8 @@ class ReadTopic(Protocol):
     def clock(self) -> Clock: ...
     @property
     def readers(self) -> set[Reader]: ...
+    @property
+    def outgoing(self) -> Outgoing: ...
     def emulation(self) -> Emulation: ...
     def count_out(self, sent: Traffic) -> None: ...
 
@@ -146,6 +152,9 @@ class Reader:
         self._checks: list[int] = []
         self._seek: tuple[StartPosition, int] | None = None
         self._buffered: deque[StoredEntry] = deque()
+        # What of `share` is for those, and for what is being sent.
+        self._ahead_bytes = self._given_bytes = 0
+        self.share = topic.outgoing.share(self._shed)
         self._buffer_view, self._behind_buffer = RAW, Position(-1, -1)
         self._asked = asyncio.Event()
         self._is_finished = False
@@ -170,6 +179,9 @@ class Reader:
 
     def check(self, check_id: int) -> None:
         """Whether there is more: take() answers."""
+        if len(self._checks) >= CHECKS_MAX:
+            self.end(Overloaded(f"{CHECKS_MAX} questions for more wait for their answer."))
+            return
         self._checks.append(check_id)
         self._asked.set()
 
@@ -196,6 +208,7 @@ class Reader:
 
     def detach(self) -> None:
         """Disconnects it: nothing is held for it any more."""
+        self.share.close()
         self._topic.readers.discard(self)
         self.log.on_closed.discard(self.wake)
         self._route.close()
@@ -205,9 +218,13 @@ class Reader:
     async def take(self) -> list[Step] | None:
         """What to tell the client next, in order: waits for it. None: the stream is to end.
 
-        Raises what it was ended with, what closed the log, and what the log raises.
+        What it gave before has been sent then. Raises what it was ended with, what closed the log,
+        and what the log raises.
         """
+        self.share.sent()
+        self._given_bytes = 0
         while not self._is_finished:
+            self.share.hold(self._ahead_bytes)
             error = self._error or self.log.closed
             if error is not None:
                 raise error
@@ -215,17 +232,35 @@ class Reader:
             if self._seek is not None:
                 return [await self._do_seek(*self._seek)]
             if self.permits > 0 or self._checks:
+                if not (self._buffered or await self._has_room()):
+                    continue
                 steps = await self._next_steps()
                 if steps:
+                    self.share.sending()
                     return steps
+                self.share.hold(0)
                 await self._wait_for_more()
             else:
                 await self._asked.wait()
         return None
 
+    async def _has_room(self) -> bool:
+        """For what is read next; False: there is something else to do before."""
+        self._ahead_bytes = 0
+        return await self.share.reserve_or(READ_BYTES_MAX, self._asked)
+
+    def _shed(self) -> None:
+        """Others need the room: what was read ahead is read again when it is asked for."""
+        self._drop_ahead()
+        self.share.hold(self._given_bytes)
+
+    def _drop_ahead(self) -> None:
+        self._buffered.clear()
+        self._ahead_bytes = 0
+
     async def _do_seek(self, start: StartPosition, seek_id: int) -> Step:
         self._seek = None
-        self._buffered.clear()
+        self._drop_ahead()
         self._route.close()
         self._has_told_end = False
         self._route = self._new_route()
@@ -273,11 +308,13 @@ class Reader:
             view = self._route.view(self._position, self.log)
             if view.horizon is None or self._position > view.horizon:
                 self._position = max(self._position, self._raw_from)
+            bytes_max = max(self.share.held, READ_LEAST)
             result, self._buffer_view = await self._route.read(
-                self._position, self.log, bytes_max=READ_BYTES_MAX
+                self._position, self.log, bytes_max=bytes_max
             )
             self._behind_buffer = result.next_position
             self._buffered.extend(result.entries)
+            self._ahead_bytes = bytes_max
             if not self._buffered:
                 is_over = result.next_position == self._position
                 has_passed |= self._move_on(0)
@@ -309,15 +346,22 @@ class Reader:
         )
         self.traffic = self.traffic.plus(sent)
         self._topic.count_out(sent)
+        # Roughly, for entries are not added up once more: never less than there is.
+        self._ahead_bytes = max(0, self._ahead_bytes - sent.bytes) if self._buffered else 0
+        self._given_bytes = sent.bytes
+        self.share.hold(self._ahead_bytes + sent.bytes)
 
     async def _wait_for_more(self) -> None:
         waits = {
             asyncio.ensure_future(self._asked.wait()),
             asyncio.ensure_future(self.log.wait_beyond(self._position)),
         }
-        done, pending = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-        for each in pending:
-            each.cancel()
-        await asyncio.gather(*pending, return_exceptions=True)
+        try:
+            done, _ = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # Also when the client has gone meanwhile: neither is to wait on.
+            for each in waits:
+                each.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
         for each in done:
             each.result()

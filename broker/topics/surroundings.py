@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionSnapshot
 from ledgerfold.broker.ground.clock import Clock
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.ground.settings import BrokerSettings
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.storage.ledger import LedgerStore
@@ -25,6 +26,8 @@ class Surroundings(Protocol):
     def executor(self) -> Executor: ...
     @property
     def clock(self) -> Clock: ...
+    @property
+    def outgoing(self) -> Outgoing: ...
     @property
     def partitions(self) -> Partitions: ...
     def is_loaded(self, topic: CompactableTopic) -> bool:

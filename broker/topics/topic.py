@@ -15,6 +15,7 @@ from ledgerfold.broker.compaction.commit import TopicSnapshot, commit, snapshot
 from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
 from ledgerfold.broker.ground.clock import Clock
 from ledgerfold.broker.ground.names import TopicName
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.log.stored_topic import StoredTopic
@@ -85,6 +86,10 @@ class Topic:
     @property
     def clock(self) -> Clock:
         return self.broker.clock
+
+    @property
+    def outgoing(self) -> Outgoing:
+        return self.broker.outgoing
 
     @property
     def is_loaded(self) -> bool:

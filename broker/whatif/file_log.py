@@ -7,7 +7,6 @@ and the records of the segments.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -46,9 +45,7 @@ def write_log(data_dir: Path, messages: Iterable[FileMessage], now_ms: int) -> C
     log = _Log(folder, now_ms)
     for message in messages:
         log.add(message)
-    plan = CompactionPlan(
-        ledgers_dir=os.path.abspath(folder), segments=log.finish(), time_ms=now_ms
-    )
+    plan = CompactionPlan(ledgers_dir=str(folder), segments=log.finish(), time_ms=now_ms)
     plan.horizon_previous.CopyFrom(Position(ledger_id=-1, entry_id=-1))
     if plan.segments:
         plan.horizon.CopyFrom(plan.segments[-1].last)

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.whatif.inputs import history, next_input
 from ledgerfold.storage.errors import InvalidRequest, MissingFile, Moved
 from ledgerfold.storage.partition_names import partition_index
@@ -31,8 +32,8 @@ class Forecaster:
         self._one_at_a_time = asyncio.Lock()
 
     async def answer(self, topics: Sequence[Topic], request: WhatIfRequest) -> WhatIfResponse:
-        """Raises InvalidRequest, CompactorUnavailable, CompactionFailed, Corruption, MissingFile,
-        CompactedLedgerDamaged, Moved.
+        """Raises InvalidRequest (StrategyNotAllowed is one), CompactorUnavailable,
+        CompactionFailed, Corruption, MissingFile, CompactedLedgerDamaged, Moved.
         """
         if request.trials:
             raise InvalidRequest(
@@ -43,7 +44,7 @@ class Forecaster:
             if replay.WhichOneof("when") is None:
                 raise InvalidRequest("Say when a replay compacts: a threshold, or an interval.")
         for strategy in request.strategies:
-            checked(strategy)
+            await check_allowed(self._broker, checked(strategy))
         answer = WhatIfResponse()
         for topic in topics:
             async with self._one_at_a_time:
@@ -51,10 +52,13 @@ class Forecaster:
         return answer
 
     async def _answer_one(self, topic: Topic, request: WhatIfRequest) -> TopicWhatIf:
+        strategies = request.strategies or [topic.policies().compaction_strategy]
+        for strategy in strategies:
+            await check_allowed(self._broker, strategy)
         with topic.log.view.pinned():
             asked = AnalyzeRequest(
                 plan=next_input(self._broker, topic),
-                strategies=request.strategies or [topic.policies().compaction_strategy],
+                strategies=strategies,
                 differences_max=request.differences_max,
                 replays=request.replays,
             )

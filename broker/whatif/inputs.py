@@ -7,7 +7,6 @@ pinned by the caller.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -57,7 +56,7 @@ def _plan(
     plan = CompactionPlan(
         topic=topic.name,
         retain_null_key=topic.policies().retain_null_key,
-        ledgers_dir=os.path.abspath(broker.store.ledgers_dir),
+        ledgers_dir=str(broker.store.ledgers_dir),
         segments=[*compacted, *raw],
         compacted_segments=len(compacted),
         time_ms=broker.clock_ms(),

@@ -7,7 +7,6 @@ The active segment is read as far as it is durable now.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -29,7 +28,7 @@ class KafkaForecaster:
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._ledgers_dir = os.path.abspath(broker.store.ledgers_dir)
+        self._ledgers_dir = str(broker.store.ledgers_dir)
         self._one_at_a_time = asyncio.Lock()
 
     async def answer(self, topics: Sequence[KafkaTopic], request: WhatIfRequest) -> WhatIfResponse:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ledgerfold.broker.compaction.supervisor import CompactorSupervisor
 from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
@@ -14,9 +15,13 @@ from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 def ask_own_worker(data_dir: Path, request: AnalyzeRequest, spark_master: str) -> TopicWhatIf:
     """`data_dir` is ours alone: the worker's scratch folder goes there.
 
-    Raises CompactorUnavailable, CompactionFailed, InvalidRequest, StorageError.
+    Who asks has named the strategies themselves, so the worker may load them. Raises
+    CompactorUnavailable, CompactionFailed, InvalidRequest, StorageError.
     """
-    settings = BrokerSettings(data_dir=data_dir, spark_master=spark_master)
+    asked_for = AllowedStrategies().also(*(each.name for each in request.strategies))
+    settings = BrokerSettings(
+        data_dir=data_dir, spark_master=spark_master, allowed_strategies=asked_for
+    )
     return asyncio.run(_ask(settings, request))
 
 

@@ -57,6 +57,7 @@ class Growth:
     def __post_init__(self) -> None:
         if self.next_offset < 0:
             self.next_offset = self.base_offset
+        self.modified_ms = self.modified_ms or self.created_ms
 
     @property
     def offset_index_bytes(self) -> int:

@@ -26,6 +26,9 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy
 DEFAULT: Final = "publishing-order"
 ENTRY_POINTS: Final = "ledgerfold.strategies"
 _DIGITS_MAX: Final = 18
+_NAME_CHARACTERS_MAX: Final = 200
+SETTINGS_MAX: Final = 100
+VALUE_CHARACTERS_MAX: Final = 4096
 _OWN_NAME = re.compile(r"[A-Za-z_][\w.-]*(:[A-Za-z_][\w.]*)?", re.ASCII)
 
 
@@ -108,15 +111,42 @@ def checked(asked: CompactionStrategy) -> CompactionStrategy:
     """
     found = listed(asked.name)
     if found is None:
-        if not _OWN_NAME.fullmatch(asked.name):
-            raise InvalidRequest(
-                f"{asked.name!r} names no strategy. There are {', '.join(LISTED)}; of your own, "
-                f"those of entry points {ENTRY_POINTS!r}, and 'module:Class'."
-            )
+        check_own_name(asked.name)
+        _check_settings(asked)
         return asked
+    _check_settings(asked)
     strategy = CompactionStrategy(name=found.name, settings=asked.settings)
     settings_of(strategy)
     return strategy
+
+
+def check_own_name(name: str) -> None:
+    """Raises InvalidRequest for what is neither an entry point's name nor "module:Class"."""
+    if len(name) > _NAME_CHARACTERS_MAX or not _OWN_NAME.fullmatch(name):
+        raise InvalidRequest(
+            f"{name!r} names no strategy. There are {', '.join(LISTED)}; of your own, "
+            f"those of entry points {ENTRY_POINTS!r}, and 'module:Class'."
+        )
+
+
+def _check_settings(asked: CompactionStrategy) -> None:
+    """What those of any strategy must be: they are stored, logged, and told by every status."""
+    if len(asked.settings) > SETTINGS_MAX:
+        raise InvalidRequest(
+            f"Strategy {asked.name!r} is given {len(asked.settings)} settings; {SETTINGS_MAX} is "
+            "the most."
+        )
+    for name, value in asked.settings.items():
+        if not name.isidentifier() or len(name) > _NAME_CHARACTERS_MAX:
+            raise InvalidRequest(
+                f"Strategy {asked.name!r}: a setting is a keyword argument of its class, and "
+                f"{name!r} is no name of one."
+            )
+        if len(value) > VALUE_CHARACTERS_MAX or "\0" in value:
+            raise InvalidRequest(
+                f"Setting {name!r} of strategy {asked.name!r} has {len(value)} characters. "
+                f"{VALUE_CHARACTERS_MAX} is the most, and none of them is NUL."
+            )
 
 
 def settings_of(strategy: CompactionStrategy) -> dict[str, str]:

@@ -1,8 +1,13 @@
 """Strategies of one's own: where their code is, loading it, and its version.
 
 A name is an entry point's, in the group `ledgerfold.strategies`, or "module:Class". What is found
-there is called with the settings as keyword arguments (text), and gives the strategy. Where it has
-no settings it may also be the strategy itself.
+there is looked at before anything of it is called. It is one of these:
+
+* a class with `should_keep_left`, which is called with the settings as keyword arguments (text);
+* a function whose annotation says that it returns a `Strategy`, called in the same way;
+* the strategy itself, which is not called and has no settings.
+
+Which names may come here at all: ledgerfold/strategies/allowed.py.
 
 The version of the code is, of these, the first that there is:
 * `version` of what is found, or of the strategy that it gives;
@@ -12,10 +17,11 @@ The version of the code is, of these, the first that there is:
 Loading runs foreign code: it may raise, hang, or take all memory. A broker never does it; a
 compactor only in processes that it can lose (compactor/trial.py, Spark's Python workers).
 
-    >>> place_of("fractions:Fraction")
-    Place(name='fractions:Fraction', module='fractions', attribute='Fraction', distribution='')
-    >>> load("fractions:Fraction", {"numerator": "3/4"}).strategy
-    Fraction(3, 4)
+    >>> name = "ledgerfold.strategies:HeaderVersion"
+    >>> place_of(name).attribute
+    'HeaderVersion'
+    >>> type(load(name, {"property": "v"}).strategy).__name__
+    'HeaderVersion'
 """
 
 from __future__ import annotations
@@ -26,7 +32,7 @@ import importlib.metadata
 from collections.abc import Mapping
 from functools import reduce
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 from ledgerfold.storage.errors import InvalidStrategy
@@ -115,7 +121,7 @@ def _import(place: Place) -> ModuleType:
 
 
 def _made(name: str, found: Any, settings: Mapping[str, str]) -> Any:
-    if not callable(found):
+    if not _is_maker(name, found):
         if settings:
             raise InvalidStrategy(name, f"it has no settings, and {_list(settings)} is set")
         return found
@@ -124,6 +130,29 @@ def _made(name: str, found: Any, settings: Mapping[str, str]) -> Any:
     except RAISED as error:
         given = f"settings {_list(settings)}" if settings else "no settings"
         raise InvalidStrategy(name, f"it cannot be made with {given} ({said(error)})") from error
+
+
+def _is_maker(name: str, found: Any) -> bool:
+    """Whether it makes a strategy, as what it is like tells.
+
+    Raises InvalidStrategy: it may be called, and nothing says that a strategy comes of it.
+    """
+    if isinstance(found, type):
+        if not callable(getattr(found, "should_keep_left", None)):
+            why = f"class {found.__qualname__} has no method should_keep_left"
+            raise InvalidStrategy(name, why)
+        return True
+    if isinstance(found, FunctionType):
+        returned = found.__annotations__.get("return")
+        named = str(getattr(returned, "__name__", returned))
+        if named.rpartition(".")[2] != "Strategy":
+            raise InvalidStrategy(
+                name,
+                f"{found.__qualname__} is no class with should_keep_left, and no function that is "
+                "annotated to return a Strategy",
+            )
+        return True
+    return False
 
 
 def _own_version(name: str, found: Any, strategy: Any) -> str:

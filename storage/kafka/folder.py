@@ -6,6 +6,8 @@ renames them, this module reckons with what they would be then. Nothing in the f
 1. What ends in `.deleted` is gone.
 2. Files in `.cleaned` were never finished, nor were `.swap` files from the lowest base of those on.
 3. A `.swap` file that is left takes the place of the segments in its range of offsets.
+4. A segment with offsets beyond its base and 2^31 - 1, which old versions wrote, is split, as
+   Kafka does when a round of its cleaner meets it.
 
 What is read of a segment is verified. A torn end of the last one is what a crash leaves, and is
 left out (`TornTail` tells of it); damage elsewhere is a Corruption, with the file and the offset.
@@ -22,7 +24,8 @@ left out (`TornTail` tells of it); damage elsewhere is a Corruption, with the fi
 
 Bounds: one batch at a time, of at most BATCH_BYTES_MAX; a few hundred bytes for each segment.
 
-Source: LogLoader.load, LogSegment.recover, LogFileUtils of Kafka 4.1.
+Source: LogLoader.load, LogSegment.recover, UnifiedLog.splitOverflowedSegment, LogFileUtils of Kafka
+4.1.
 """
 
 from __future__ import annotations
@@ -41,10 +44,13 @@ from ledgerfold.storage.kafka.batch import (
     check_batch,
     read_batch_header,
 )
+from ledgerfold.storage.kafka.txn_index import Aborted, read_aborted
 
 # An entry of a ledger has a header, too.
 BATCH_BYTES_MAX = ENTRY_BYTES_MAX - 1024
 _BUFFER_BYTES = 1024 * 1024
+# From a segment's base: its indexes count in 32 bits.
+_OFFSETS_MAX = 2**31 - 1
 # <base offset>.<kind>, and what a cleaning or a deletion puts behind it.
 _NAME = re.compile(r"(\d{1,20})\.(log|index|timeindex|txnindex)(\.cleaned|\.swap|\.deleted)?")
 _PARTITION_FOLDER = re.compile(r"(.+)-(\d+)")
@@ -53,12 +59,17 @@ _MAGIC_AT = 16
 
 
 class SegmentFile(NamedTuple):
-    """`path`: where its batches lie, under whatever name."""
+    """`path`: where its batches lie, under whatever name; `start`: at that byte.
+
+    `txn_index`: its transaction index, where there is one.
+    """
 
     base_offset: int
     path: Path
     size_bytes: int
     modified_ms: int
+    start: int = 0
+    txn_index: Path | None = None
 
 
 class Batch(NamedTuple):
@@ -115,13 +126,64 @@ def segments_of(folder: Path) -> Sequence[SegmentFile]:
             f"{folder} holds no segment of a Kafka partition: name the folder of one, such as "
             "DIR/orders-0."
         )
-    return [_segment_file(base, logs[base]) for base in sorted(logs)]
+    files = [_segment_file(base, logs[base]) for base in sorted(logs)]
+    ends = [*(each.base_offset for each in files[1:]), None]
+    return [
+        piece for segment, end in zip(files, ends, strict=True) for piece in _pieces(segment, end)
+    ]
+
+
+def _pieces(segment: SegmentFile, next_base: int | None) -> list[SegmentFile]:
+    """Itself, or pieces that each begin at their first batch."""
+    base = segment.base_offset
+    if next_base is not None and next_base - 1 - base <= _OFFSETS_MAX:
+        return [segment]
+    if not any(header.last_offset - base > _OFFSETS_MAX for header, _ in _headers(segment)):
+        return [segment]
+    begin = list[tuple[int, int]]()
+    for header, at in _headers(segment):
+        if not begin or header.last_offset - begin[-1][0] > _OFFSETS_MAX:
+            begin.append((header.base_offset, at))
+    ends = [*(at for _, at in begin[1:]), segment.size_bytes]
+    return [
+        segment._replace(base_offset=base, start=at, size_bytes=end - at)
+        for (base, at), end in zip(begin, ends, strict=True)
+    ]
+
+
+def _headers(segment: SegmentFile) -> Iterator[tuple[BatchHeader, int]]:
+    """Of its batches, with the byte that each begins at, up to what cannot be one."""
+    at = 0
+    with segment.path.open("rb", 0) as file:
+        while len(head := file.read(BATCH_HEADER_BYTES)) == BATCH_HEADER_BYTES:
+            header = read_batch_header(head)
+            fits = BATCH_HEADER_BYTES <= header.size_bytes <= segment.size_bytes - at
+            if header.magic != MAGIC or not fits:
+                return
+            yield header, at
+            at += header.size_bytes
+            file.seek(at)
+
+
+def aborted_of(segment: SegmentFile, end_offset: int) -> list[Aborted] | None:
+    """What its transaction index says of markers before that offset. None: it cannot be read."""
+    if segment.txn_index is None:
+        return []
+    return read_aborted(segment.txn_index.read_bytes(), segment.base_offset, end_offset)
 
 
 def _segment_file(base_offset: int, path: Path) -> SegmentFile:
     status = path.stat()
     modified_ms = status.st_mtime_ns // 1_000_000
-    return SegmentFile(base_offset, path, status.st_size, modified_ms)
+    # Whatever is behind the kind in its name.
+    index = path.with_name(path.name.replace(".log", ".txnindex", 1))
+    return SegmentFile(
+        base_offset,
+        path,
+        status.st_size,
+        modified_ms,
+        txn_index=index if index.is_file() else None,
+    )
 
 
 def _next_offset(base_offset: int, path: Path) -> int:
@@ -141,13 +203,15 @@ class SegmentReading:
 
     def __init__(self, segment: SegmentFile, *, is_last: bool) -> None:
         self._segment, self._is_last = segment, is_last
+        self._end_byte = segment.start + segment.size_bytes
         self.torn: TornTail | None = None
 
     def __iter__(self) -> Iterator[Batch]:
         following = self._segment.base_offset
+        at = self._segment.start
         with self._segment.path.open("rb", _BUFFER_BYTES) as file:
-            at = 0
-            while at < self._segment.size_bytes:
+            file.seek(at)
+            while at < self._end_byte:
                 batch = self._batch(file, at)
                 if batch is None:
                     return
@@ -160,7 +224,7 @@ class SegmentReading:
 
     def _batch(self, file: BinaryIO, at: int) -> Batch | None:
         """None: the log ends here."""
-        left = self._segment.size_bytes - at
+        left = self._end_byte - at
         head = file.read(min(BATCH_HEADER_BYTES, left))
         self._check_magic(head, at)
         if len(head) < BATCH_HEADER_BYTES:
@@ -199,7 +263,7 @@ class SegmentReading:
         """None, as of a log that ends there."""
         if not self._is_last:
             raise self._wrong(at, expected, found)
-        size_bytes = self._segment.size_bytes - at
+        size_bytes = self._end_byte - at
         why = f"expected {expected}, found {found}"
         self.torn = TornTail(self._segment.path, at, size_bytes, why)
         return None

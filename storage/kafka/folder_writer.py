@@ -39,25 +39,15 @@ from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.files import REAL, AppendFile
 from ledgerfold.storage.kafka.batch import NO_TIMESTAMP, read_batch_header
 from ledgerfold.storage.kafka.folder import log_file_name
+from ledgerfold.storage.kafka.txn_index import Aborted, aborted_bytes
 
 EPOCH_FILE, METADATA_FILE = "leader-epoch-checkpoint", "partition.metadata"
 _BUFFER_BYTES = 1024 * 1024
 _OFFSET_ENTRY, _TIME_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
-# Version, producer, first offset, last offset, last stable offset.
-_ABORTED_ENTRY = struct.Struct(">hqqqq")
 # Version and checksum of what follows them; how many; of each the fields of Producer.
 _SNAPSHOT_HEAD, _COUNT = struct.Struct(">hI"), struct.Struct(">i")
 _PRODUCER = struct.Struct(">qhiqiqiq")
 _SNAPSHOT_VERSION = 1
-
-
-class Aborted(NamedTuple):
-    """An entry of the transaction index. `last_offset`: the marker's."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
 
 
 class Producer(NamedTuple):
@@ -142,8 +132,8 @@ class FolderWriter:
         base = segment.base_offset
         self._write(log_file_name(base, "index"), bytes(segment.offset_index))
         self._write(log_file_name(base, "timeindex"), bytes(segment.time_index))
-        if entries := [_ABORTED_ENTRY.pack(0, *each) for each in aborted]:
-            self._write(log_file_name(base, "txnindex"), b"".join(entries))
+        if index := aborted_bytes(aborted):
+            self._write(log_file_name(base, "txnindex"), index)
         if modified_ms > 0:
             for kind in ("log", "index", "timeindex"):
                 times = modified_ms * 1_000_000, modified_ms * 1_000_000

@@ -29,6 +29,7 @@ BENCHMARKS = (
     "strategic",
     "kafka-clean",
     "memory",
+    "unread",
     "what-if",
     "stalls",
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from pathlib import Path
 
@@ -11,14 +10,15 @@ import pytest
 
 from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.admin import Admin
-from ledgerfold.storage.errors import InvalidStrategy
+from ledgerfold.storage.errors import InvalidStrategy, StrategyNotAllowed
 from ledgerfold.v1 import admin_pb2
 from tests.conftest import MakeBroker
 from tests.support.command_line import run
+from tests.support.documents import document
 from tests.support.outside_package import OutsidePackage
 from tests.tidy import ROOT
 
-PAGE = (ROOT / "docs" / "STRATEGIES.md").read_text()
+PAGE = document(ROOT / "docs" / "STRATEGIES.md")
 SERVICES = "tests.support.memory_service"
 PULSARS = "org.apache.pulsar.compaction.EventTimeCompactionServiceFactory"
 
@@ -54,13 +54,15 @@ def test_it_carries_out_the_brokers_plans(broker_process: MakeBroker) -> None:
         assert status.status == admin_pb2.COMPACTION_STATUS_SUCCESS
         assert _values(broker.url) == [b"2", b"1"]
         with pytest.raises(InvalidStrategy, match="memory_service:Copying checks no strategies"):
+            admin.set_compaction_strategy("mine", topic="prices")
+        with pytest.raises(StrategyNotAllowed, match="start this broker with --allow-strategy"):
             admin.set_compaction_strategy("mine:Own", topic="prices")
     assert broker.stop() == 0
 
 
 def test_the_one_in_the_documents(broker_process: MakeBroker, tmp_path: Path) -> None:
     """It keeps everything, also in its second run, which starts from its first."""
-    (source,) = re.findall(r"```python\n# everything\.py\n(.*?)```", PAGE, re.DOTALL)
+    (source,) = (block.text for block in PAGE if block.file == "everything.py")
     (tmp_path / "everything.py").write_text(source)
     broker = broker_process(
         *("--compaction-service", "everything:KeepEverything"),
@@ -151,6 +153,7 @@ def test_a_strategy_from_a_package_outside(broker_process: MakeBroker, tmp_path:
     package.write()
     broker = broker_process(
         *("--strategy-timeout", "2s", "--strategy-memory", "200M"),
+        *(f"--allow-strategy=outside:{name}" for name in ("Early", "Gone", "Raises")),
         environment=package.environment,
         compactor="local",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,12 +9,10 @@ import pytest
 
 from ledgerfold.broker.client import Client, MessageId
 from tests.conftest import MakeBroker
-from tests.grpc.test_readme import run
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, ledgerfold
 from tests.support.git_repository import Repository
 
-DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "KAFKA.md").read_text()
 CALM = ("--cleanup-policy", "compact", "--config", "min.cleanable.dirty.ratio=1")
 Cli = Callable[..., Ran]
 
@@ -129,16 +126,3 @@ def test_partitions_are_cleaned_by_themselves(
     assert sorted(left) == sorted((key, b"new") for key in [*routed, "in both", "in both"])
     rows = cli("read", topic, "--until-end").rows
     assert sorted(row["key"] for row in rows) == sorted(key for key, _ in left)
-
-
-@pytest.mark.slow
-def test_the_commands_of_the_document(broker_process: MakeBroker, tmp_path: Path) -> None:
-    """In order, on a fresh broker with a real compactor."""
-    broker = broker_process(compactor="local")
-    blocks = re.findall(r"```console\n(.*?)```", DOCUMENT, re.DOTALL)
-    commands = [line.removeprefix("$ ") for block in blocks for line in block.splitlines()]
-    outputs = {command: run(command, tmp_path, broker.url) for command in commands}
-    assert len(commands) > 25
-    read = outputs["ledgerfold read addresses --until-end"]
-    assert '"Paper Road 21"' in read
-    assert (tmp_path / "cleaner-offset-checkpoint").read_text().startswith("0\n")

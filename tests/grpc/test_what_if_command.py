@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.admin import Admin
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import ledgerfold
-from tests.tidy import ROOT
 
 pytestmark = pytest.mark.spark
 ORDER = "publishing-order"
@@ -113,6 +110,27 @@ def test_the_command(
     assert replays[0][0]["runs"] > 1
 
 
+def test_a_command_that_is_no_strategy(
+    client: Client, broker: BrokerProcess, new_topic: Callable[[str], str], tmp_path: Path
+) -> None:
+    """No test had named a callable that is no strategy: it was called, then refused."""
+    topic, told = new_topic("commanded"), tmp_path / "told"
+    publish(client, topic, range(3))
+    harm = f"command=touch {told}"
+    for verb in (
+        ("topics", "set-compaction-strategy", topic, "os:system", "--set", harm),
+        ("namespaces", "set-compaction-strategy", "public/own", "os:system", "--set", harm),
+        ("compact", topic, "--compaction-strategy", "os:system", "--set", harm),
+        ("what-if", topic, "--strategy", f"os:system:{harm}"),
+    ):
+        ran = ledgerfold("--url", broker.url, *verb)
+        assert "'os:system' cannot be used: this broker does not allow it" in ran.err
+        assert "(shop:Best)" in ran.err
+        assert "start this broker with --allow-strategy os:system" in ran.err
+        assert not ran.out
+    assert not told.exists()
+
+
 @pytest.mark.slow
 def test_a_file_without_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker of the command's own looks at it; nothing of it is left."""
@@ -147,17 +165,3 @@ def test_a_file_with_messages_without_a_key(tmp_path: Path) -> None:
     ran = ledgerfold("what-if", "--jsonl", str(path), "--retain-null-key")
     assert ran.code == 0, ran.err
     assert (ran.rows[0]["null_keys"], ran.rows[1]["survivors"]) == (2, 3)
-
-
-@pytest.mark.slow
-def test_the_page_shows_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/STRATEGIES.md, "What if": its command on its file gives its output."""
-    page = (ROOT / "docs" / "STRATEGIES.md").read_text().partition("\n## What if\n")[2]
-    found = re.search(r"```csv\n(.*?)```.*?```console\n\$ ledgerfold (.*?)\n(.*?)```", page, re.S)
-    assert found is not None
-    table, command, shown = found.groups()
-    (tmp_path / "prices.csv").write_text(table)
-    monkeypatch.chdir(tmp_path)
-    ran = ledgerfold(*shlex.split(command))
-    assert ran.code == 0, ran.err
-    assert [line.rstrip() for line in ran.out.splitlines()] == shown.splitlines()

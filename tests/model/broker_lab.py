@@ -38,6 +38,7 @@ from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.storage.ledger import LedgerStore, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.native import NativeBatchBuilder
+from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RUN_TRIGGER_ADMIN, MessageId, RunRecord
 from tests.model.log_model import Message, Read
@@ -71,12 +72,14 @@ class BrokerLab:
         self._sequence = 0
         self.open()
 
-    def resume(self, files: LossyFiles, pairs: CountedKeyValue) -> None:
-        """On a disk that is there already, of a machine that did not stop."""
+    def resume(
+        self, files: LossyFiles, pairs: CountedKeyValue, *, is_same_boot: bool = True
+    ) -> None:
+        """On a disk that is there already; `is_same_boot`: of a machine that did not stop."""
         self.files, self._pairs = files, pairs
         self.clock = TickingClock(1_000_000)
         self._sequence = 0
-        self.open(is_same_boot=True)
+        self.open(is_same_boot=is_same_boot)
 
     def open(self, *, is_same_boot: bool = False) -> None:
         self.clock = TickingClock(self.clock.now_ms())
@@ -91,6 +94,8 @@ class BrokerLab:
             data_dir=DATA,
             compactor="off",
             store=STORE,
+            # Which the compactor in memory knows, or a test has it know.
+            allowed_strategies=AllowedStrategies(("shop:Everything", "shop:Best", "mine:Own")),
             # Its turns are taken when a test asks for one.
             kafka_config={"log.cleaner.enable": "false"},
         )

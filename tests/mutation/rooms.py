@@ -34,7 +34,11 @@ ROOMS = (
     ),
     Room(
         "broker/subscriptions",
-        ("tests/unit/subscriptions", "tests/crash/test_failing_operations.py"),
+        (
+            "tests/unit/subscriptions",
+            "tests/unit/topics/test_reader_names.py",
+            "tests/crash/test_failing_operations.py",
+        ),
         _PULSAR,
     ),
     Room(

@@ -174,6 +174,9 @@ def test_a_folder_that_a_crash_left(
             if source.exists():
                 shutil.copy2(source, crashed / name)
     before = sorted((each.name, each.read_bytes()) for each in crashed.iterdir())
+    if point == "splitting":
+        # Kafka splits in its next round, and cleans in the one behind that.
+        assert oracle("clean")["aborted"]
     import_folder(logs, crashed, f"crash-{point}", OURS, stays_paused=True)
     assert told_by_us(logs, f"crash-{point}") == told_by_kafka(oracle)
     assert sorted((each.name, each.read_bytes()) for each in crashed.iterdir()) == before

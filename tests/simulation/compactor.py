@@ -48,6 +48,7 @@ from tests.simulation.disk import Disk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.files import SimFiles
 from tests.simulation.jobs import Process
+from tests.simulation.loop import PROCESS
 from tests.simulation.moments import CALLED_BY_WORKER, MANIFEST
 from tests.support.kafka_round import KafkaRound
 from tests.support.memory_compactor import _rebuilt
@@ -142,7 +143,10 @@ class SimCompactor:
             return done.result()
         except asyncio.CancelledError:
             task.is_cancelled = True
-            await asyncio.wait({done, died}, return_when=asyncio.FIRST_COMPLETED)
+            process = PROCESS.get()
+            # A broker that died waits for nothing.
+            if process is None or not process.is_dead:
+                await asyncio.wait({done, died}, return_when=asyncio.FIRST_COMPLETED)
             raise
         finally:
             self._died = None

@@ -130,7 +130,11 @@ async def call(world: World, work: Callable[[Broker], Awaitable[T]]) -> T:
     if broker is None:
         raise Unavailable("The broker is not there.")
     task = world.in_broker(work(broker))
-    await asyncio.wait({task})
+    world.calls += 1
+    try:
+        await asyncio.wait({task})
+    finally:
+        world.calls -= 1
     if task.cancelled():
         raise Unavailable("The broker died.")
     error = task.exception()

@@ -32,7 +32,7 @@ from tests.simulation.scenario import Scenario, Step
 
 # Whose operations are in the table, once they are imported.
 ROOMS = (clients, administration, boundaries, machine, partitioned, kafka_operations)
-KINDS = ("faults", "damage", "partitions", "kafka", "truncation")
+KINDS = ("faults", "damage", "partitions", "kafka", "truncation", "metadata")
 WEIGHTS = {
     "publish": 30,
     "resend": 3,
@@ -247,11 +247,15 @@ def draw(seed: int, without: frozenset[str] = frozenset(), kind: str = "faults")
     """`without`: operations that are left out; "reordering" of pages, too.
 
     `kind`: "faults"; "damage", in which bits flip and errors are the right answer; "partitions" of
-    a topic that grows; "kafka", a Kafka topic; or "truncation", one whose log is truncated.
+    a topic that grows; "kafka", a Kafka topic; "truncation", one whose log is truncated; or
+    "metadata", which lose writes at the end.
     """
     random = Random(seed)
     is_kafka = kind in ("kafka", "truncation")
     profile = random.choice(("documented", "documented", "pulsar-4"))
+    if kind == "metadata":
+        # That of the broker that opens them again.
+        profile = "documented"
     store = StoreSettings(
         segment_bytes_max=random.choice((300, 600, 1000)),
         ledger_entries_max=random.choice((2, 3, 4, 6)),
@@ -272,6 +276,7 @@ def draw(seed: int, without: frozenset[str] = frozenset(), kind: str = "faults")
         strategy,
         in_order="reordering" in without,
         is_damaged=kind == "damage",
+        loses_metadata=kind == "metadata",
         kafka_config=KAFKA_CONFIG if is_kafka else NO_CLEANER,
     )
 

@@ -46,6 +46,9 @@ CONFIG = {
     "delete.retention.ms": "500",
     "segment.ms": "20000",
 }
+# How far the times of a batch's records are from now: some are so old that Kafka would forget their
+# producer at once, some are ahead.
+_SKEWS_MS = (0, 0, 0, -2_100_000_000, 1_800_000)
 KEYS = tuple(bytes((each,)) for each in b"abcdef")
 _RETRY_S = 0.05
 # Batches of a producer that the broker knows again.
@@ -164,14 +167,15 @@ class KafkaProducer:
                 )
 
     def _batch(self, random: Random, count: int) -> tuple[bytes, list[Sent]]:
-        now_ms, records, sent = self._world.clock.now_ms(), [], []
+        time_ms = self._world.clock.now_ms() + random.choice(_SKEWS_MS)
+        records, sent = [], []
         for row in range(count):
             self._records += 1
             id = f"{self.label}#{self._records}"
             key, is_null = random.choice(KEYS), random.random() < 0.15
             value = None if is_null else b"x" * random.choice((1, 20))
-            records.append(KafkaRecord(row, now_ms, key, value, (("id", id.encode()),)))
-            each = Sent(id, key, is_null, self._transaction, now_ms)
+            records.append(KafkaRecord(row, time_ms, key, value, (("id", id.encode()),)))
+            each = Sent(id, key, is_null, self._transaction, time_ms)
             sent.append(each)
             self._world.oracle.kafka_sent[id] = each
         if self.is_plain:

@@ -103,6 +103,9 @@ class KafkaLife:
     # Of batches that were sent, and have no answer.
     in_flight_bytes: int = 0
     record: TopicRecord = field(default_factory=TopicRecord)
+    # min.compaction.lag.ms before the last change of it, and when that came.
+    lag_before_ms: int = 0
+    lag_changed_ms: int = 0
 
     def on_record(self, record: TopicRecord, may_start_at: Callable[[TopicRecord], bool]) -> None:
         """`may_start_at`: whether retention may have let the log begin where that record says."""
@@ -147,9 +150,17 @@ class KafkaLife:
 
     # What the worker is asked for
 
-    def on_plan(self, plan: CleanPlan, min_lag_ms: int) -> None:
-        """`min_lag_ms`: of the topic, as its record has it."""
+    @property
+    def lag_ms(self) -> int:
+        """min.compaction.lag.ms, as the record has it."""
+        return int(self.record.kafka.config.get("min.compaction.lag.ms", "0"))
+
+    def on_plan(self, plan: CleanPlan) -> None:
         self.planned = plan
+        min_lag_ms = self.lag_ms
+        if plan.time_ms <= self.lag_changed_ms:
+            # The round was planned before that.
+            min_lag_ms = min(min_lag_ms, self.lag_before_ms)
         upto, young_ms = plan.upper_bound, plan.time_ms - min_lag_ms
         for offset, sent in self.at.items():
             if self.log_start <= plan.first_dirty_offset <= offset < upto:

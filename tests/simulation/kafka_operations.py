@@ -306,7 +306,7 @@ def kafka_pause(actors: Actors, random: Random) -> None:
 
 
 async def check_retained(actors: Actors) -> None:
-    """What retention lets go goes with a turn of the cleaner: the next one that finds the log free."""
+    """What retention lets go goes with a turn of the cleaner, once one finds it free."""
     world = actors.world
     for name, life in sorted(world.oracle.kafka.items()):
         left = 0

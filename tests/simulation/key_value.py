@@ -30,6 +30,13 @@ class PairStore(MemoryKeyValue):
         self.doubtful: tuple[Pairs, tuple[bytes, ...]] | None = None
         # When the write that is on its way, or was the last, was asked for.
         self.asked_s = 0.0
+        # All writes that took effect, in order.
+        self.history: list[tuple[dict[bytes, bytes], tuple[bytes, ...]]] = []
+
+    def write(self, puts: Pairs, deletes: Iterable[bytes]) -> None:
+        deletes = tuple(deletes)
+        self.history.append((dict(puts), deletes))
+        super().write(puts, deletes)
 
     @property
     def pairs(self) -> dict[bytes, bytes]:

@@ -110,7 +110,10 @@ class Oracle(Told):
                     return True
             return False
 
+        lag_ms = life.lag_ms
         life.on_record(record, may_start_at)
+        if life.lag_ms != lag_ms:
+            life.lag_before_ms, life.lag_changed_ms = lag_ms, self.now_ms()
 
     def may_retain(self, life: KafkaLife) -> int:
         """How many of the oldest segments retention lets go now."""
@@ -124,8 +127,7 @@ class Oracle(Told):
         """What the worker is asked for."""
         for life in self.kafka.values():
             if plan.topic == KAFKA_LABEL.format(short_name(life.name)) and not plan.dry_run:
-                config = life.record.kafka.config
-                life.on_plan(plan, int(config.get("min.compaction.lag.ms", "0")))
+                life.on_plan(plan)
 
     def _on_ledger(self, key: bytes, record: LedgerRecord, store: MemoryKeyValue) -> None:
         """(h): what a record calls sealed is on the disk as it says."""

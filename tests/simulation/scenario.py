@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from ledgerfold.storage.ledger import StoreSettings
 from ledgerfold.v1.records_pb2 import CompactionStrategy
+from tests.simulation import lost_metadata
 from tests.simulation.actors import Actors
 from tests.simulation.converge import converge
 from tests.simulation.coverage import Coverage
@@ -57,6 +58,8 @@ class Scenario:
     # Pages reach the disk in order.
     in_order: bool = False
     is_damaged: bool = False
+    # It ends with metadata that are older than their files.
+    loses_metadata: bool = False
     # Of the broker.
     kafka_config: Mapping[str, str] = field(default_factory=dict)
 
@@ -94,6 +97,8 @@ def run(scenario: Scenario) -> Outcome:
     with cooperative_locks(world.loop.jobs):
         try:
             world.loop.run_until_complete(_play(world, scenario))
+            if scenario.loses_metadata:
+                lost_metadata.check(world, Random(scenario.seed))
         except (AssertionError, Hang) as error:
             failure = error
         finally:
@@ -111,7 +116,10 @@ async def _play(world: World, scenario: Scenario) -> None:
     for step in scenario.steps:
         _begin(actors, step)
         await _pause(world, step.pause)
-    await converge(actors)
+    if scenario.loses_metadata:
+        await lost_metadata.die(world, Random(scenario.seed))
+    else:
+        await converge(actors)
 
 
 async def _pause(world: World, steps: int) -> None:

@@ -70,6 +70,8 @@ class Told:
         self._of_ledger: dict[int, Topic] = {}
         self._numbers: dict[str, dict[int, str]] = {}
         self._now: MemoryKeyValue | None = None
+        # Files that no record names, and that a start left because something is missing.
+        self.kept: set[str] = set()
         # Files were damaged on purpose: errors are right, silence is wrong.
         self.is_damaged = False
 
@@ -290,6 +292,9 @@ class Told:
             self.note(f"torn tails are cut: {len(report.torn)}")
         if report.damaged and not self.is_damaged:
             self.fail(f"recovery reports damage: {report.damaged}")
+        self.kept = {"/".join(Path(each).parts[-2:]) for each in report.kept}
+        if self.kept and not self.is_damaged:
+            self.fail(f"nothing is missing, and files without a record stay: {self.kept}")
 
 
 def where(error: object) -> str:

@@ -101,6 +101,8 @@ class World:
         self.in_order = False
         # Faults are over: nothing goes wrong any more.
         self.is_converging = False
+        # Unary calls that are on their way.
+        self.calls = 0
         self._next_crash_is_power = False
         self._workers: list[Process] = []
         self._starts = 0
@@ -151,6 +153,8 @@ class World:
                 metadata, store, report = future.result()
             except DiskFailure as error:
                 self.note(f"a start fails: {error}")
+                # Nothing is left to kill: whoever did would start a second broker.
+                self.process = None
                 await asyncio.sleep(0.2)
                 continue
             except LedgerfoldError as error:
@@ -184,6 +188,11 @@ class World:
         report = store.recover(is_same_boot=self._recovered_boot == boot)
         self._recovered_boot = boot
         return metadata, store, report
+
+    @property
+    def is_same_boot(self) -> bool:
+        """Whether the machine has run on since a broker last recovered."""
+        return self._recovered_boot == self._boots
 
     def _called(self, operation: str) -> None:
         moment = CALLED.get(operation)

@@ -28,6 +28,19 @@ from tests.support.waiting import wait_until
 
 MEMORY_BYTES = 200 * 1024 * 1024
 TIMEOUT_SECONDS = 2
+# Beside `longest` and `first`, which are entry points, and the classes behind them.
+_NAMES = (
+    "Raises",
+    "RaisesUnlike",
+    "Answers",
+    "Hangs",
+    "Eats",
+    "Exits",
+    "Stubborn",
+    "Early",
+    "Slow",
+)
+ALLOWED = tuple(f"--allow-strategy=outside:{name}" for name in _NAMES)
 A1, A22, A3, A44, B1 = (
     Message(key, value)
     for key, value in [(b"a", b"1"), (b"a", b"22"), (b"a", b"3"), (b"a", b"44"), (b"b", b"1")]
@@ -54,6 +67,7 @@ def own_worker(
         (
             *("--strategy-timeout", str(TIMEOUT_SECONDS)),
             *("--strategy-memory", str(MEMORY_BYTES)),
+            *ALLOWED,
         ),
     ) as worker:
         worker.wait_until_serving()
@@ -128,7 +142,7 @@ def test_the_bound_on_memory_is_for_what_is_taken(
 ) -> None:
     """By default a run on fresh Python processes has room: nothing reserves it all at once."""
     log = _log(tmp_path, A1, A22, B1)
-    with CompactorProcess(tmp_path, cache_dir, package.environment) as worker:
+    with CompactorProcess(tmp_path, cache_dir, package.environment, ALLOWED) as worker:
         worker.wait_until_serving()
         assert sorted(_left(worker, log, "outside:Longest")[0]) == [b"1", b"22"]
 
@@ -175,6 +189,25 @@ def test_one_that_does_not_answer_samples_is_refused(
     assert reason_of(error) == "INVALID_STRATEGY"
     assert sentence in error.details()
     assert sentence in _refused(own_worker, _log(tmp_path, A1), "outside:Early").details()
+
+
+def test_a_plan_that_names_what_was_not_allowed(
+    own_worker: CompactorProcess, tmp_path: Path
+) -> None:
+    """No test had a plan name a callable that is no strategy: it was called, then refused."""
+    told, log = tmp_path / "told", _log(tmp_path, A1)
+    harm = {"command": f"touch {told}"}
+    error = _refused(own_worker, log, "os:system", harm)
+    assert reason_of(error) == "STRATEGY_NOT_ALLOWED"
+    assert "start this worker with --allow-strategy os:system" in error.details()
+    asked = CompactionStrategy(name="os:system", settings=harm)
+    with pytest.raises(grpc.RpcError) as raised:
+        own_worker.stub.CheckStrategy(CheckStrategyRequest(strategy=asked))
+    assert reason_of(raised.value) == "STRATEGY_NOT_ALLOWED"
+    request = AnalyzeRequest(plan=log.plan(100), strategies=[asked])
+    (forecast,) = own_worker.stub.Analyze(request).found.forecasts
+    assert "this worker does not allow it" in forecast.not_forecast
+    assert not told.exists()
 
 
 def test_a_check_says_what_it_found(own_worker: CompactorProcess) -> None:

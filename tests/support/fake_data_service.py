@@ -146,7 +146,7 @@ class FakeKafkaTopic:
         prepared = self.producers.prepare(header, None, Origin.CLIENT)
         if prepared.duplicate is not None:
             return prepared.duplicate.first_offset
-        self.producers.commit(prepared)
+        self.producers.commit(prepared, 0)
         self.batches.append(packed_header(header) + batch[BATCH_HEADER_BYTES:])
         return header.base_offset
 

@@ -66,6 +66,7 @@ class Snapshot(NamedTuple):
         files = LossyFiles(Path("/disk"))
         pairs = CountedKeyValue(files)
         pairs.write(dict(self.pairs), ())
+        files.make_dir(LEDGERS)
         for path, content in self.contents.items():
             files.make_dir(path.parent)
             file = files.create(path)

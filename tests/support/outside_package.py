@@ -113,7 +113,8 @@ class Slow:
     def __init__(self):
         time.sleep(10_000)
 
-    should_keep_left = None
+    def should_keep_left(self, previous, current):
+        return False
 
 
 class Early:

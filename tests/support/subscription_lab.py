@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from ledgerfold.broker.ground.clock import ManualClock
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.ground.traffic import Traffic
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery
@@ -37,7 +38,7 @@ class MemoryTopic:
         self.is_loaded = True
         self.profile = Emulation()
         self.log = MemoryLog()
-        self.clock = ManualClock(1_000)
+        self.clock, self.outgoing = ManualClock(1_000), Outgoing()
         self.subscriptions: dict[str, Subscription] = {}
         self.reader_names: set[str] = set()
         self.written: list[CursorRecord] = []

@@ -26,6 +26,11 @@ from tests.torture.producing import serve
 # The header with a record's sequence id: a tombstone has no value to tell it.
 SEQUENCE = "sequence"
 _BATCH_MAX = 60
+# How far the times of records are from now, for a while: some are so old that Kafka would forget
+# their producer at once, some are ahead.
+_SKEWS_MS = (0, -3 * 86_400_000, 1_800_000)
+# Each change ends a segment.
+_CHANGE = 0.02
 _TIMEOUT_S = 20.0
 
 
@@ -47,7 +52,7 @@ class KafkaSender:
         self.goal: int | None = None
         self._producer_id: int | None = None
         self._waiting: _Batch | None = None
-        self._last_offset = -1
+        self._last_offset, self._skew_ms = -1, 0
 
     @property
     def is_finished(self) -> bool:
@@ -86,11 +91,13 @@ class KafkaSender:
             count = min(count, self.goal + 1 - first)
         if count < 1:
             return None
-        now_ms = time.time_ns() // 1_000_000
+        if self._child.random.random() < _CHANGE:
+            self._skew_ms = self._child.random.choice(_SKEWS_MS)
+        time_ms = time.time_ns() // 1_000_000 + self._skew_ms
         records = [
             KafkaRecord(
                 at,
-                now_ms,
+                time_ms,
                 self._messages.key(first + at).encode(),
                 self._messages.content(first + at) or None,
                 ((SEQUENCE, b"%d" % (first + at)),),

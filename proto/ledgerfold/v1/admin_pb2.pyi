@@ -59,7 +59,7 @@ class GetBrokerInfoRequest(_message.Message):
     def __init__(self, await_compactor: _Optional[bool] = ...) -> None: ...
 
 class GetBrokerInfoResponse(_message.Message):
-    __slots__ = ("version", "data_dir", "durability", "pid", "started_ms", "compactor_state", "compactor_message", "compactor_pid")
+    __slots__ = ("version", "data_dir", "durability", "pid", "started_ms", "compactor_state", "compactor_message", "compactor_pid", "streams", "streams_max", "unsent_bytes", "unsent_bytes_max", "streams_refused", "streams_ended")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     DATA_DIR_FIELD_NUMBER: _ClassVar[int]
     DURABILITY_FIELD_NUMBER: _ClassVar[int]
@@ -68,6 +68,12 @@ class GetBrokerInfoResponse(_message.Message):
     COMPACTOR_STATE_FIELD_NUMBER: _ClassVar[int]
     COMPACTOR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
     COMPACTOR_PID_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_MAX_FIELD_NUMBER: _ClassVar[int]
+    UNSENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNSENT_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_REFUSED_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_ENDED_FIELD_NUMBER: _ClassVar[int]
     version: str
     data_dir: str
     durability: str
@@ -76,7 +82,13 @@ class GetBrokerInfoResponse(_message.Message):
     compactor_state: CompactorState
     compactor_message: str
     compactor_pid: int
-    def __init__(self, version: _Optional[str] = ..., data_dir: _Optional[str] = ..., durability: _Optional[str] = ..., pid: _Optional[int] = ..., started_ms: _Optional[int] = ..., compactor_state: _Optional[_Union[CompactorState, str]] = ..., compactor_message: _Optional[str] = ..., compactor_pid: _Optional[int] = ...) -> None: ...
+    streams: int
+    streams_max: int
+    unsent_bytes: int
+    unsent_bytes_max: int
+    streams_refused: int
+    streams_ended: int
+    def __init__(self, version: _Optional[str] = ..., data_dir: _Optional[str] = ..., durability: _Optional[str] = ..., pid: _Optional[int] = ..., started_ms: _Optional[int] = ..., compactor_state: _Optional[_Union[CompactorState, str]] = ..., compactor_message: _Optional[str] = ..., compactor_pid: _Optional[int] = ..., streams: _Optional[int] = ..., streams_max: _Optional[int] = ..., unsent_bytes: _Optional[int] = ..., unsent_bytes_max: _Optional[int] = ..., streams_refused: _Optional[int] = ..., streams_ended: _Optional[int] = ...) -> None: ...
 
 class GetClockRequest(_message.Message):
     __slots__ = ()

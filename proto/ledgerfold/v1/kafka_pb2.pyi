@@ -138,7 +138,7 @@ class CleanTurnRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ...) -> None: ...
 
 class CleanTurnResponse(_message.Message):
-    __slots__ = ("topic", "plan", "end_offset", "stats", "was_aborted", "failure", "deleted_segments", "checkpoint")
+    __slots__ = ("topic", "plan", "end_offset", "stats", "was_aborted", "failure", "deleted_segments", "checkpoint", "failure_kind")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PLAN_FIELD_NUMBER: _ClassVar[int]
     END_OFFSET_FIELD_NUMBER: _ClassVar[int]
@@ -147,6 +147,7 @@ class CleanTurnResponse(_message.Message):
     FAILURE_FIELD_NUMBER: _ClassVar[int]
     DELETED_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_KIND_FIELD_NUMBER: _ClassVar[int]
     topic: str
     plan: CleaningPlan
     end_offset: int
@@ -155,7 +156,8 @@ class CleanTurnResponse(_message.Message):
     failure: str
     deleted_segments: int
     checkpoint: int
-    def __init__(self, topic: _Optional[str] = ..., plan: _Optional[_Union[CleaningPlan, _Mapping]] = ..., end_offset: _Optional[int] = ..., stats: _Optional[_Union[CleaningStats, _Mapping]] = ..., was_aborted: _Optional[bool] = ..., failure: _Optional[str] = ..., deleted_segments: _Optional[int] = ..., checkpoint: _Optional[int] = ...) -> None: ...
+    failure_kind: str
+    def __init__(self, topic: _Optional[str] = ..., plan: _Optional[_Union[CleaningPlan, _Mapping]] = ..., end_offset: _Optional[int] = ..., stats: _Optional[_Union[CleaningStats, _Mapping]] = ..., was_aborted: _Optional[bool] = ..., failure: _Optional[str] = ..., deleted_segments: _Optional[int] = ..., checkpoint: _Optional[int] = ..., failure_kind: _Optional[str] = ...) -> None: ...
 
 class CleaningStats(_message.Message):
     __slots__ = ("map_messages_read", "map_bytes_read", "messages_read", "messages_written", "bytes_read", "bytes_written", "invalid_messages_read", "map_keys", "map_slots", "index_ms", "elapsed_ms")
@@ -194,11 +196,13 @@ class RunRetentionResponse(_message.Message):
     def __init__(self, deleted_segments: _Optional[int] = ...) -> None: ...
 
 class GetCleanerRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("namespace",)
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    namespace: str
+    def __init__(self, namespace: _Optional[str] = ...) -> None: ...
 
 class GetCleanerResponse(_message.Message):
-    __slots__ = ("gauges", "checkpoint_file", "uncleanable", "states", "last_turns")
+    __slots__ = ("gauges", "checkpoint_file", "uncleanable", "states", "last_turns", "uncleanable_kinds", "shared_lines", "is_starting")
     class GaugesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -220,17 +224,30 @@ class GetCleanerResponse(_message.Message):
         key: str
         value: str
         def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class UncleanableKindsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     GAUGES_FIELD_NUMBER: _ClassVar[int]
     CHECKPOINT_FILE_FIELD_NUMBER: _ClassVar[int]
     UNCLEANABLE_FIELD_NUMBER: _ClassVar[int]
     STATES_FIELD_NUMBER: _ClassVar[int]
     LAST_TURNS_FIELD_NUMBER: _ClassVar[int]
+    UNCLEANABLE_KINDS_FIELD_NUMBER: _ClassVar[int]
+    SHARED_LINES_FIELD_NUMBER: _ClassVar[int]
+    IS_STARTING_FIELD_NUMBER: _ClassVar[int]
     gauges: _containers.ScalarMap[str, float]
     checkpoint_file: str
     uncleanable: _containers.ScalarMap[str, str]
     states: _containers.ScalarMap[str, str]
     last_turns: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, gauges: _Optional[_Mapping[str, float]] = ..., checkpoint_file: _Optional[str] = ..., uncleanable: _Optional[_Mapping[str, str]] = ..., states: _Optional[_Mapping[str, str]] = ..., last_turns: _Optional[_Iterable[str]] = ...) -> None: ...
+    uncleanable_kinds: _containers.ScalarMap[str, str]
+    shared_lines: _containers.RepeatedScalarFieldContainer[str]
+    is_starting: bool
+    def __init__(self, gauges: _Optional[_Mapping[str, float]] = ..., checkpoint_file: _Optional[str] = ..., uncleanable: _Optional[_Mapping[str, str]] = ..., states: _Optional[_Mapping[str, str]] = ..., last_turns: _Optional[_Iterable[str]] = ..., uncleanable_kinds: _Optional[_Mapping[str, str]] = ..., shared_lines: _Optional[_Iterable[str]] = ..., is_starting: _Optional[bool] = ...) -> None: ...
 
 class SetCleaningRequest(_message.Message):
     __slots__ = ("topic", "checkpoint", "uncleanable_reason", "action")
@@ -263,18 +280,20 @@ class InitProducerIdResponse(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ...) -> None: ...
 
 class KafkaAppendRequest(_message.Message):
-    __slots__ = ("topic", "batches", "origin", "keep_segments", "append_time_ms")
+    __slots__ = ("topic", "batches", "origin", "keep_segments", "append_time_ms", "aborted")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BATCHES_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
     KEEP_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
+    ABORTED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     batches: bytes
     origin: KafkaOrigin
     keep_segments: bool
     append_time_ms: int
-    def __init__(self, topic: _Optional[str] = ..., batches: _Optional[bytes] = ..., origin: _Optional[_Union[KafkaOrigin, str]] = ..., keep_segments: _Optional[bool] = ..., append_time_ms: _Optional[int] = ...) -> None: ...
+    aborted: _containers.RepeatedCompositeFieldContainer[KafkaAbortedInfo]
+    def __init__(self, topic: _Optional[str] = ..., batches: _Optional[bytes] = ..., origin: _Optional[_Union[KafkaOrigin, str]] = ..., keep_segments: _Optional[bool] = ..., append_time_ms: _Optional[int] = ..., aborted: _Optional[_Iterable[_Union[KafkaAbortedInfo, _Mapping]]] = ...) -> None: ...
 
 class KafkaAppendResponse(_message.Message):
     __slots__ = ("first_offsets", "last_offsets", "log_append_time_ms")
@@ -313,7 +332,7 @@ class DescribeLogRequest(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., batches: _Optional[bool] = ..., batches_from: _Optional[int] = ..., batches_bytes_max: _Optional[int] = ...) -> None: ...
 
 class DescribeLogResponse(_message.Message):
-    __slots__ = ("log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "checkpoint", "segments", "batches", "producers", "aborted", "cleaning_state", "uncleanable_reason", "more_from")
+    __slots__ = ("log_start_offset", "log_end_offset", "high_watermark", "last_stable_offset", "checkpoint", "segments", "batches", "producers", "aborted", "cleaning_state", "uncleanable_reason", "more_from", "uncleanable_kind")
     LOG_START_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
@@ -326,6 +345,7 @@ class DescribeLogResponse(_message.Message):
     CLEANING_STATE_FIELD_NUMBER: _ClassVar[int]
     UNCLEANABLE_REASON_FIELD_NUMBER: _ClassVar[int]
     MORE_FROM_FIELD_NUMBER: _ClassVar[int]
+    UNCLEANABLE_KIND_FIELD_NUMBER: _ClassVar[int]
     log_start_offset: int
     log_end_offset: int
     high_watermark: int
@@ -338,7 +358,8 @@ class DescribeLogResponse(_message.Message):
     cleaning_state: str
     uncleanable_reason: str
     more_from: int
-    def __init__(self, log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., checkpoint: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[KafkaSegmentInfo, _Mapping]]] = ..., batches: _Optional[_Iterable[_Union[KafkaBatchInfo, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[KafkaProducerInfo, _Mapping]]] = ..., aborted: _Optional[_Iterable[_Union[KafkaAbortedInfo, _Mapping]]] = ..., cleaning_state: _Optional[str] = ..., uncleanable_reason: _Optional[str] = ..., more_from: _Optional[int] = ...) -> None: ...
+    uncleanable_kind: str
+    def __init__(self, log_start_offset: _Optional[int] = ..., log_end_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ..., last_stable_offset: _Optional[int] = ..., checkpoint: _Optional[int] = ..., segments: _Optional[_Iterable[_Union[KafkaSegmentInfo, _Mapping]]] = ..., batches: _Optional[_Iterable[_Union[KafkaBatchInfo, _Mapping]]] = ..., producers: _Optional[_Iterable[_Union[KafkaProducerInfo, _Mapping]]] = ..., aborted: _Optional[_Iterable[_Union[KafkaAbortedInfo, _Mapping]]] = ..., cleaning_state: _Optional[str] = ..., uncleanable_reason: _Optional[str] = ..., more_from: _Optional[int] = ..., uncleanable_kind: _Optional[str] = ...) -> None: ...
 
 class KafkaSegmentInfo(_message.Message):
     __slots__ = ("base_offset", "next_offset", "size_bytes", "largest_timestamp_ms", "modified_ms", "is_active", "is_cleaned", "offset_index_bytes", "time_index_bytes", "ledger_ids")
@@ -371,7 +392,7 @@ class KafkaBatchInfo(_message.Message):
     def __init__(self, batch: _Optional[bytes] = ...) -> None: ...
 
 class KafkaProducerInfo(_message.Message):
-    __slots__ = ("producer_id", "producer_epoch", "last_sequence", "last_data_offset", "last_timestamp_ms", "transaction_first_offset", "last_offset_delta", "coordinator_epoch")
+    __slots__ = ("producer_id", "producer_epoch", "last_sequence", "last_data_offset", "last_timestamp_ms", "transaction_first_offset", "last_offset_delta", "coordinator_epoch", "is_forgotten")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -380,6 +401,7 @@ class KafkaProducerInfo(_message.Message):
     TRANSACTION_FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_OFFSET_DELTA_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IS_FORGOTTEN_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     producer_epoch: int
     last_sequence: int
@@ -388,7 +410,8 @@ class KafkaProducerInfo(_message.Message):
     transaction_first_offset: int
     last_offset_delta: int
     coordinator_epoch: int
-    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_data_offset: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., transaction_first_offset: _Optional[int] = ..., last_offset_delta: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ...) -> None: ...
+    is_forgotten: bool
+    def __init__(self, producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_data_offset: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., transaction_first_offset: _Optional[int] = ..., last_offset_delta: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., is_forgotten: _Optional[bool] = ...) -> None: ...
 
 class KafkaAbortedInfo(_message.Message):
     __slots__ = ("producer_id", "first_offset", "last_offset", "last_stable_offset")
@@ -403,14 +426,16 @@ class KafkaAbortedInfo(_message.Message):
     def __init__(self, producer_id: _Optional[int] = ..., first_offset: _Optional[int] = ..., last_offset: _Optional[int] = ..., last_stable_offset: _Optional[int] = ...) -> None: ...
 
 class RollSegmentRequest(_message.Message):
-    __slots__ = ("topic", "base_offset", "empty_modified_ms")
+    __slots__ = ("topic", "base_offset", "empty_modified_ms", "modified_ms")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     EMPTY_MODIFIED_MS_FIELD_NUMBER: _ClassVar[int]
+    MODIFIED_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     base_offset: int
     empty_modified_ms: int
-    def __init__(self, topic: _Optional[str] = ..., base_offset: _Optional[int] = ..., empty_modified_ms: _Optional[int] = ...) -> None: ...
+    modified_ms: int
+    def __init__(self, topic: _Optional[str] = ..., base_offset: _Optional[int] = ..., empty_modified_ms: _Optional[int] = ..., modified_ms: _Optional[int] = ...) -> None: ...
 
 class RollSegmentResponse(_message.Message):
     __slots__ = ("base_offset",)

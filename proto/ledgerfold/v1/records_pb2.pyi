@@ -175,7 +175,7 @@ class CompactionStrategy(_message.Message):
     def __init__(self, name: _Optional[str] = ..., settings: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Emulation(_message.Message):
-    __slots__ = ("profile", "retention_hides_compacted", "lagging_readers_get_tombstones", "skip_run_without_new_data", "seek_by_time_reads_view", "failed_run_blocks_disabling", "trim_without_cursor", "acks_pass_compacted_out", "truncate_drops_compacted", "status_survives_unload", "partitioned_status", "exact_backlog", "compaction_cursor_moves", "strategic_renumbers", "map_reopens_aborted", "full_index_fails_round", "gauges_with_defects")
+    __slots__ = ("profile", "retention_hides_compacted", "lagging_readers_get_tombstones", "skip_run_without_new_data", "seek_by_time_reads_view", "failed_run_blocks_disabling", "trim_without_cursor", "acks_pass_compacted_out", "truncate_drops_compacted", "status_survives_unload", "partitioned_status", "exact_backlog", "compaction_cursor_moves", "strategic_renumbers", "map_reopens_aborted", "full_index_fails_round", "gauges_with_defects", "resends_by_record_time")
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     RETENTION_HIDES_COMPACTED_FIELD_NUMBER: _ClassVar[int]
     LAGGING_READERS_GET_TOMBSTONES_FIELD_NUMBER: _ClassVar[int]
@@ -193,6 +193,7 @@ class Emulation(_message.Message):
     MAP_REOPENS_ABORTED_FIELD_NUMBER: _ClassVar[int]
     FULL_INDEX_FAILS_ROUND_FIELD_NUMBER: _ClassVar[int]
     GAUGES_WITH_DEFECTS_FIELD_NUMBER: _ClassVar[int]
+    RESENDS_BY_RECORD_TIME_FIELD_NUMBER: _ClassVar[int]
     profile: str
     retention_hides_compacted: bool
     lagging_readers_get_tombstones: bool
@@ -210,7 +211,8 @@ class Emulation(_message.Message):
     map_reopens_aborted: bool
     full_index_fails_round: bool
     gauges_with_defects: bool
-    def __init__(self, profile: _Optional[str] = ..., retention_hides_compacted: _Optional[bool] = ..., lagging_readers_get_tombstones: _Optional[bool] = ..., skip_run_without_new_data: _Optional[bool] = ..., seek_by_time_reads_view: _Optional[bool] = ..., failed_run_blocks_disabling: _Optional[bool] = ..., trim_without_cursor: _Optional[bool] = ..., acks_pass_compacted_out: _Optional[bool] = ..., truncate_drops_compacted: _Optional[bool] = ..., status_survives_unload: _Optional[bool] = ..., partitioned_status: _Optional[bool] = ..., exact_backlog: _Optional[bool] = ..., compaction_cursor_moves: _Optional[bool] = ..., strategic_renumbers: _Optional[bool] = ..., map_reopens_aborted: _Optional[bool] = ..., full_index_fails_round: _Optional[bool] = ..., gauges_with_defects: _Optional[bool] = ...) -> None: ...
+    resends_by_record_time: bool
+    def __init__(self, profile: _Optional[str] = ..., retention_hides_compacted: _Optional[bool] = ..., lagging_readers_get_tombstones: _Optional[bool] = ..., skip_run_without_new_data: _Optional[bool] = ..., seek_by_time_reads_view: _Optional[bool] = ..., failed_run_blocks_disabling: _Optional[bool] = ..., trim_without_cursor: _Optional[bool] = ..., acks_pass_compacted_out: _Optional[bool] = ..., truncate_drops_compacted: _Optional[bool] = ..., status_survives_unload: _Optional[bool] = ..., partitioned_status: _Optional[bool] = ..., exact_backlog: _Optional[bool] = ..., compaction_cursor_moves: _Optional[bool] = ..., strategic_renumbers: _Optional[bool] = ..., map_reopens_aborted: _Optional[bool] = ..., full_index_fails_round: _Optional[bool] = ..., gauges_with_defects: _Optional[bool] = ..., resends_by_record_time: _Optional[bool] = ...) -> None: ...
 
 class CompactedView(_message.Message):
     __slots__ = ("ledger_id", "horizon", "run_number")
@@ -292,7 +294,7 @@ class KafkaProducers(_message.Message):
     def __init__(self, end_offset: _Optional[int] = ..., producers: _Optional[_Iterable[_Union[KafkaProducer, _Mapping]]] = ..., aborted: _Optional[_Iterable[_Union[AbortedTransaction, _Mapping]]] = ...) -> None: ...
 
 class KafkaProducer(_message.Message):
-    __slots__ = ("producer_id", "epoch", "last_sequence", "last_data_offset", "offset_delta", "last_timestamp_ms", "coordinator_epoch", "transaction_first_offset")
+    __slots__ = ("producer_id", "epoch", "last_sequence", "last_data_offset", "offset_delta", "last_timestamp_ms", "coordinator_epoch", "transaction_first_offset", "last_append_time_ms")
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -301,6 +303,7 @@ class KafkaProducer(_message.Message):
     LAST_TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_EPOCH_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LAST_APPEND_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     producer_id: int
     epoch: int
     last_sequence: int
@@ -309,10 +312,11 @@ class KafkaProducer(_message.Message):
     last_timestamp_ms: int
     coordinator_epoch: int
     transaction_first_offset: int
-    def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_data_offset: _Optional[int] = ..., offset_delta: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., transaction_first_offset: _Optional[int] = ...) -> None: ...
+    last_append_time_ms: int
+    def __init__(self, producer_id: _Optional[int] = ..., epoch: _Optional[int] = ..., last_sequence: _Optional[int] = ..., last_data_offset: _Optional[int] = ..., offset_delta: _Optional[int] = ..., last_timestamp_ms: _Optional[int] = ..., coordinator_epoch: _Optional[int] = ..., transaction_first_offset: _Optional[int] = ..., last_append_time_ms: _Optional[int] = ...) -> None: ...
 
 class KafkaSegment(_message.Message):
-    __slots__ = ("base_offset", "ledger_ids", "is_cleaned", "figures", "reserved_upto", "producers", "closed_behind", "cut_behind")
+    __slots__ = ("base_offset", "ledger_ids", "is_cleaned", "figures", "reserved_upto", "producers", "closed_behind", "cut_behind", "begun_ms")
     BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
     IS_CLEANED_FIELD_NUMBER: _ClassVar[int]
@@ -321,6 +325,7 @@ class KafkaSegment(_message.Message):
     PRODUCERS_FIELD_NUMBER: _ClassVar[int]
     CLOSED_BEHIND_FIELD_NUMBER: _ClassVar[int]
     CUT_BEHIND_FIELD_NUMBER: _ClassVar[int]
+    BEGUN_MS_FIELD_NUMBER: _ClassVar[int]
     base_offset: int
     ledger_ids: _containers.RepeatedScalarFieldContainer[int]
     is_cleaned: bool
@@ -329,7 +334,8 @@ class KafkaSegment(_message.Message):
     producers: KafkaProducers
     closed_behind: _containers.RepeatedScalarFieldContainer[int]
     cut_behind: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, base_offset: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., is_cleaned: _Optional[bool] = ..., figures: _Optional[_Union[KafkaSegmentFigures, _Mapping]] = ..., reserved_upto: _Optional[int] = ..., producers: _Optional[_Union[KafkaProducers, _Mapping]] = ..., closed_behind: _Optional[_Iterable[int]] = ..., cut_behind: _Optional[_Iterable[int]] = ...) -> None: ...
+    begun_ms: int
+    def __init__(self, base_offset: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., is_cleaned: _Optional[bool] = ..., figures: _Optional[_Union[KafkaSegmentFigures, _Mapping]] = ..., reserved_upto: _Optional[int] = ..., producers: _Optional[_Union[KafkaProducers, _Mapping]] = ..., closed_behind: _Optional[_Iterable[int]] = ..., cut_behind: _Optional[_Iterable[int]] = ..., begun_ms: _Optional[int] = ...) -> None: ...
 
 class KafkaSegmentFigures(_message.Message):
     __slots__ = ("next_offset", "size_bytes", "batches", "offset_index_bytes", "time_index_bytes", "first_batch_timestamp_ms", "largest_timestamp_ms", "largest_timestamp_offset", "modified_ms", "aborted", "last_time_entry_ms")

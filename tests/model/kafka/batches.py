@@ -13,7 +13,7 @@ the same, byte for byte, and a rebuilt batch has a token of its own.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import NamedTuple
 
@@ -53,6 +53,8 @@ class Batch:
     control: bool = False
     size: int = 0
     token: int = 0
+    # When a broker took it, which no byte of it says.
+    appended_ms: int = field(default=0, compare=False)
 
     @property
     def next(self) -> int:

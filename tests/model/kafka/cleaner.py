@@ -128,7 +128,7 @@ class Round:
         log, tracker = self._log, self._tracker
         cleaned = Segment(group[0].base, self._now_ms, group[-1].modified_ms)
         tracker.kept = []
-        active = {pid: entry.copy() for pid, entry in log.producers.known.items()}
+        active = log.producers.active
         for at, segment in enumerate(group):
             upper = group[at + 1].base if at + 1 < len(group) else segment.next_offset
             tracker.add(log.aborted_between(segment.base, upper, log.start))

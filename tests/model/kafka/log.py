@@ -38,6 +38,7 @@ class Log:
         *,
         start: int = 0,
         expiration_ms: int = 86_400_000,
+        keeps_resends: bool = False,
         sizer: Callable[[Batch], int] = size_of,
     ) -> None:
         self.settings, self.clock, self.start, self.sizer = settings, clock, start, sizer
@@ -46,14 +47,14 @@ class Log:
         self.high_watermark = start
         self.held: int | None = None
         self._snapshots: Snapshots = {}
-        self._expiration_ms = expiration_ms
+        self._expiration_ms, self._keeps_resends = expiration_ms, keeps_resends
         self.producers = self._new_producers()
         self.producers.map_end = start
         self._recovered = start
         self.expires_at_ms = clock.now_ms + EXPIRY_CHECK_MS
 
     def _new_producers(self) -> Producers:
-        return Producers(self._snapshots, self._expiration_ms)
+        return Producers(self._snapshots, self._expiration_ms, self._keeps_resends)
 
     # Segments
 
@@ -117,7 +118,7 @@ class Log:
         return self._append(self._sized(batch), REPLICATION)
 
     def _sized(self, batch: Batch) -> Batch:
-        return replace(batch, size=self.sizer(batch))
+        return replace(batch, size=self.sizer(batch), appended_ms=self.clock.now_ms)
 
     def _append(self, batch: Batch, origin: str) -> tuple[int, int]:
         if batch.size > self.settings.segment_bytes:

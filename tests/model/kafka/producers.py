@@ -3,6 +3,10 @@
 A producer's entry holds its last five batches; a snapshot of it only the last one. A transaction
 is open until its marker lies below the high watermark.
 
+Kafka forgets a producer some time after its last record's timestamp. Where it should not store
+twice what is sent again, the entry stays until its last append is as old, and only the cleaner does
+not know it any more (`keeps_resends`).
+
     >>> known = Producers({})
     >>> known.unstable() is None
     True
@@ -12,7 +16,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from tests.model.kafka.batches import ABORT, Batch
@@ -45,10 +49,12 @@ class Producer:
     timestamp: int = -1
     sent: deque[Sent] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
     transaction_first: int | None = None
+    appended_ms: int = 0
+    is_forgotten: bool = False
 
     def copy(self, batches: int = BATCHES_KEPT) -> Producer:
         kept = deque(list(self.sent)[-batches:], maxlen=BATCHES_KEPT)
-        return Producer(self.epoch, self.timestamp, kept, self.transaction_first)
+        return replace(self, sent=kept)
 
     @property
     def last_data_offset(self) -> int | None:
@@ -86,19 +92,22 @@ Snapshots = dict[int, dict[int, Producer]]
 class Producers:
     """`snapshots` are the files beside the segments, by offset; several of these may share them."""
 
-    def __init__(self, snapshots: Snapshots, expiration_ms: int = 86_400_000) -> None:
+    def __init__(
+        self, snapshots: Snapshots, expiration_ms: int = 86_400_000, keeps_resends: bool = False
+    ) -> None:
         self.known: dict[int, Producer] = {}
         self.open: dict[int, int] = {}  # first offset -> producer
         self.unreplicated: dict[int, int] = {}  # first offset -> marker's offset
         self.snapshots = snapshots
         self.map_end = self.snapshot_end = 0
-        self._expiration_ms = expiration_ms
+        self._expiration_ms, self._keeps_resends = expiration_ms, keeps_resends
 
     # Appending
 
     def check(self, batch: Batch, origin: str) -> tuple[Producer, Completed | None]:
         """The producer's entry when the batch is in, and the transaction that it ends."""
         entry = self.known.get(batch.pid, Producer()).copy()
+        entry.appended_ms, entry.is_forgotten = batch.appended_ms, False
         if batch.control:
             return entry, self._end(entry, batch, origin)
         _check_epoch(entry, batch, origin)
@@ -173,12 +182,19 @@ class Producers:
 
     def expire(self, now_ms: int) -> None:
         self.known = {
-            pid: entry for pid, entry in self.known.items() if not self._is_old(entry, now_ms)
+            pid: entry for pid, entry in self.known.items() if not self._is_gone(entry, now_ms)
         }
 
-    def _is_old(self, entry: Producer, now_ms: int) -> bool:
-        idle_ms = now_ms - entry.timestamp
-        return entry.transaction_first is None and idle_ms >= self._expiration_ms
+    @property
+    def active(self) -> dict[int, Producer]:
+        """Those that the cleaner keeps something of."""
+        return {pid: entry.copy() for pid, entry in self.known.items() if not entry.is_forgotten}
+
+    def _is_gone(self, entry: Producer, now_ms: int) -> bool:
+        is_silent = now_ms - entry.timestamp >= self._expiration_ms
+        entry.is_forgotten |= is_silent and entry.transaction_first is None
+        is_recent = now_ms - entry.appended_ms < self._expiration_ms
+        return entry.is_forgotten and not (self._keeps_resends and is_recent)
 
     # Snapshots
 
@@ -215,9 +231,10 @@ class Producers:
         self.known, self.open, self.unreplicated = {}, {}, {}
         newest = max(self.snapshots, default=None)
         self.map_end = self.snapshot_end = log_start if newest is None else newest
-        for pid, entry in self.snapshots.get(self.snapshot_end, {}).items():
-            if not self._is_old(entry, now_ms):
-                self.update(pid, entry.copy())
+        for pid, kept in self.snapshots.get(self.snapshot_end, {}).items():
+            entry = kept.copy()
+            if not self._is_gone(entry, now_ms):
+                self.update(pid, entry)
 
 
 def _check_epoch(entry: Producer, batch: Batch, origin: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.model.kafka.batches import Batch, Record, size_of
 from tests.model.kafka.cleanable import Range
-from tests.model.kafka.cleaner import KAFKA, grouped
+from tests.model.kafka.cleaner import DOCUMENTED, KAFKA, grouped
 from tests.model.kafka.log import Clock, Log
 from tests.model.kafka.manager import Manager
 from tests.model.kafka.producers import Refused
@@ -105,6 +105,7 @@ class World:
             self.clock,
             start=request.get("start", 0),
             expiration_ms=self._expiration_ms,
+            keeps_resends=self._profile == DOCUMENTED,
             sizer=lambda batch: self._sizer(name, batch),
         )
 

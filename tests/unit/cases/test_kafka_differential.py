@@ -98,11 +98,42 @@ def test_the_product_answers_as_the_model_does() -> None:
             assert found is None or explanation(found), told(found)
 
 
+def _sent_again(*, clean: bool) -> list[dict[str, Any]]:
+    """A batch of old records, again once the log was opened anew, and when it is over a day old."""
+    append = {
+        "op": "append",
+        "log": "t-0",
+        "records": [{"key": "a", "value": "1", "timestamp": 5}],
+        "pid": 7,
+        "epoch": 0,
+        "sequence": 0,
+    }
+    return [
+        {"op": "reset", "clock": 1_700_000_000_000},
+        {"op": "create", "log": "t-0", "config": {"cleanup.policy": "compact"}},
+        append,
+        {"op": "reopen", "log": "t-0", "clean": clean},
+        append,
+        {"op": "clock", "advance": 90_000_000},
+        append,
+    ]
+
+
+@pytest.mark.parametrize(
+    "requests",
+    [
+        history(6590, leaves_out=LocalBroker.leaves_out | LEFT_OUT),
+        _sent_again(clean=True),
+        _sent_again(clean=False),
+    ],
+    ids=["6590", "resend", "resend-killed"],
+)
 @pytest.mark.parametrize("profile", [KAFKA, DOCUMENTED])
-def test_the_product_has_kafkas_defects_where_they_are_wanted(profile: str) -> None:
-    """A history in which the two profiles differ."""
+def test_the_product_has_kafkas_defects_where_they_are_wanted(
+    profile: str, requests: list[dict[str, Any]]
+) -> None:
+    """Histories in which the two profiles differ."""
     with closing(Product(LocalBroker(profile))) as ours:
-        requests = history(6590, leaves_out=ours.leaves_out)
         for other in (KAFKA, DOCUMENTED):
             found = Duel(ours, Model(other)).compare(requests)
             assert (found is None) is (other == profile), told(found) if found else other

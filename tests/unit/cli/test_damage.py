@@ -16,10 +16,12 @@ from ledgerfold.storage.rocks import RocksKeyValue
 from ledgerfold.storage.rocks_reading import read_pairs
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import Ran, ledgerfold
+from tests.support.documents import document
 
 pytestmark = pytest.mark.process
 
-DOCS = (Path(__file__).parents[3] / "docs" / "RELIABILITY.md").read_text()
+RELIABILITY = Path(__file__).parents[3] / "docs" / "RELIABILITY.md"
+DOCS = RELIABILITY.read_text()
 FEW = ("--compactor", "off", "--ledger-entries", "4")
 TOPIC = "persistent://public/default/t"
 
@@ -254,9 +256,8 @@ def test_every_byte_of_a_metadata_store_that_matters_is_looked_at(
 
 def test_the_commands_of_the_document(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each line of its console block, in order, on a directory that is damaged."""
-    section = DOCS.partition("## When data are damaged: verify and repair")[2].partition("\n## ")[0]
-    block = section.partition("```console\n")[2].partition("```")[0]
-    commands = [line.removeprefix("$ ledgerfold ").split() for line in block.splitlines()]
+    steps = [step for block in document(RELIABILITY) for step in block.steps]
+    commands = [each.command.split()[1:] for each in steps if each.command.startswith("ledgerfold")]
     assert [each[0] for each in commands] == ["verify", "repair", "repair", "verify"]
     flip(segments(data)[0], 100)
     monkeypatch.chdir(data.parent)

@@ -13,7 +13,14 @@ from ledgerfold.broker.cli.import_kafka import import_folder, settings_of
 from ledgerfold.broker.client.kafka_logs import KafkaLogs
 from ledgerfold.storage.errors import InvalidRequest, KafkaError, TopicNotFound, Unavailable
 from ledgerfold.storage.kafka.folder import log_file_name
-from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
+from ledgerfold.storage.kafka.records import (
+    ControlType,
+    KafkaRecord,
+    build_batch,
+    end_marker,
+)
+from ledgerfold.storage.kafka.txn_index import Aborted, aborted_bytes
+from ledgerfold.v1 import kafka_pb2
 from tests.unit.cli.conftest import Ledgerfold
 
 
@@ -56,8 +63,7 @@ def test_segments_gaps_and_times(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Pat
     expected = [*zip((7, 20, 30), sizes, (1_000_007, 1_000_020, 1_000_030), strict=True)]
     for _ in range(2):
         log = logs.describe("gaps")
-        assert told(logs, "gaps")[:3] == expected
-        assert [each.base_offset for each in log.segments] == [7, 20, 30, 90]
+        assert told(logs, "gaps") == [*expected, (90, 0, 1_000_090)]
         assert (log.log_start_offset, log.log_end_offset, log.checkpoint) == (9, 90, 30)
         assert list(logs.batches("gaps")) == [batch(8), batch(12), batch(33)]
         assert cli("topics", "unload", "gaps").code == 0
@@ -71,6 +77,157 @@ def test_nothing_ends_a_segment_but_the_folder(
     ran = cli("import", "kafka-log", str(folder), "--config", "segment.ms=1")
     assert ran.code == 0, ran.err
     assert [base for base, _, _ in told(logs, "kept")] == [0]
+
+
+def test_an_empty_active_segment_tells_its_files_time(
+    cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
+) -> None:
+    """Also once it is loaded anew, until something is appended; one of our own, when it began.
+
+    No test had asked for more than the times of segments that ended.
+    """
+    folder = make(tmp_path / "idle-0", {0: []})
+    assert cli("import", "kafka-log", str(folder)).code == 0
+    for _ in range(3):
+        assert told(logs, "idle") == [(0, 0, 1_000_000)]
+        assert cli("topics", "unload", "idle").code == 0
+    assert cli("produce", "idle", "-k", "a", "-m", "1").code == 0
+    assert cli("topics", "roll", "idle").code == 0
+    (_, (base, size, modified_ms)) = told(logs, "idle")
+    assert (base, size) == (1, 0)
+    assert modified_ms > 1_700_000_000_000
+    assert cli("topics", "unload", "idle").code == 0
+    assert told(logs, "idle")[1] == (1, 0, modified_ms)
+
+
+def test_a_segment_that_is_too_wide_is_split(
+    cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
+) -> None:
+    """It is told, and what is split can be exported."""
+    far = 2**31
+    folder = make(tmp_path / "wide-0", {0: [0, 1, far], 3 * far: [3 * far]})
+    ran = cli("import", "kafka-log", str(folder))
+    assert ran.code == 0, ran.err
+    assert f"it is split at {far}, as Kafka's cleaner would" in ran.err
+    sizes = 2 * len(batch(0)), len(batch(far)), len(batch(3 * far))
+    assert [each[:2] for each in told(logs, "wide")] == [
+        *zip((0, far, 3 * far), sizes, strict=True)
+    ]
+    ran = cli("export", "kafka-log", "wide", str(tmp_path / "out" / "wide-0"))
+    assert ran.code == 0, ran.err
+
+
+def test_no_segment_is_made_too_wide(logs: KafkaLogs) -> None:
+    logs.create("narrow", {"cleanup.policy": "compact"})
+    logs.take_over("narrow", batch(0), append_time_ms=1)
+    with pytest.raises(KafkaError, match=r"begins at 0: that ends 2147483647 behind it\. Begin"):
+        logs.take_over("narrow", batch(2**31), append_time_ms=1)
+    logs.begin_segment("narrow", 2**31)
+    logs.take_over("narrow", batch(2**31), append_time_ms=1)
+
+
+def transaction(offset: int, *, is_marked: bool) -> bytes:
+    """A record of producer 7's transaction, or the marker that aborts it."""
+    if is_marked:
+        return end_marker(
+            ControlType.ABORT, base_offset=offset, producer_id=7, producer_epoch=0, timestamp_ms=5
+        )
+    record = KafkaRecord(offset, 1000, b"k", b"v")
+    return build_batch(
+        [record],
+        base_offset=offset,
+        is_transactional=True,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=0,
+    )
+
+
+LINE = Aborted(producer_id=7, first_offset=1, last_offset=5, last_stable_offset=6)
+
+
+@pytest.mark.parametrize("is_active", [False, True])
+@pytest.mark.parametrize("has_data", [False, True])
+def test_the_aborted_index_comes_whole(
+    cli: Ledgerfold,
+    logs: KafkaLogs,
+    tmp_path: Path,
+    is_active: bool,
+    has_data: bool,
+) -> None:
+    """A cleaning took a transaction's first records, or all: its marker alone tells too little.
+
+    No test had imported a log whose index its batches do not tell.
+    """
+    name = f"index-{int(is_active)}{int(has_data)}"
+    folder = make(tmp_path / f"{name}-0", {0: [0]} if is_active else {0: [0], 9: [9]})
+    data = transaction(3, is_marked=False) if has_data else b""
+    path = folder / log_file_name(0)
+    path.write_bytes(batch(0) + data + transaction(5, is_marked=True))
+    elsewhere = Aborted(7, 20, 30, 31)
+    index = aborted_bytes([LINE, elsewhere])
+    (folder / log_file_name(0, "txnindex")).write_bytes(index)
+    ran = cli("import", "kafka-log", str(folder))
+    assert ran.code == 0, ran.err
+
+    def aborted() -> list[Aborted]:
+        return [
+            Aborted(each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
+            for each in logs.describe(name).aborted
+        ]
+
+    assert aborted() == [LINE]
+    assert cli("topics", "unload", name).code == 0
+    assert aborted() == [LINE]
+    out = tmp_path / "out" / f"{name}-0"
+    assert cli("export", "kafka-log", name, str(out)).code == 0
+    assert (out / log_file_name(0, "txnindex")).read_bytes() == aborted_bytes([LINE])
+
+
+def test_an_index_that_is_none_is_told(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+    folder = make(tmp_path / "noindex-0", {0: [0]})
+    (folder / log_file_name(0, "txnindex")).write_bytes(b"nonsense")
+    ran = cli("import", "kafka-log", str(folder))
+    assert (ran.code, "is no transaction index" in ran.err) == (0, True), ran.err
+    assert not logs.describe("noindex").aborted
+
+
+def test_an_index_of_other_offsets_is_refused(logs: KafkaLogs) -> None:
+    logs.create("otherindex", {"cleanup.policy": "compact"})
+    logs.take_over("otherindex", batch(0), append_time_ms=1)
+    for line, why in ((LINE, "not in the active segment"), (Aborted(7, 3, 1, 2), "is no aborted")):
+        told = [kafka_pb2.KafkaAbortedInfo(**line._asdict())]
+        with pytest.raises(InvalidRequest, match=why):
+            logs.take_over("otherindex", b"", append_time_ms=1, aborted=told)
+
+
+def test_settings_lie_in_a_file(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+    """Options count before it, and without either the defaults are told."""
+    shown = tmp_path / "orders.txt"
+    shown.write_text(
+        "Dynamic configs for topic orders are:\n"
+        "  cleanup.policy=compact,delete sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:"
+        "cleanup.policy=compact,delete, DEFAULT_CONFIG:log.cleanup.policy=delete}\n"
+        "  segment.ms=5 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:segment.ms=5}\n"
+        "  retention.ms=7 sensitive=false synonyms={DEFAULT_CONFIG:log.retention.ms=7}\n"
+    )
+    folder = make(tmp_path / "filed-0", {0: [0]})
+    at = ("import", "kafka-log", str(folder))
+    ran = cli(*at, "--config-file", str(shown), "--config", "segment.ms=6")
+    assert (ran.code, "a partition's folder holds none" in ran.err) == (0, False), ran.err
+    config = {name: each for name, each in logs.config("filed").items() if each.source == "topic"}
+    assert {name: each.value for name, each in config.items()} == {
+        "cleanup.policy": "compact,delete",
+        "segment.ms": "6",
+    }
+    ran = cli(*at, "--topic", "unfiled")
+    assert "the settings of unfiled are cleanup.policy=compact and this broker's" in ran.err
+    shown.write_text("nothing\n\n")
+    assert cli(*at, "--topic", "refused", "--config-file", str(shown)).code != 0
+    assert cli(*at, "--topic", "refused", "--config-file", str(tmp_path / "none")).code == 3
+    shown.write_text("# nothing\n")
+    ran = cli(*at, "--topic", "refused", "--config-file", str(shown))
+    assert (ran.code, "holds no settings of a topic" in ran.err) == (2, True)
 
 
 def test_a_torn_tail_is_told(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:

@@ -34,7 +34,10 @@ def test_defaults_are_those_of_the_settings() -> None:
     settings = BrokerSettings(given.data)
     assert given.max_message_size == settings.message_bytes_max
     assert given.listen == settings.listen
+    assert given.streams_max == settings.streams_max
+    assert given.unsent_max == settings.unsent_bytes_max
     most = str(ENTRY_BYTES_MAX)
     given = make_parser().parse_args(["serve", "--data", "d", "--max-message-size", most])
     assert given.max_message_size == ENTRY_BYTES_MAX
+    assert "16M is the least" in ledgerfold("serve", "--unsent-max", "15M").err
     assert "16 MiB is the most" in ledgerfold("serve", "--max-message-size", most + "0").err

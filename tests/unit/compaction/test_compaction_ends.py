@@ -19,6 +19,7 @@ from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import (
     RUN_STATE_CANCELLED,
     RUN_STATE_ERROR,
+    RUN_STATE_RUNNING,
     RUN_STATE_SUCCESS,
     RUN_TRIGGER_ADMIN,
     RunRecord,
@@ -276,3 +277,16 @@ def test_run_ids_are_unique() -> None:
         return str((await lab.compactor.started()).run_id)
 
     assert asyncio.run(run_id()) != asyncio.run(run_id())
+
+
+def test_a_start_closes_no_run_that_this_process_has_begun() -> None:
+    """One is triggered before the scheduler has started: tests had had runs of dead processes."""
+
+    async def body(lab: Lab, topic: LabTopic) -> None:
+        lab.scheduler.start(by_itself=False)
+        assert lab.run_of(topic, 1).state == RUN_STATE_RUNNING
+        lab.compactor.finish()
+        await lab.ended(topic)
+        assert lab.run_of(topic, 1).state == RUN_STATE_SUCCESS
+
+    in_a_run(body)

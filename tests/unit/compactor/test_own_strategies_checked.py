@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import faulthandler
 import resource
 import signal
@@ -19,8 +20,10 @@ from ledgerfold.compactor.strategies.own import COLUMNS, STRATEGIC, Own, kind_of
 from ledgerfold.compactor.strategies.registry import strategy_of
 from ledgerfold.compactor.strategies.strategy import Facts, Folded, Strategy
 from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS, Exceeded, Limits, Watch
+from ledgerfold.compactor.trial import Trials
 from ledgerfold.compactor.trial_process import tried
-from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed
+from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed, StrategyNotAllowed
+from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.loading import is_own, load, place_of
 from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
 from ledgerfold.strategies.strategic import READS
@@ -78,10 +81,11 @@ def test_the_version_is_the_first_that_anybody_says(
 
 def test_without_any_version_the_source_is_one(package: OutsidePackage) -> None:
     """It changes with the code."""
-    (package.folder / "lonely.py").write_text("class A: pass")
+    asked = "def should_keep_left(self, a, b): return False"
+    (package.folder / "lonely.py").write_text(f"class A:\n    {asked}")
     first = load("lonely:A", {})
     assert first.version == f"source {first.source}"
-    (package.folder / "lonely.py").write_text("class A: new = True")
+    (package.folder / "lonely.py").write_text(f"class A:\n    {asked}\n    new = True")
     sys.modules.pop("lonely")
     assert load("lonely:A", {}).version != first.version
     sys.modules.pop("lonely")
@@ -104,6 +108,57 @@ def test_what_cannot_be_loaded(
     (package.folder / "ends.py").write_text("raise SystemExit(3)")
     with pytest.raises(InvalidStrategy, match=f"^Strategy '{name}' cannot be used: .*{why}"):
         load(name, settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("called:Plain", "class Plain has no method should_keep_left"),
+        (
+            "called:call",
+            "call is no class with should_keep_left, and no function that is",
+        ),
+        ("called:MADE.made", "it has no settings, and command is set"),
+        ("os:system", "it has no settings, and command is set"),
+        ("subprocess:Popen", "class Popen has no method should_keep_left"),
+    ],
+)
+def test_what_is_no_strategy_is_not_called(package: OutsidePackage, name: str, why: str) -> None:
+    """No test had named a callable that is no strategy: it was called, then refused."""
+    (package.folder / "called.py").write_text(
+        "def call(command=None): raise AssertionError\n"
+        "class Plain:\n    def __init__(self, command): call()\n"
+        "    made = classmethod(lambda cls, command: call())\n"
+        "MADE = Plain\n"
+    )
+    settings = {"command": "exit 1"}
+    assert why in tried(name, settings, DEFAULT_LIMITS)["why"]
+    sys.modules.pop("called", None)
+
+
+def test_a_function_that_makes_one_of_columns_says_so(package: OutsidePackage) -> None:
+    """By its annotation, whether or not that is a string."""
+    for name, head in (("early", ""), ("late", "from __future__ import annotations\n")):
+        (package.folder / f"{name}.py").write_text(
+            f"{head}from ledgerfold.compactor.strategies.strategy import Strategy\n"
+            "from tests.support.strategies import FIRST\n"
+            "def made(n: str) -> Strategy:\n    return FIRST\n"
+        )
+        found = tried(f"{name}:made", {"n": "1"}, DEFAULT_LIMITS)
+        assert (found["kind"], found["version"]) == (COLUMNS, "3")
+        sys.modules.pop(name)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("allowed", [(), ("os:system",)])
+def test_a_trial_of_a_command(tmp_path: Path, allowed: tuple[str, ...]) -> None:
+    """It is not run; where somebody allows it, neither, for it is no strategy."""
+    told = tmp_path / "told"
+    trials = Trials(DEFAULT_LIMITS, AllowedStrategies(allowed, "this worker"))
+    with pytest.raises(InvalidStrategy) as raised:
+        asyncio.run(trials.of("os:system", {"command": f"touch {told}"}))
+    assert isinstance(raised.value, StrategyNotAllowed) == (not allowed)
+    assert not told.exists()
 
 
 # Bounds

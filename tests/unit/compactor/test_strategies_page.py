@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +13,14 @@ from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS
 from ledgerfold.compactor.trial_process import tried
 from ledgerfold.strategies.loading import load
 from ledgerfold.strategies.words import words_of
+from tests.support.documents import document
 from tests.tidy import ROOT
 
-_PAGE = (ROOT / "docs" / "STRATEGIES.md").read_text()
-# Those that begin with the name of their file.
-FILES = dict(re.findall(r"```python\n# (\w+)\.py\n(.*?)```", _PAGE, re.DOTALL))
+FILES = {
+    Path(block.file).stem: block.text
+    for block in document(ROOT / "docs" / "STRATEGIES.md")
+    if block.language == "python" and block.file is not None
+}
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,6 +14,7 @@ from ledgerfold.broker.explain.scan import Explainer
 from ledgerfold.broker.explain.words import MESSAGES_MAX
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.storage.errors import CompactorUnavailable
+from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.words import WORDS_MAX, words_of
 from ledgerfold.v1.compactor_pb2 import TellChoicesRequest, TellChoicesResponse, ToldChoice
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -100,6 +102,17 @@ def test_what_goes_wrong_is_a_note(lab: BrokerLab, answer: Answer, note: str) ->
         "the code of 'shop:Best' decides; only a run can tell what the next one does"
     ] * 2
     assert any(note in each for each in told.notes)
+
+
+def test_a_strategy_that_is_not_allowed_is_not_asked(lab: BrokerLab) -> None:
+    """Asking it would load it. A test asked every rpc of a worker, and none asked `explain`."""
+    lab.broker.settings = replace(lab.broker.settings, allowed_strategies=AllowedStrategies())
+
+    def answer(request: TellChoicesRequest) -> TellChoicesResponse:
+        raise AssertionError("asked")
+
+    told = explained(lab, answer)
+    assert any("this broker does not allow it" in each for each in told.notes)
 
 
 def test_no_more_is_asked_than_may_be(lab: BrokerLab) -> None:

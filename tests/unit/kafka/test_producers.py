@@ -22,6 +22,8 @@ class Partition:
         self.producers = Producers("t-0", DAY_MS)
         self.end = 0
         self.index: list[AbortedTransaction] = []
+        # When the broker takes what is sent.
+        self.now_ms = 0
 
     def send(
         self,
@@ -60,7 +62,7 @@ class Partition:
         prepared = self.producers.prepare(header, marker, origin)
         if prepared.duplicate:
             return prepared.duplicate.first_offset, prepared.duplicate.last_offset
-        self.index += self.producers.commit(prepared)
+        self.index += self.producers.commit(prepared, self.now_ms)
         self.end = header.next_offset
         return header.base_offset, header.last_offset
 
@@ -234,6 +236,50 @@ def test_expiry_is_by_the_records_time_and_waits_for_transactions() -> None:
     assert log.send(1, 17) == (3, 3)
 
 
+def test_a_resend_is_known_however_old_its_records_are() -> None:
+    """A producer that Kafka forgets keeps nothing in the log; what it sends again is known.
+
+    No test had sent a batch again whose records were over a day old.
+    """
+    log = Partition()
+    log.now_ms = 9 * DAY_MS
+    log.send(1, 0, records=2, time_ms=5)
+    assert log.producers.expire(log.now_ms) == []
+    assert log.producers.last_entries() == {}
+    assert log.send(1, 0, records=2, time_ms=5) == (0, 1)
+    with pytest.raises(KafkaError, match="Out of order sequence number"):
+        log.send(1, 1)
+    assert log.send(1, 2, time_ms=5) == (2, 2)
+    assert log.producers.last_entries() == {1: LastEntry(2, 0)}
+    assert log.producers.expire(log.now_ms + DAY_MS - 1) == []
+    assert log.producers.expire(log.now_ms + DAY_MS) == [1]
+
+
+@pytest.mark.parametrize("by_record_time", [False, True])
+def test_a_load_knows_what_was_appended_lately(by_record_time: bool) -> None:
+    """Or, as Kafka, goes by the records' time alone."""
+    log = Partition()
+    log.now_ms = 9 * DAY_MS
+    log.send(1, 0, time_ms=5)
+    log.send(2, 0, time_ms=12 * DAY_MS)
+    for now_ms, known in ((9 * DAY_MS, [1, 2]), (10 * DAY_MS, [2]), (13 * DAY_MS, [])):
+        loaded = Producers("t-0", DAY_MS, lambda: by_record_time)
+        loaded.load(log.producers.snapshot(), log.end, now_ms)
+        assert list(loaded.entries) == [each for each in known if each == 2 or not by_record_time]
+        assert list(loaded.last_entries()) == [each for each in known if each == 2]
+
+
+def test_a_snapshot_of_an_older_build_says_nothing_of_appends() -> None:
+    """Its producers go by the records' time."""
+    log = Partition()
+    log.now_ms = 9 * DAY_MS
+    log.send(1, 0, time_ms=5)
+    (snapshot,) = log.producers.snapshot()
+    loaded = Producers("t-0", DAY_MS)
+    loaded.load([snapshot._replace(last_append_time_ms=0)], log.end, log.now_ms)
+    assert loaded.entries == {}
+
+
 def test_a_snapshot_keeps_the_last_batch_and_the_open_transaction() -> None:
     log = Partition()
     log.send(1, 0, records=2, transactional=True)
@@ -264,7 +310,7 @@ def test_a_replay_finds_what_was_known() -> None:
     log.send(1, 0, records=2)
     header = BatchHeader(0, 0, 0, 2, 0, 0, 1, 0, 0, 1, 0, 0, 2)
     replayed = Producers("t-0", DAY_MS)
-    assert replayed.replay(header, None) == ()
+    assert replayed.replay(header, None, 0) == ()
     assert list(replayed.snapshot()) == list(log.producers.snapshot())
     assert replayed.end_offset == 2
 
@@ -279,7 +325,7 @@ def test_a_log_that_was_cut_off_knows_what_a_snapshot_and_a_replay_tell() -> Non
     log.send(1, 6, records=2)
     log.producers.load(at_roll, end, now_ms=0)
     kept = BatchHeader(4, 0, 0, 2, 0, 0, 1, 0, 0, 1, 0, 4, 2)
-    log.producers.replay(kept, None)
+    log.producers.replay(kept, None, 0)
     log.end = 6
     assert log.send(1, 4, records=2) == (4, 5)
     assert log.send(1, 2, records=2) == (2, 3)

@@ -102,10 +102,10 @@ def test_t91_retention_takes_what_is_free() -> None:
 
 def test_marks_of_logs_that_are_gone_are_forgotten() -> None:
     states = States()
-    states.mark_uncleanable("t-0", "damaged")
-    states.mark_uncleanable("u-0", "damaged, too")
+    states.mark_uncleanable("t-0", "DATA_CORRUPT", "damaged")
+    states.mark_uncleanable("u-0", "DATA_CORRUPT", "damaged, too")
     states.forget("t-0")
-    assert states.uncleanable == {"u-0": "damaged, too"}
+    assert states.uncleanable == {"u-0": ("DATA_CORRUPT", "damaged, too")}
     assert states.is_uncleanable("u-0")
 
 

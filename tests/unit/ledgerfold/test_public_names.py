@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 import ledgerfold
 from ledgerfold.version import __version__
 from tests.support.command_line import ledgerfold as command_line
+from tests.tidy import ROOT
 
 # Of Pulsar's Python client: what a program that only changes its import statement uses.
 PULSAR_NAMES = {
@@ -100,3 +102,5 @@ def test_the_version_is_one() -> None:
     """Of the module, the command line and the file that packaging reads."""
     assert ledgerfold.__version__ == __version__
     assert command_line("--version").out == f"ledgerfold {__version__}\n"
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    assert re.findall(r"^## \[(.*?)\]", changelog, re.MULTILINE)[0] == __version__

@@ -14,6 +14,7 @@ import pytest
 
 from ledgerfold.broker.ground.clock import ManualClock
 from ledgerfold.broker.ground.names import TopicName
+from ledgerfold.broker.ground.outgoing import Outgoing
 from ledgerfold.broker.ground.traffic import Peer
 from ledgerfold.broker.log.backlog import sums_of
 from ledgerfold.broker.policies.profiles import PROFILES, in_force
@@ -58,7 +59,7 @@ class StatsTopic(LabTopic):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.clock = ManualClock(1_000)
+        self.clock, self.outgoing = ManualClock(1_000), Outgoing()
         self.subscriptions: dict[str, Subscription] = {}
         self.producers = {"standalone-0": SimpleNamespace(peer=Peer("10.0.0.7:99", 1_000))}
         self.readers: set[Any] = set()
@@ -85,6 +86,7 @@ class AdminLab(Lab):
     """A Lab that is as much of a broker as AdminService asks for."""
 
     started_ms = 17
+    outgoing = Outgoing(streams_max=7)
     unloaded: str = ""
 
     @property
@@ -182,6 +184,7 @@ def test_broker_info_tells_of_the_compactor() -> None:
             assert info.compactor_state == admin_pb2.COMPACTOR_STATE_UNAVAILABLE
             assert info.compactor_message == "Install Java 17."
             assert (info.version, info.durability, info.started_ms) == (__version__, "fsync", 17)
+            assert (info.streams, info.streams_max, info.unsent_bytes) == (0, 7, 0)
 
     asyncio.run(body())
 

@@ -36,6 +36,48 @@ def read(segment: SegmentFile, *, is_last: bool = True) -> tuple[list[int], Torn
     return [each.header.base_offset for each in reading], reading.torn
 
 
+FAR = 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("base", "offsets", "pieces"),
+    [
+        (0, [0, FAR], {0: [0, FAR]}),
+        (0, [0, 1, FAR + 1, FAR + 2], {0: [0, 1], FAR + 1: [FAR + 1, FAR + 2]}),
+        # The pieces begin at their first batches, and so more may fit.
+        (0, [100, FAR + 50], {100: [100, FAR + 50]}),
+        (7, [FAR + 50], {FAR + 50: [FAR + 50]}),
+        (0, [0, FAR + 1, 3 * FAR], {0: [0], FAR + 1: [FAR + 1], 3 * FAR: [3 * FAR]}),
+    ],
+)
+def test_a_segment_with_offsets_too_far_from_its_base_is_split(
+    tmp_path: Path, base: int, offsets: list[int], pieces: dict[int, list[int]]
+) -> None:
+    """As Kafka's cleaner does; in front of another one, and as the last.
+
+    No test had read a segment that an old version of Kafka had let grow too wide.
+    """
+    path = write(tmp_path, base, *offsets)
+    for following in ([], [4 * FAR]):
+        for each in following:
+            write(tmp_path, each, each)
+        segments = segments_of(tmp_path)
+        expected = {**pieces, **{each: [each] for each in following}}
+        told = {each.base_offset: read(each, is_last=False)[0] for each in segments}
+        assert told == expected
+        sizes = [each.size_bytes for each in segments if each.path == path]
+        assert sum(sizes) == path.stat().st_size
+
+
+def test_a_torn_tail_behind_a_split(tmp_path: Path) -> None:
+    path = write(tmp_path, 0, 0, FAR + 1)
+    path.write_bytes(path.read_bytes() + batch(FAR + 2)[:-5])
+    first, last = segments_of(tmp_path)
+    assert read(first, is_last=False) == ([0], None)
+    offsets, torn = read(last)
+    assert (offsets, torn and torn.offset) == ([FAR + 1], 2 * len(batch(0)))
+
+
 def test_what_was_never_finished_is_nothing(tmp_path: Path) -> None:
     for base in (0, 10, 20):
         write(tmp_path, base, base)

@@ -174,6 +174,19 @@ def test_offsets_rise_within_a_batch(deltas: list[int]) -> None:
         build_columns([b"a", b"b"], [b"1", b"2"], [1, 1], offset_deltas=deltas)
 
 
+def test_an_offset_beyond_the_batch_is_refused_wherever_it_stands() -> None:
+    """Between two good ones, too: tests had only had them first and last."""
+    batch = build_columns([b"a", b"b", b"c"], [b"1", b"2", b"3"], [1, 1, 1])
+    section = bytearray(batch[BATCH_HEADER_BYTES:])
+    size = len(section) // 3
+    # Length, attributes, time; then the second record's offset: 1, in zigzag.
+    assert section[size + 3] == 2
+    section[size + 3] = 18
+    moved = sealed(read_batch_header(batch), bytes(section))
+    with pytest.raises(KafkaError, match="not among those of its batch"):
+        list(records_of(moved))
+
+
 def test_an_entry_is_the_batch() -> None:
     """Its sections end to end, before and after the broker has stamped it."""
     headers = {1: (("h", b"x"), ("n", None), ("h", b"\xff"))}

@@ -209,6 +209,8 @@ def test_stats_speak_pulsars_names() -> None:
                     "unackedMessages": 1,
                     "avgMessagesPerEntry": 1,
                     "readCompacted": False,
+                    # It has asked for what comes behind them.
+                    "unsentBytes": 0,
                     "address": "/[::1]:99",
                     "connectedSince": "1970-01-01T00:00:01.000Z",
                     "metadata": {"team": "prices"},

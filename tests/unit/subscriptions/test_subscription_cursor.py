@@ -14,6 +14,7 @@ from ledgerfold.storage.errors import (
     Corruption,
     DiskFailure,
     LedgerfoldError,
+    SubscriptionBusy,
 )
 from tests.support.subscription_lab import (
     EXCLUSIVE,
@@ -229,6 +230,26 @@ def test_a_seek_holds_what_it_goes_back_to_before_it_is_durable() -> None:
         await moving
         await subscription.persist()
         assert subscription.durable_mark_delete == positions[1]
+
+    run(test)
+
+
+def test_a_subscription_is_moved_by_one_at_a_time() -> None:
+    """No test had begun a seek while another one was being written."""
+
+    async def test(topic: MemoryTopic) -> None:
+        positions = topic.log.publish("a=1", "b=1")
+        await subscribed(topic, EXCLUSIVE)
+        subscription = topic.subscriptions["s"]
+        topic.may_write.clear()
+        topic.writing.clear()
+        moving = asyncio.create_task(subscription.move(positions[0]))
+        await topic.writing.wait()
+        with pytest.raises(SubscriptionBusy, match="being moved"):
+            await subscription.move(positions[1])
+        topic.may_write.set()
+        await moving
+        assert subscription.durable_mark_delete == positions[0]
 
     run(test)
 

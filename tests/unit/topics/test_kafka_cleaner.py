@@ -10,7 +10,7 @@ import pytest
 
 from ledgerfold.broker.ground.clock import WallClock
 from ledgerfold.broker.kafka.producer import Origin
-from ledgerfold.broker.kafka.states import Paused
+from ledgerfold.broker.kafka.states import MARKED, Paused
 from ledgerfold.broker.kafka.turn import Turn
 from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_topic_config
 from ledgerfold.storage.error_codec import decode_error, encode_error
@@ -213,7 +213,7 @@ def test_an_unload_takes_neither_mark_nor_pause(lab: KafkaLab, worker: HeldWorke
 
     lab.run(unloaded())
     assert cleaner.states.of(TOPIC) == Paused(1)
-    assert cleaner.states.uncleanable == {TOPIC: "it is damaged"}
+    assert cleaner.states.uncleanable == {TOPIC: (MARKED, "it is damaged")}
     cleaner.resume(TOPIC)
     assert lab.kafka.name == TOPIC
     assert lab.run(cleaner.turn()).topic is None

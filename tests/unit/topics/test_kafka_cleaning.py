@@ -296,7 +296,7 @@ def test_a_round_that_fills_an_index_ends_half_way_where_kafkas_does(
     else:
         assert "IllegalArgumentException" in str(turn.failure)
         assert [each.is_cleaned for each in segments] == [True, False, False]
-        assert lab.broker.cleaner.is_uncleanable(TOPIC)
+        assert lab.broker.cleaner.states.uncleanable[TOPIC].kind == "SEGMENT_INDEX_FULL"
         assert lab.kafka.partition.checkpoint == 0
     assert ledgers_on_disk(lab) == named(lab)
     lab.crash()
@@ -308,5 +308,7 @@ def test_a_namespace_says_which_defects_are_wanted(lab: KafkaLab) -> None:
     policies = Policies(emulation=Emulation(profile="kafka-4.1", full_index_fails_round=False))
     store = PolicyStore(lab.broker)
     lab.run(store.update_namespace("public/default", policies, ()))
-    assert defects_of(lab.broker, TOPIC) == Defects(True, False, True)
+    assert defects_of(lab.broker, TOPIC) == Defects(
+        map_reopens_aborted=True, gauges_with_defects=True, resends_by_record_time=True
+    )
     assert defects_of(lab.broker) == NO_DEFECTS

@@ -5,10 +5,16 @@ and after a refusal.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
+from unittest import mock
 
 import pytest
 
+from ledgerfold.broker.kafka.aborted import take_over
+from ledgerfold.broker.kafka.deletion import delete_old_segments
 from ledgerfold.broker.kafka.producer import Origin
+from ledgerfold.broker.kafka.producers import AbortedTransaction
+from ledgerfold.broker.kafka.reads import KafkaRead
 from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_topic_config
 from ledgerfold.broker.topics.kafka_topic import PRODUCERS_CHECKED_MS
 from ledgerfold.storage.errors import KafkaError
@@ -19,6 +25,7 @@ from tests.support.kafka_lab import KafkaLab
 
 A, B = (b"a", b"1"), (b"b", b"2")
 DAY_MS = 86_400_000
+DELETES = {"cleanup.policy": "delete", "retention.bytes": "150"}
 
 
 @pytest.fixture
@@ -113,6 +120,63 @@ def test_an_undecided_batch_that_the_log_begins_in_is_not_stable(lab: KafkaLab) 
     assert described(lab).last_stable_offset == 1
     lab.restart()
     assert described(lab).last_stable_offset == 1
+
+
+@pytest.mark.parametrize("ending", ["restart", "crash"])
+def test_a_transaction_index_that_was_taken_over_stays(lab: KafkaLab, ending: str) -> None:
+    """Of the active segment, too, whose batches tell less."""
+    lab.add([A], [B])
+    line = AbortedTransaction(7, 0, 1, 2)
+    lab.run(take_over(lab.kafka.log, lab.kafka.stored, [line]))
+    for _ in range(2):
+        getattr(lab, ending)()
+        assert list(lab.kafka.partition.aborted()) == [line]
+    lab.run(lab.kafka.roll())
+    lab.add([B])
+    getattr(lab, ending)()
+    assert list(lab.kafka.partition.aborted()) == [line]
+
+
+@pytest.mark.parametrize("ending", ["restart", "crash"])
+def test_an_empty_segment_tells_when_it_began(lab: KafkaLab, ending: str) -> None:
+    lab.add([A])
+    lab.run(lab.kafka.roll())
+    began_ms = described(lab).segments[1].modified_ms
+    assert 0 < began_ms <= lab.clock.now_ms()
+    for _ in range(2):
+        lab.advance(1000)
+        getattr(lab, ending)()
+        assert described(lab).segments[1].modified_ms == began_ms
+    lab.add([A])
+    assert described(lab).segments[1].modified_ms > began_ms
+
+
+@pytest.mark.parametrize("by_retention", [False, True])
+def test_nothing_gets_stable_while_the_log_begins_later(lab: KafkaLab, by_retention: bool) -> None:
+    """A transaction that began below the new start is open, whatever is read in between.
+
+    No test had looked at a log between the write that moves its start and the read behind it.
+    """
+    lab.add([A], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    lab.run(lab.kafka.roll())
+    lab.add([B], [A])
+    lab.add([A], producer_id=7, producer_epoch=0, base_sequence=1, is_transactional=True)
+    partition, seen = lab.kafka.partition, list[int]()
+    read = partition.log.reads.read
+
+    async def looked_at(*arguments: Any, **options: Any) -> KafkaRead:
+        seen.append(partition.last_stable_offset)
+        return await read(*arguments, **options)
+
+    if by_retention:
+        lab.run(change_topic_config(lab.broker, lab.kafka, DELETES))
+    with mock.patch.object(partition.log.reads, "read", looked_at):
+        if by_retention:
+            assert lab.run(delete_old_segments(partition, lab.clock.now_ms)) == 1
+        else:
+            lab.run(partition.set_log_start(1))
+    assert seen == [1]
+    assert partition.last_stable_offset == 1
 
 
 def test_what_was_appended_before_a_refusal_can_be_read(lab: KafkaLab) -> None:

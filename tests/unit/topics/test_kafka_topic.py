@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.kafka import opened, partition
+from ledgerfold.broker.kafka.begin_segment import LAST_BASE_OFFSET
 from ledgerfold.broker.kafka.producer import Origin
 from ledgerfold.broker.topics import kafka_topic
 from ledgerfold.storage.entry import Codec, Compression, EntryFields, build_entry
@@ -16,6 +17,7 @@ from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, read_batch_header
 from ledgerfold.storage.kafka.compression import KafkaCompression
 from ledgerfold.storage.kafka.entries import entry_of
 from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import MessageId
 from tests.model.broker_lab import TOPIC
 from tests.support.kafka_lab import KafkaLab
 
@@ -286,3 +288,31 @@ def test_a_name_that_kafka_refuses_is_refused(lab: KafkaLab, name: str) -> None:
         assert refused.value.kind is KafkaErrorKind.INVALID_TOPIC_EXCEPTION
     assert [each.name for each in lab.broker.metadata.topics()] == [TOPIC]
     lab.run(lab.broker.create_topic(full))
+
+
+def test_an_id_of_another_ledger_is_no_place_to_read_from(lab: KafkaLab) -> None:
+    """A Pulsar message's id, say: no test had sent one with ledger 1."""
+    lab.add([A, B])
+    for ledger_id in (1, 2):
+        at = MessageId(ledger_id=ledger_id, entry_id=0)
+        start = StartPosition(message_id=at, inclusive=True)
+        with pytest.raises(InvalidRequest, match="has the id 0:N"):
+            lab.run(lab.kafka.resolve_start(start, read_committed=False))
+
+
+def test_a_segment_does_not_begin_before_the_end(lab: KafkaLab) -> None:
+    """Offsets would be given twice. No test had asked for one, as an import may."""
+    lab.add([A, B, A])
+    with pytest.raises(KafkaError, match="cannot begin at 2: the log's end is 3") as refused:
+        lab.run(lab.kafka.begin_segment(2, None, None))
+    assert refused.value.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
+    assert bases(lab) == [0]
+    assert lab.run(lab.kafka.begin_segment(3, None, None)) == 3
+
+
+def test_a_segment_does_not_begin_where_its_offsets_would_not_fit(lab: KafkaLab) -> None:
+    for base_offset in (LAST_BASE_OFFSET + 1, 2**63 - 1):
+        with pytest.raises(KafkaError, match="offsets end at") as refused:
+            lab.run(lab.kafka.begin_segment(base_offset, None, None))
+        assert refused.value.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
+    assert bases(lab) == [0]

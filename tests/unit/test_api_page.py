@@ -1,61 +1,16 @@
-"""docs/API.md: every snippet runs and prints what it says; its tables are complete."""
+"""docs/API.md: its tables are complete. (What it shows runs in test_documents_followed.py.)"""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-
-import pytest
+from collections.abc import Mapping
 
 import ledgerfold
 from ledgerfold import errors
 from ledgerfold.storage import errors as tree
 from tests import tidy
-from tests.support.broker_process import BrokerProcess
 
 PAGE = (tidy.ROOT / "docs" / "API.md").read_text()
-SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-# Of tests: pytest runs them, and they have brokers of their own.
-TESTS = [snippet for snippet in SNIPPETS if "def test_" in snippet]
-PROGRAMS = [snippet for snippet in SNIPPETS if snippet not in TESTS]
-_TIMEOUT_S = 110
-
-
-def run(arguments: Iterable[str], folder: Path) -> str:
-    """What Python prints that runs there."""
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-def test_the_programs(shared_broker: BrokerProcess, tmp_path: Path) -> None:
-    """One after the other, on one broker; what a comment says of a `print` is printed."""
-    assert len(PROGRAMS) == 7
-    for snippet in PROGRAMS:
-        shown = run(["-c", snippet.replace("127.0.0.1:7650", shared_broker.url)], tmp_path)
-        for expected in re.findall(r"print\(.*\)  # (.*)", snippet):
-            assert expected in shown.splitlines(), snippet
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-def test_the_tests(tmp_path: Path) -> None:
-    """They pass, as files of somebody's own."""
-    assert len(TESTS) == 2
-    for number, snippet in enumerate(TESTS):
-        (tmp_path / f"test_{number}.py").write_text(snippet)
-    shown = run(["-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error", "."], tmp_path)
-    assert "2 passed" in shown
 
 
 def rows(heading: str) -> list[list[str]]:

@@ -1,0 +1,78 @@
+"""A log's transaction index: its aborted transactions, each in the segment that holds its marker.
+
+What batches tell of them is in it (broker/kafka/producers.py). A log that is copied brings entries
+of its own: a cleaning has taken data there without which the marker alone tells too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ledgerfold.broker.kafka.log import KafkaLog
+from ledgerfold.broker.kafka.producers import AbortedTransaction
+from ledgerfold.broker.kafka.reads import StoredBatch
+from ledgerfold.broker.kafka.segments import LiveSegment
+from ledgerfold.broker.log.stored_topic import StoredTopic
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.kafka.batch import BatchHeader
+from ledgerfold.storage.metadata import MetadataBatch
+from ledgerfold.v1.records_pb2 import AbortedTransaction as AbortedRecord
+from ledgerfold.v1.records_pb2 import TopicRecord
+
+
+def record_of(aborted: AbortedTransaction) -> AbortedRecord:
+    return AbortedRecord(**aborted._asdict())
+
+
+def committed(
+    batches: Sequence[StoredBatch], segments: Iterable[LiveSegment]
+) -> Sequence[StoredBatch]:
+    """Those of the batches, which hold data, that are of no transaction that was aborted."""
+    if not any(each.header.is_transactional for each in batches):
+        return batches
+    first, last = batches[0].header.base_offset, batches[-1].header.last_offset
+    # By producer, transactions that overlap those offsets. A marker lies behind its data.
+    spans: dict[int, list[tuple[int, int]]] = {}
+    for segment in segments:
+        for each in segment.aborted:
+            if each.first_offset <= last and each.last_offset >= first:
+                span = (each.first_offset, each.last_offset)
+                spans.setdefault(each.producer_id, []).append(span)
+    return [each for each in batches if not _is_aborted(each.header, spans)]
+
+
+def _is_aborted(header: BatchHeader, spans: dict[int, list[tuple[int, int]]]) -> bool:
+    if not header.is_transactional:
+        return False
+    return any(
+        first <= header.base_offset <= last for first, last in spans.get(header.producer_id, ())
+    )
+
+
+async def take_over(
+    log: KafkaLog, stored: StoredTopic, entries: Sequence[AbortedTransaction]
+) -> None:
+    """Entries of another log's index, of its segment that the active one is a copy of.
+
+    They take the place of what the same markers told here, and are durable when it returns. Raises
+    InvalidRequest, Moved, DiskFailure.
+    """
+    active = log.segments.active
+    for each in entries:
+        if not (0 <= each.first_offset <= each.last_offset) or each.producer_id < 0:
+            raise InvalidRequest(f"{each} is no aborted transaction.")
+        if not active.base_offset <= each.last_offset < log.end_offset:
+            raise InvalidRequest(
+                f"The marker at {each.last_offset} is not in the active segment of {stored.name}, "
+                f"from {active.base_offset} to {log.end_offset}."
+            )
+    told = {each.last_offset: record_of(each) for each in entries}
+    own = [each for each in active.aborted if each.last_offset not in told]
+    active.aborted = sorted([*own, *told.values()], key=lambda each: each.last_offset)
+
+    def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+        # A load that finds the active segment as a crash has left it asks there.
+        del record.kafka.rolled.aborted[:]
+        record.kafka.rolled.aborted.extend(active.aborted)
+
+    await stored.change(edit)

@@ -1,0 +1,160 @@
+"""Text in requests, errors and responses: all of it has a bound.
+
+* `take_request`, in a handler of strangers' calls: there is not too much text in it.
+* `remember_request`: of whose texts an error of this call repeats little.
+* `cut_arguments`, where the error becomes a status, sees to that.
+* `cut_texts`, where a response is too large to be sent.
+
+Whatever an error says, it repeats at most REPEATED_MAX characters of an argument in one place.
+
+    >>> from ledgerfold.v1.admin_pb2 import CreateTopicRequest
+    >>> list(texts_of(CreateTopicRequest(topic="t", kafka={"values": {"a": "b"}})))
+    [('topic', 't'), ('kafka.values', 'a'), ('kafka.values', 'b')]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextvars import ContextVar
+from typing import Any
+
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.words import counted
+
+# What any text in a request may have; many have less (broker/ground/given_names.py).
+TEXT_CHARACTERS_MAX = 16 * 1024
+# Texts in one list, or pairs in one map.
+TEXTS_MAX = 10_000
+REPEATED_MAX = 200
+# Pieces in which a message is looked through, and how much stays of a stretch that is cut.
+_PIECE = 40
+_KEPT = 100
+# What is looked at of a message, at its beginning and at its end.
+_ENDS = 4000
+_request: ContextVar[Message | None] = ContextVar("request", default=None)
+
+
+def remember_request(request: Message) -> None:
+    """Of the call that this task serves."""
+    _request.set(request)
+
+
+def take_request(request: Message) -> None:
+    """The same, of a request that may have been made by anybody.
+
+    Raises InvalidRequest: there is too much text in it.
+    """
+    for field, text in texts_of(request):
+        if len(text) > TEXT_CHARACTERS_MAX:
+            raise InvalidRequest(
+                f"The field {field} of this {request.DESCRIPTOR.name} has {len(text)} characters; "
+                f"{TEXT_CHARACTERS_MAX} is the most. It begins with {text[:_KEPT]!r}."
+            )
+    remember_request(request)
+
+
+def texts_of(message: Message, path: str = "") -> Iterator[tuple[str, str]]:
+    """Each with the path of its field. Raises InvalidRequest: a list of too many."""
+    for field, value in message.ListFields():
+        name = f"{path}{field.name}"
+        if field.is_repeated and len(value) > TEXTS_MAX and _has_text(field):
+            of = f"The field {name} of this {message.DESCRIPTOR.name}"
+            raise InvalidRequest(
+                f"{of} has {counted(len(value), 'value')}; {TEXTS_MAX} is the most."
+            )
+        for each in _values(field, value):
+            if isinstance(each, str):
+                yield name, each
+            elif isinstance(each, Message):
+                yield from texts_of(each, f"{name}.")
+
+
+def cut_texts(message: Message) -> None:
+    """Cuts what no request may have had: records of an earlier version may hold megabytes."""
+    for field, value in message.ListFields():
+        if not field.is_repeated:
+            if isinstance(value, Message):
+                cut_texts(value)
+            elif isinstance(value, str):
+                setattr(message, field.name, value[:TEXT_CHARACTERS_MAX])
+        elif (pairs := getattr(value, "items", None)) is not None:
+            _cut_pairs(value, dict(pairs()))
+        elif field.type == FieldDescriptor.TYPE_STRING:
+            value[:] = [each[:TEXT_CHARACTERS_MAX] for each in value]
+        elif field.message_type is not None:
+            for each in value:
+                cut_texts(each)
+
+
+def _cut_pairs(field: MutableMapping[Any, Any], pairs: Mapping[Any, Any]) -> None:
+    """Of a map of texts; there is no other in what is stored."""
+    if all(isinstance(each, str) for each in pairs.values()):
+        field.clear()
+        for name, text in pairs.items():
+            field[name[:TEXT_CHARACTERS_MAX]] = text[:TEXT_CHARACTERS_MAX]
+
+
+def _values(field: FieldDescriptor, value: Any) -> Iterable[object]:
+    if not field.is_repeated:
+        return (value,)
+    pairs = getattr(value, "items", None)
+    return value if pairs is None else (part for pair in pairs() for part in pair)
+
+
+def _has_text(field: FieldDescriptor) -> bool:
+    kinds = [field]
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        kinds = list(field.message_type.fields)
+    return any(each.type == FieldDescriptor.TYPE_STRING for each in kinds)
+
+
+def cut_arguments(message: str) -> str:
+    """The message, with what it repeats of this call's request cut to REPEATED_MAX characters."""
+    request = _request.get()
+    if request is None or len(message) <= REPEATED_MAX:
+        return message
+    if len(message) > 2 * _ENDS:
+        # More than that is not told anyway (storage/error_codec.py).
+        message = f"{message[:_ENDS]} ... {message[-_ENDS:]}"
+    for text in _long_texts(request):
+        for form in {text, repr(text)[1:-1]}:
+            message = _cut(message, form)
+    return message
+
+
+def _long_texts(request: Message) -> Iterator[str]:
+    try:
+        for _, text in texts_of(request):
+            if len(text) > REPEATED_MAX:
+                yield text
+    except InvalidRequest:
+        # That is the error, and it repeats nothing.
+        return
+
+
+def _cut(message: str, text: str) -> str:
+    """Each stretch of `message` that is in `text`, too, is cut if it may be too long.
+
+    Such a stretch fills whole pieces of the message, but for less than a piece at each end.
+    """
+    found = [
+        len(message[at : at + _PIECE]) == _PIECE and message[at : at + _PIECE] in text
+        for at in range(0, len(message), _PIECE)
+    ]
+    parts, at = list[str](), 0
+    while at < len(found):
+        begin = at
+        while at < len(found) and found[at]:
+            at += 1
+        stretch = message[begin * _PIECE : at * _PIECE]
+        if len(stretch) > _KEPT:
+            parts.append(f"{stretch[:_KEPT]}... (of {len(text)} characters) ")
+        else:
+            parts.append(stretch)
+        if at < len(found):
+            parts.append(message[at * _PIECE : (at + 1) * _PIECE])
+        at += 1
+    return "".join(parts)

@@ -1,0 +1,49 @@
+"""A segment's transaction index: which transactions, whose marker lies in it, were aborted.
+
+    >>> line = Aborted(producer_id=7, first_offset=3, last_offset=9, last_stable_offset=10)
+    >>> read_aborted(aborted_bytes([line]), 0, 10)
+    [Aborted(producer_id=7, first_offset=3, last_offset=9, last_stable_offset=10)]
+
+Source: TransactionIndex, AbortedTxn of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+_VERSION = 0
+# Version, and the fields of Aborted.
+_ENTRY = struct.Struct(">hqqqq")
+
+
+class Aborted(NamedTuple):
+    """`last_offset`: the marker's."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def aborted_bytes(entries: Iterable[Aborted]) -> bytes:
+    return b"".join(_ENTRY.pack(_VERSION, *each) for each in entries)
+
+
+def read_aborted(data: bytes, first: int, end: int) -> list[Aborted] | None:
+    """Those whose marker is at or behind `first`, and before `end`. None: it is no such index.
+
+    >>> read_aborted(b"\\0" * 33, 0, 10), read_aborted(b"\\1" * 34, 0, 10)
+    (None, None)
+    """
+    if len(data) % _ENTRY.size:
+        return None
+    found = list[Aborted]()
+    for version, *fields in _ENTRY.iter_unpack(data):
+        each = Aborted(*fields)
+        if version != _VERSION or not 0 <= each.first_offset <= each.last_offset:
+            return None
+        if first <= each.last_offset < end:
+            found.append(each)
+    return found

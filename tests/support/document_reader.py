@@ -1,0 +1,221 @@
+"""Somebody who reads a document from its top to its end, and does what it says.
+
+In a folder of theirs, with the terminal that README.md has them open: commands are run in bash as
+they are written, files are written, snippets of Python are run, and what the document says that
+they print is compared with what they print. `serve` runs on in a terminal of its own; whoever
+serves ends the broker that served before. A command that needs a broker, where none runs, has the
+one of README.md started, and one that wants a data directory for itself has it ended.
+
+The address of the documents is 127.0.0.1:7650, as the product's default. Where another process
+listens there, or another reader is at work, all that is read has another port instead.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, NamedTuple, Self
+
+from tests.support import processes
+from tests.support.documents import COMMANDS, Block, Step
+
+SERVE = "ledgerfold serve --data data"
+PORTS = (7650, 9464)
+_STOP_S, _COMMAND_S = 60.0, 120.0
+_SERVES = re.compile(r"(?:\w+=\S* )*ledgerfold serve\b")
+# They take the data directory.
+_ALONE = re.compile(r"ledgerfold (?:compact --data|verify|repair)\b")
+# Whatever else has no broker.
+_NEEDS_NONE = re.compile(r"(?!.*\bledgerfold )|.*ledgerfold what-if --(?:csv|jsonl)\b", re.DOTALL)
+_PRINTS = re.compile(r"print\(.*\)  # (.*)")
+
+
+class Done(NamedTuple):
+    """A command or a snippet, and what it printed."""
+
+    what: str
+    out: str
+
+
+class Reader:
+    """Used as a context: at its end every process that it started is gone."""
+
+    def __init__(self, folder: Path, passes_over: Mapping[str, str]) -> None:
+        """`passes_over`: why commands with these words are left out."""
+        self.folder, self._passes_over = folder, passes_over
+        self._ending = ExitStack()
+        self._mark = processes.new_mark()
+        self._ports = dict[int, int]()
+        self._broker: subprocess.Popen[str] | None = None
+        self._log = folder / "broker.log"
+
+    def __enter__(self) -> Self:
+        self._ending.callback(processes.end, self._mark)
+        self._ending.callback(self.stop)
+        self._ports = _ports_of(self._ending)
+        # As in the checkout, whose environment the tests run in.
+        (self.folder / ".venv").symlink_to(sys.prefix)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._ending.close()
+
+    # -- reading ---------------------------------------------------------------------------
+
+    def read(self, blocks: Iterable[Block]) -> list[Done]:
+        """Raises AssertionError where something does not go as it says."""
+        done = list[Done]()
+        tests = list[Block]()
+        for block in blocks:
+            if block.file is not None:
+                (self.folder / block.file).write_text(self.here(block.text))
+            elif block.language in COMMANDS:
+                done += [each for step in block.steps for each in self._do(step)]
+            elif block.language == "python":
+                if "def test_" in block.text:
+                    tests.append(block)
+                else:
+                    done.append(self._run_snippet(block))
+        if tests:
+            done.append(self._run_tests(tests))
+        return done
+
+    def _do(self, step: Step) -> list[Done]:
+        if any(words in step.command for words in self._passes_over):
+            return []
+        if _SERVES.match(step.command):
+            self.stop()
+            self._serve(step.command)
+            return []
+        if _ALONE.match(step.command):
+            self.stop()
+        elif not _NEEDS_NONE.match(step.command):
+            self._need_broker()
+        out = self._run(self.here(step.command))
+        if step.shown:
+            shown = [line.rstrip() for line in out.splitlines()]
+            assert shown == [self.here(line) for line in step.shown], f"{step.command}\n{out}"
+        return [Done(step.command, out)]
+
+    def _run_snippet(self, block: Block) -> Done:
+        self._need_broker()
+        path = self.folder / f"line_{block.line}.py"
+        path.write_text(self.here(block.text))
+        out = self._run(f"python {path.name}")
+        lines = iter(out.splitlines())
+        for expected in _PRINTS.findall(block.text):
+            assert expected in lines, f"{expected!r} is not printed, in its turn:\n{out}"
+        return Done(block.text, out)
+
+    def _run_tests(self, blocks: Iterable[Block]) -> Done:
+        """As files of somebody's own, who has pytest: they bring brokers of their own."""
+        tests = self.folder / "tests"
+        tests.mkdir(exist_ok=True)
+        for block in blocks:
+            (tests / f"test_line_{block.line}.py").write_text(block.text)
+        out = self._run("python -m pytest -q -p no:cacheprovider -W error tests")
+        return Done("pytest", out)
+
+    def here(self, text: str) -> str:
+        """With the ports that the broker has here."""
+        for port, other in self._ports.items():
+            text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{other}")
+        return text
+
+    # -- terminals -------------------------------------------------------------------------
+
+    def _run(self, command: str) -> str:
+        """Its standard output. It ends with 0."""
+        with self._start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            out, err = process.communicate(timeout=_COMMAND_S)
+        assert process.returncode == 0, f"{command}\n{out}{err}{self._broker_said()}"
+        return out
+
+    def _start(self, command: str, *, stdout: int, stderr: int | IO[str]) -> subprocess.Popen[str]:
+        """In a new terminal, where the environment is activated."""
+        own = f"{sys.prefix}/bin"
+        path = [each for each in os.environ["PATH"].split(os.pathsep) if each != own]
+        environment = {
+            **os.environ,
+            "PATH": os.pathsep.join(path),
+            "LEDGERFOLD_URL": self.here("127.0.0.1:7650"),
+            processes.MARK: self._mark,
+        }
+        # Of the tests' own.
+        for name in ("GRPC_ENABLE_FORK_SUPPORT", "PYTHONPATH"):
+            environment.pop(name, None)
+        return subprocess.Popen(
+            ["bash", "-c", f"source .venv/bin/activate\n{command}"],
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            text=True,
+            start_new_session=True,
+        )
+
+    # -- the broker ------------------------------------------------------------------------
+
+    def _need_broker(self) -> None:
+        if self._broker is None:
+            self._serve(SERVE)
+
+    def _serve(self, command: str) -> None:
+        """Returns when it says that it is ready."""
+        command = f"{command} --listen 127.0.0.1:7650" if self._ports else command
+        started = self.here(command).replace("ledgerfold serve", "exec ledgerfold serve", 1)
+        with self._log.open("a") as log:
+            broker = self._start(started, stdout=subprocess.PIPE, stderr=log)
+        assert broker.stdout is not None
+        line = broker.stdout.readline()
+        if not line:
+            broker.communicate()
+            raise AssertionError(f"{command}{self._broker_said()}")
+        self._broker = broker
+        assert json.loads(line)["listen"] == self.here("127.0.0.1:7650")
+
+    def stop(self) -> None:
+        """As Ctrl-C in its terminal."""
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            with broker:
+                broker.terminate()
+                assert broker.wait(_STOP_S) == 0, self._broker_said()
+
+    def _broker_said(self) -> str:
+        said = self._log.read_text()[-4000:] if self._log.exists() else ""
+        return f"\nThe broker said:\n{said}"
+
+
+def _ports_of(ending: ExitStack) -> dict[int, int]:
+    """By those of the documents, others where they cannot be had."""
+    path = Path(tempfile.gettempdir(), f"ledgerfold-ports-{os.getuid()}.lock")
+    lock = ending.enter_context(path.open("w"))
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        is_alone = False
+    else:
+        is_alone = True
+    return {port: _free(0) for port in PORTS if not (is_alone and _free(port))}
+
+
+def _free(port: int) -> int:
+    """That port, or any; 0: it is taken."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return 0
+        return int(probe.getsockname()[1])

@@ -1,0 +1,86 @@
+"""Every path that an option, a setting or a call takes is absolute from there on.
+
+No test had started a broker on a relative data directory and cleaned a Kafka topic: rounds of the
+cleaner handed the worker a relative folder, which it refuses.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.broker.cli.main import make_parser
+from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.compactor.__main__ import _parser as compactor_parser
+from ledgerfold.storage.paths import absolute_path
+from ledgerfold.testing import Broker
+
+# By the words before it; "file" and "folder" of the others are read or written by the verb itself.
+VERBS = {
+    "serve --data d --ready-file d": ("data", "ready_file"),
+    "compact t --data d": ("data",),
+    "verify d": ("data",),
+    "repair d": ("data",),
+    "segment dump d": ("file",),
+    "cleaner checkpoint --out d": ("out",),
+    "demo git d": ("repository",),
+}
+
+
+def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """Those of all its commands, too."""
+    for action in parser._actions:
+        yield action
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from actions(each)
+
+
+@pytest.mark.parametrize("parser", [make_parser(), compactor_parser()], ids=["broker", "compactor"])
+def test_no_option_takes_a_path_as_it_comes(parser: argparse.ArgumentParser) -> None:
+    """Whose type is a path, is an absolute one."""
+    found = list(actions(parser))
+    assert not [each.dest for each in found if each.type is Path]
+    assert [each.dest for each in found if each.type is absolute_path]
+
+
+@pytest.mark.parametrize(("line", "names"), VERBS.items(), ids=VERBS)
+def test_a_verb_gets_an_absolute_path(
+    line: str, names: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = make_parser().parse_args(line.split())
+    assert [getattr(options, each) for each in names] == [tmp_path / "d"] * len(names)
+
+
+def test_messages_from_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert make_parser().parse_args(["produce", "t", "-f", "d"]).file == [tmp_path / "d"]
+
+
+def test_a_default_is_absolute_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert make_parser().parse_args(["demo", "git"]).repository == tmp_path
+
+
+def test_settings_of_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with `..`, which the compactor refuses in a path; through a link as the system does."""
+    (tmp_path / "deep" / "folder").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "deep" / "folder")
+    monkeypatch.chdir(tmp_path)
+    settings = BrokerSettings(Path("data"), ready_file=Path("deep/../ready"))
+    assert (settings.data_dir, settings.ready_file) == (tmp_path / "data", tmp_path / "ready")
+    assert BrokerSettings(Path("link/../data")).data_dir == tmp_path / "deep" / "data"
+    assert BrokerSettings(Path("link/data")).data_dir == tmp_path / "link" / "data"
+
+
+def test_a_broker_for_tests_remembers_where_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    broker = Broker("data")
+    monkeypatch.chdir("/")
+    assert broker._data_dir == tmp_path / "data"

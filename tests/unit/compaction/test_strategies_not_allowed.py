@@ -1,0 +1,102 @@
+"""A strategy of one's own that nobody allowed is refused wherever it may be named.
+
+No test had named a callable that is no strategy, nor asked what is loaded before a refusal: by any
+of these ways, any module was imported, and any of its callables called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ledgerfold.broker.rpc.admin import admin_calls
+from ledgerfold.storage.entry import EARLIEST
+from ledgerfold.storage.errors import StrategyNotAllowed
+from ledgerfold.strategies.allowed import AllowedStrategies
+from ledgerfold.v1 import admin_pb2, what_if_pb2
+from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, CompactionStrategy, Policies
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.model.log_model import Message
+
+DIVIDED = "persistent://public/default/divided"
+SYSTEM = CompactionStrategy(name="os:system", settings={"command": "exit 1"})
+POLICIES = Policies(compaction_strategy=SYSTEM)
+REFUSED = r"^Strategy 'os:system' cannot be used: this broker does not allow it"
+TOPICS = [TOPIC, DIVIDED, f"{DIVIDED}-partition-1"]
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    lab.publish([([Message(b"a", b"1")], False)])
+    lab.run(lab.broker.create_partitioned_topic(DIVIDED, 2))
+    yield lab
+    lab.stop()
+
+
+def ask(lab: BrokerLab, call: str, request: Any) -> Any:
+    return lab.run(admin_calls(lab.broker)[call](request))
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        admin_pb2.PolicyScope(topic=TOPIC),
+        admin_pb2.PolicyScope(topic=DIVIDED),
+        admin_pb2.PolicyScope(namespace="public/default"),
+        admin_pb2.PolicyScope(namespace="nobodys/yet"),
+    ],
+)
+def test_as_a_policy(lab: BrokerLab, scope: admin_pb2.PolicyScope) -> None:
+    """Nothing is set; the compactor is not even asked."""
+    request = admin_pb2.UpdatePoliciesRequest(scope=scope, set=POLICIES)
+    with pytest.raises(StrategyNotAllowed, match=REFUSED):
+        ask(lab, "UpdatePolicies", request)
+    found = ask(lab, "GetPolicies", admin_pb2.GetPoliciesRequest(scope=scope))
+    assert not found.policies.HasField("compaction_strategy")
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_as_that_of_a_run(lab: BrokerLab, topic: str) -> None:
+    """No run is queued, and none is in the history."""
+    request = admin_pb2.TriggerCompactionRequest(topic=topic, strategy=SYSTEM)
+    with pytest.raises(StrategyNotAllowed, match=REFUSED):
+        ask(lab, "TriggerCompaction", request)
+    assert not ask(lab, "ListRuns", admin_pb2.ListRunsRequest()).runs
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_in_a_what_if(lab: BrokerLab, topic: str) -> None:
+    """Also as one of several."""
+    strategies = [CompactionStrategy(name="newest"), SYSTEM]
+    request = what_if_pb2.WhatIfRequest(topic=topic, strategies=strategies)
+    with pytest.raises(StrategyNotAllowed, match=REFUSED):
+        ask(lab, "WhatIf", request)
+    assert not lab.compactor.analyses
+
+
+def test_a_stored_one_that_is_not_allowed_any_more(lab: BrokerLab) -> None:
+    """Its run fails with that sentence, in its record; the view stands, and stats tell."""
+    own = CompactionStrategy(name="shop:Everything")
+    scope = admin_pb2.PolicyScope(topic=TOPIC)
+    request = admin_pb2.UpdatePoliciesRequest(scope=scope, set=Policies(compaction_strategy=own))
+    ask(lab, "UpdatePolicies", request)
+    lab.compact()
+    lab.publish([([Message(b"a", b"2")], False)])
+    lab.restart()
+    lab.broker.settings = replace(lab.broker.settings, allowed_strategies=AllowedStrategies())
+    view = lab.read(EARLIEST, read_compacted=True)
+
+    run = lab.compact()
+    assert run is not None
+    assert (run.state, run.error_reason) == (RUN_STATE_ERROR, "STRATEGY_NOT_ALLOWED")
+    sentence = "Strategy 'shop:Everything' cannot be used: this broker does not allow it."
+    assert run.error_message.startswith(sentence)
+    assert lab.read(EARLIEST, read_compacted=True) == view
+    with pytest.raises(StrategyNotAllowed, match="'shop:Everything' cannot be used"):
+        ask(lab, "WhatIf", what_if_pb2.WhatIfRequest(topic=TOPIC))
+    stats = ask(lab, "GetTopicStats", admin_pb2.GetTopicStatsRequest(topic=TOPIC))
+    assert "shop:Everything" in stats.json

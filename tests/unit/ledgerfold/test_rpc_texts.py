@@ -1,0 +1,103 @@
+"""Text over gRPC has bounds: in requests, in errors, in responses."""
+
+from __future__ import annotations
+
+import contextvars
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfold.rpc_errors import CODES, _status
+from ledgerfold.rpc_texts import (
+    REPEATED_MAX,
+    TEXT_CHARACTERS_MAX,
+    TEXTS_MAX,
+    cut_arguments,
+    cut_texts,
+    remember_request,
+    take_request,
+)
+from ledgerfold.storage.errors import InvalidRequest, SubscriptionNotFound, TopicNotFound
+from ledgerfold.v1 import admin_pb2, kafka_pb2
+from tests.support.odd_texts import ODD
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (admin_pb2.CreateTopicRequest(topic="x" * (TEXT_CHARACTERS_MAX + 1)), "topic"),
+        (kafka_pb2.SetKafkaConfigRequest(set={"a": "x" * 20_000}), "set"),
+        (kafka_pb2.PlanCleaningRequest(topics=["t"] * (TEXTS_MAX + 1)), "topics"),
+        (
+            kafka_pb2.SetKafkaConfigRequest(set={str(each): "" for each in range(TEXTS_MAX + 1)}),
+            "set",
+        ),
+    ],
+)
+def test_what_is_too_much_for_any_request(
+    request_: admin_pb2.CreateTopicRequest, field: str
+) -> None:
+    """The error names the field, and fits."""
+    why = rf"^The field {field} of this \w+ has .*; \d+ is the most"
+    with pytest.raises(InvalidRequest, match=why) as raised:
+        take_request(request_)
+    assert len(raised.value.message) < 400
+    take_request(admin_pb2.CreateTopicRequest(topic="x" * TEXT_CHARACTERS_MAX))
+
+
+@given(
+    text=st.text(min_size=150, max_size=2000),
+    begin=st.integers(0, 500),
+    end=st.integers(0, 2000),
+    around=st.tuples(st.text(max_size=60), st.text(max_size=60)),
+)
+def test_no_long_part_of_an_argument_is_repeated(
+    text: str, begin: int, end: int, around: tuple[str, str]
+) -> None:
+    """Whole, in part, as it is or as Python writes it; what is not of it stays."""
+    part = text[begin:end]
+    message = f"{around[0]}{part}<{part!r}>{around[1]}"
+
+    def cut() -> str:
+        remember_request(admin_pb2.CreateTopicRequest(topic=text))
+        return cut_arguments(message)
+
+    found = contextvars.copy_context().run(cut)
+    if len(text) <= REPEATED_MAX:
+        assert found == message
+        return
+    for form in (text, repr(text)[1:-1]):
+        windows = range(len(found) - REPEATED_MAX)
+        assert not any(found[at : at + REPEATED_MAX + 1] in form for at in windows)
+
+
+@pytest.mark.parametrize("text", [each for each in ODD.values() if len(each) < 100_000])
+def test_an_error_fits_into_a_header(text: str) -> None:
+    """A client of gRPC takes 8 KiB of them; no test had sent it more."""
+    for error in (
+        TopicNotFound(text * 9, text * 9),
+        SubscriptionNotFound(text * 9, text * 9),
+        InvalidRequest(f"{text * 40} Do something else."),
+    ):
+        status = _status(error, CODES[error.reason])
+        details = status.details.encode()
+        written = sum(1 if 0x20 <= byte <= 0x7E else 3 for byte in details)
+        ((_, detail),) = status.trailing_metadata
+        assert written + len(detail) < 7_000
+        assert not {"\0", "\x1b", "\r"} & set(status.details)
+    assert status.details.endswith("Do something else.")
+
+
+def test_a_response_that_is_too_large_is_cut() -> None:
+    """Every text in it, wherever it is."""
+    long = "x" * (2 * TEXT_CHARACTERS_MAX)
+    response = admin_pb2.GetCompactionStatusResponse(last_error=long)
+    response.run.strategy_settings[long] = long
+    response.partitions.add(last_error=long)
+    cut_texts(response)
+    assert response.ByteSize() < 5 * TEXT_CHARACTERS_MAX
+    assert response.partitions[0].last_error == long[:TEXT_CHARACTERS_MAX]
+    listed = admin_pb2.ListTopicsResponse(topics=[long, "t"])
+    cut_texts(listed)
+    assert list(listed.topics) == [long[:TEXT_CHARACTERS_MAX], "t"]

@@ -1,0 +1,101 @@
+"""The HTTP server of the metrics, and clients that hold on to it.
+
+No test had opened a connection and said nothing: each held a thread for as long as it liked, and
+there was no end of them.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.broker.metrics.server import CONNECTIONS_MAX, Metrics
+from tests.model.broker_lab import BrokerLab
+from tests.support.waiting import wait_until
+
+# Between a client that says nothing and its end; long enough to open all of them before.
+CONNECTION_S = 2.0
+
+
+class Served:
+    """The metrics of a lab whose loop runs in a thread."""
+
+    def __init__(self, connection_s: float) -> None:
+        self._lab = BrokerLab()
+        self._metrics = Metrics("127.0.0.1:0", connection_s)
+        self._thread = threading.Thread(target=self._lab.loop.run_forever, daemon=True)
+        self.address = self._lab.run(self._serve())
+        self._thread.start()
+
+    async def _serve(self) -> tuple[str, int]:
+        host, _, port = self._metrics.serve(self._lab.broker).rpartition(":")
+        return host, int(port)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(self.address, timeout=30)
+
+    def scrape(self) -> str:
+        url = f"http://{self.address[0]}:{self.address[1]}/metrics"
+        with urllib.request.urlopen(url, timeout=30) as answer:
+            return str(answer.read().decode())
+
+    def close(self) -> None:
+        self._metrics.stop()
+        self._lab.loop.call_soon_threadsafe(self._lab.loop.stop)
+        self._thread.join()
+        self._lab.stop()
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    served = Served(CONNECTION_S)
+    yield served
+    served.close()
+
+
+def threads() -> int:
+    return sum("process_request_thread" in each.name for each in threading.enumerate())
+
+
+def test_connections_have_a_limit_and_a_time(served: Served) -> None:
+    """Silent ones, half requests, and clients that read no answer; then it serves as before."""
+    assert "ledgerfold_build_info" in served.scrape()
+    held = [served.connect() for _ in range(CONNECTIONS_MAX)]
+    for number, each in enumerate(held):
+        each.sendall((b"", b"GET /metr", b"GET /metrics HTTP/1.1\r\nHost: a\r\n")[number % 3])
+    wait_until(lambda: threads() == CONNECTIONS_MAX, "all connections")
+    with served.connect() as one_too_many:
+        answer = one_too_many.recv(1000)
+    assert answer.startswith(b"HTTP/1.0 503")
+    assert threads() == CONNECTIONS_MAX
+    for each in held:
+        # The end, or what a request that never ended is told.
+        while each.recv(1000):
+            continue
+        each.close()
+    wait_until(lambda: not threads(), "the end of all connections")
+    assert "ledgerfold_streams 0" in served.scrape()
+
+
+def test_a_client_that_sends_a_byte_now_and_then(served: Served) -> None:
+    """Its time is over all the same."""
+    dripping = served.connect()
+    wait_until(lambda: threads() == 1, "the connection")
+    dripping.settimeout(0.05)
+
+    def is_over() -> bool:
+        try:
+            dripping.sendall(b"G")
+            return not dripping.recv(1)
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+
+    wait_until(is_over, "the end of its time")
+    wait_until(lambda: not threads(), "the end of its thread")
+    dripping.close()

@@ -1,0 +1,179 @@
+"""Every text of every request, with what a stranger may write there.
+
+It is taken, and then everything that lists or counts goes on; or it is refused with an error of
+ours that says why and repeats little of it. The walk is over the descriptors: a field that is added
+is walked, too. No test had sent a text that nobody would: megabytes as the name of a subscription
+made the stats of its topic fail for good, and an error that repeated them broke the connection.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+from prometheus_client.parser import text_string_to_metric_families
+
+from ledgerfold.broker.metrics.readings import MetricsReader
+from ledgerfold.broker.metrics.text import parts
+from ledgerfold.broker.rpc.stream import EOF
+from ledgerfold.storage.errors import ServiceError
+from ledgerfold.v1 import admin_pb2, kafka_pb2
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.model.log_model import Message as Published
+from tests.support.odd_texts import ODD, Path, check_refusal, request_with, text_paths
+from tests.support.served_lab import METHODS, ServedLab, end_of, path_of
+
+KAFKA_TOPIC = "persistent://public/default/kafka"
+DIVIDED = "persistent://public/default/divided"
+WALKS = [(method, path) for method in METHODS.values() for path in text_paths(method.input_type)]
+# What is longer is refused whatever it is.
+LONG = 100_000
+NAMESPACES = itertools.cycle(["{}/default", "public/{}"])
+TOPICS = itertools.cycle(["persistent://{}/default/t", "public/{}/t", "public/default/{}"])
+_fresh = itertools.count()
+
+
+def fill(message: Message) -> None:
+    """What a message needs so that one text alone is odd in it."""
+    names = message.DESCRIPTOR.fields_by_name
+    kind = message.DESCRIPTOR.name
+    told: Any = message
+    if "topic" in names and names["topic"].containing_oneof is None:
+        of_kafka = message.DESCRIPTOR.file is kafka_pb2.DESCRIPTOR
+        told.topic = KAFKA_TOPIC if of_kafka else TOPIC
+        if kind.startswith("Create") and "Subscription" not in kind:
+            told.topic = f"fresh-{next(_fresh)}"
+        elif "Partitioned" in kind:
+            told.topic = DIVIDED
+    if "subscription" in names and kind not in ("SubscribeOpen", "CreateSubscriptionRequest"):
+        told.subscription = "s"
+    elif "subscription" in names:
+        told.subscription = f"s{next(_fresh)}"
+    match kind:
+        case "SubscribeOpen":
+            told.durable = True
+        case "CreatePartitionedTopicRequest" | "UpdatePartitionedTopicRequest":
+            told.partitions = 2
+        case "PolicyScope":
+            told.topic = TOPIC
+        case "UpdatePoliciesRequest":
+            told.scope.topic = TOPIC
+        case "CompactionStrategy":
+            told.name = "header-version"
+        case "ExplainRequest":
+            told.null_key = True
+        case "ResetCursorRequest":
+            told.start.earliest = True
+        case "SkipMessagesRequest":
+            told.entries = 1
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    lab.publish([([Published(b"a", b"1")], False)])
+    lab.run(lab.broker.create_topic(KAFKA_TOPIC, {"cleanup.policy": "compact"}))
+    lab.run(lab.broker.create_partitioned_topic(DIVIDED, 2))
+    yield lab
+    lab.stop()
+
+
+@pytest.fixture(scope="module")
+def served(lab: BrokerLab) -> Iterator[ServedLab]:
+    served = ServedLab(lab)
+    yield served
+    served.close()
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), WALKS, ids=[f"{method.name} {'.'.join(path)}" for method, path in WALKS]
+)
+def test_text(
+    lab: BrokerLab,
+    served: ServedLab,
+    caplog: pytest.LogCaptureFixture,
+    method: MethodDescriptor,
+    path: Path,
+) -> None:
+    """In the place of one field, each of ODD; and as a part of a topic's name."""
+    kind = GetMessageClass(method.input_type)
+    for name, text in ODD.items():
+        for form in _forms(path, text):
+            where = f"{method.name}.{'.'.join(path)}: {name}"
+            request = request_with(kind, path, form, fill)
+            try:
+                served.run(_ask(served, method, request))
+            except grpc.RpcError as error:
+                found = check_refusal(error, form, where)
+                assert not isinstance(found, ServiceError), where
+    served.run(_look_around(lab, served))
+    assert not [each for each in caplog.records if each.exc_info or each.levelno >= logging.ERROR]
+
+
+def _forms(path: Path, text: str) -> list[str]:
+    if path[-1] not in ("topic", "topics", "namespace") or len(text) > LONG:
+        return [text]
+    # Each field gets all of the forms in turn, each text some of them.
+    return [text, next(NAMESPACES if path[-1] == "namespace" else TOPICS).format(text)]
+
+
+async def _ask(served: ServedLab, method: MethodDescriptor, request: Message) -> None:
+    """To the end of the call, whatever kind it is. Raises grpc.RpcError."""
+    path, data = path_of(method), request.SerializeToString()
+    if method.client_streaming:
+        call = served.channel.stream_stream(path)()
+        await call.write(data)
+        if await call.read() is not EOF:
+            # It is connected, and shown.
+            await served.asking(admin_pb2.GetTopicStatsRequest(topic=TOPIC))
+            await call.done_writing()
+        if (error := await end_of(call)) is not None:
+            raise error
+    elif method.server_streaming:
+        async for _ in served.channel.unary_stream(path)(data):
+            continue
+    else:
+        await served.asking(request)
+
+
+async def _look_around(lab: BrokerLab, served: ServedLab) -> None:
+    """All that lists, counts and tells."""
+    for request in (
+        admin_pb2.GetTopicStatsRequest(topic=TOPIC),
+        admin_pb2.GetTopicStatsRequest(topic=KAFKA_TOPIC),
+        admin_pb2.GetTopicInternalStatsRequest(topic=TOPIC),
+        admin_pb2.GetTopicInternalStatsRequest(topic=KAFKA_TOPIC),
+        admin_pb2.GetPartitionedTopicStatsRequest(topic=DIVIDED, per_partition=True),
+        admin_pb2.ListTopicsRequest(),
+        admin_pb2.ListPartitionedTopicsRequest(),
+        admin_pb2.ListSubscriptionsRequest(topic=TOPIC),
+        admin_pb2.ListRunsRequest(),
+        admin_pb2.GetBrokerInfoRequest(),
+        kafka_pb2.GetCleanerRequest(),
+        kafka_pb2.DescribeLogRequest(topic=KAFKA_TOPIC),
+    ):
+        await served.asking(request)
+    text = "".join(parts(await MetricsReader(lab.broker).read()))
+    assert any(text_string_to_metric_families(text))
+
+
+def test_texts_are_found_wherever_they_are() -> None:
+    """Nested, repeated, in maps and in oneofs."""
+    walked = {(method.name, ".".join(path)) for method, path in WALKS}
+    assert {
+        ("Subscribe", "open.properties.key"),
+        ("Subscribe", "open.topic"),
+        ("UpdatePolicies", "set.compaction_strategy.settings.value"),
+        ("UpdatePolicies", "scope.namespace"),
+        ("UpdatePolicies", "remove"),
+        ("WhatIf", "trials.config.key"),
+        ("WhatIf", "strategies.name"),
+        ("SetCleaning", "uncleanable_reason"),
+    } <= walked

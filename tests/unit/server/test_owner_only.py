@@ -1,0 +1,88 @@
+"""What a data directory holds is its owner's alone. No test had looked at the rights of a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.broker.ground.settings import BrokerSettings
+from ledgerfold.broker.server.data_directory import held, recovered
+from ledgerfold.storage.files import REAL
+from ledgerfold.storage.lock import DirectoryLock
+from ledgerfold.storage.owner_only import OTHERS, narrow
+
+
+@pytest.fixture(autouse=True)
+def open_handed() -> Iterator[None]:
+    """The umask of somebody who shares everything."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def wide(folder: Path) -> list[str]:
+    """What others have rights on."""
+    found = [folder, *folder.rglob("*")]
+    return [str(path.relative_to(folder)) for path in found if path.lstat().st_mode & OTHERS]
+
+
+def test_what_a_start_makes(tmp_path: Path) -> None:
+    """Lock, metadata, reserve, ledgers; the process is as before when it lets go."""
+    data = tmp_path / "data"
+    data.mkdir()
+    assert wide(data) == ["."]
+    settings = BrokerSettings(data)
+    with held(data) as (metadata, lock):
+        store = recovered(settings, metadata, lock, REAL, lambda: 0)
+        store.create_ledger("persistent://public/default/t").close()
+        assert (data / "metadata" / "CURRENT").exists()
+    assert not wide(data)
+    (tmp_path / "mine").touch()
+    assert (tmp_path / "mine").stat().st_mode & OTHERS
+
+
+def test_a_wide_directory_is_narrowed_whole(tmp_path: Path) -> None:
+    """Only what is Ledgerfold's: beside it, and behind links, nothing changes."""
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    for name in ("ledgers/7", "repairs/20261121T120007Z/ledgers", "compactor/work"):
+        (data / name).mkdir(parents=True)
+    for name in ("ledgers/7/0.log", "lock", "compactor/worker.log", "notes.txt"):
+        (data / name).write_text("")
+    elsewhere.mkdir()
+    (data / "ledgers" / "8").symlink_to(elsewhere)
+    narrow(data)
+    assert [name for name in wide(data) if name != "ledgers/8"] == ["notes.txt"]
+    assert elsewhere.stat().st_mode & OTHERS
+    assert (data / "ledgers" / "7").stat().st_mode & 0o777 == 0o700
+    assert (data / "lock").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_narrow_directory_is_not_walked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start of a hundred thousand files would take longer by that."""
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(os, "walk", lambda folder: pytest.fail(f"{folder} is walked"))
+    narrow(tmp_path)
+
+
+def test_one_that_belongs_to_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mount point, say: the broker serves, and its log says what to do."""
+    data = tmp_path / "data"
+    (data / "ledgers").mkdir(parents=True)
+
+    def refuse(path: Path, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with held(data):
+        pass
+    assert "others may have rights on it. Give it to the user" in caplog.text
+
+
+def test_the_lock_itself(tmp_path: Path) -> None:
+    with DirectoryLock(tmp_path, "1"):
+        assert not (tmp_path / "lock").stat().st_mode & OTHERS
