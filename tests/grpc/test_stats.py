@@ -29,12 +29,12 @@ SUBSCRIPTION = """msgRateOut msgThroughputOut bytesOutCounter msgOutCounter msgR
     consumersAfterMarkDeletePosition nonContiguousDeletedMessagesRanges
     nonContiguousDeletedMessagesRangesSerializedSize delayedMessageIndexSizeInBytes
     subscriptionProperties"""
-# `readCompacted` is ours.
+# `readCompacted` and `unsentBytes` are ours.
 CONSUMER = """msgRateOut msgThroughputOut bytesOutCounter msgOutCounter msgRateRedeliver
     messageAckRate chunkedMessageRate consumerName availablePermits unackedMessages
     avgMessagesPerEntry blockedConsumerOnUnackedMsgs address connectedSince clientVersion
     lastAckedTimestamp lastConsumedTimestamp lastConsumedFlowTimestamp metadata lastAckedTime
-    lastConsumedTime readCompacted"""
+    lastConsumedTime readCompacted unsentBytes"""
 INTERNAL = """entriesAddedCounter numberOfEntries totalSize currentLedgerEntries
     currentLedgerSize lastLedgerCreatedTimestamp waitingCursorsCount pendingAddEntriesCount
     lastConfirmedEntry state ledgers cursors schemaLedgers compactedLedger"""

@@ -50,6 +50,27 @@ def stand_behind(actors: Actors, random: Random) -> None:
 
 
 @operation
+def stand_at_end(actors: Actors, random: Random) -> None:
+    """A reader of compacted data that has got all there is, and nothing that comes."""
+    topic = actors.topic(random)
+    known = actors.world.oracle.topics.get(topic)
+    if known is not None and known.at:
+        reader = actors.open_reader(topic, EARLIEST, read_compacted=True)
+        reader.permit(sum(len(each.rows) for each in known.at.values()))
+
+
+@operation
+def delete_seen(actors: Actors, random: Random) -> None:
+    """Deletes keys of which some reader of compacted data has got values."""
+    for reader in reversed(actors.readers):
+        keys = [key for key, (_, has_value) in reader.seen.keys.items() if has_value]
+        if reader.read_compacted and keys:
+            publisher = actors.publisher(random)
+            publisher.delete(random, random.sample(keys, min(len(keys), random.choice((1, 2, 4)))))
+            return
+
+
+@operation
 def follow_view(actors: Actors, random: Random) -> None:
     """A reader of the view takes some of it, and reads on later."""
     reader = actors.open_reader(actors.topic(random), EARLIEST, read_compacted=True)
@@ -167,6 +188,19 @@ def pass_over(actors: Actors, random: Random) -> None:
         skip = admin_pb2.SkipMessagesRequest(topic=topic, subscription=name, entries=count)
         ask_admin(actors, f"skip {count}", "SkipMessages", skip, ended=ended)
     else:
-        ended = order_of(actors, topic, Order(name))
-        clear = admin_pb2.ClearBacklogRequest(topic=topic, subscription=name)
-        ask_admin(actors, "clear", "ClearBacklog", clear, ended=ended)
+        _clear(actors, topic, name)
+
+
+@operation
+def clear_all(actors: Actors, random: Random) -> None:
+    """Every subscription of a topic passes all that there is."""
+    topic = actors.topic(random)
+    known = actors.world.oracle.topics.get(topic)
+    for name in known.subscriptions if known is not None else ():
+        _clear(actors, topic, name)
+
+
+def _clear(actors: Actors, topic: str, name: str) -> None:
+    ended = order_of(actors, topic, Order(name))
+    clear = admin_pb2.ClearBacklogRequest(topic=topic, subscription=name)
+    ask_admin(actors, "clear", "ClearBacklog", clear, ended=ended)

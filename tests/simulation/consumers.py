@@ -71,7 +71,7 @@ class Consumer:
         self.received: list[Position] = []
         self.got: set[Position] = set()
         # On this connection.
-        self._got_here: set[Position] = set()
+        self.got_here: set[Position] = set()
         self._acks: dict[int, _Ack] = {}
         self._last_request = 0
         self._connected_step = 0
@@ -93,6 +93,11 @@ class Consumer:
     @property
     def is_over(self) -> bool:
         return self._is_closed
+
+    @property
+    def unanswered(self) -> int:
+        """Acknowledgements that asked for an answer."""
+        return len(self._acks)
 
     # Operations
 
@@ -170,7 +175,7 @@ class Consumer:
             self._world.oracle.begins_early[names] = self._from_earliest
         self._sub = None
         self.received, self._last, self._has_rewound = [], EARLIEST, False
-        self._got_here = set()
+        self.got_here = set()
         opening = data_pb2.SubscribeOpen(
             topic=self.topic_name,
             subscription=self.subscription_name,
@@ -242,6 +247,8 @@ class Consumer:
         if sub is None:
             sub = Subscription(name, from_earliest=self._from_earliest, step=step)
             topic.subscriptions[name] = sub
+        if name not in topic.cursors:
+            self._world.oracle.fail(f"{self.name} is connected to {name}, which has no record")
         sub.has_compacted |= self.read_compacted
         self._sub = sub
 
@@ -285,7 +292,7 @@ class Consumer:
         self._permits = max(0, self._permits - header.message_count)
         self._check_gap(topic, position)
         self.got.add(position)
-        self._got_here.add(position)
+        self.got_here.add(position)
         sub = self._sub
         if sub is None:
             return
@@ -303,7 +310,7 @@ class Consumer:
             return
         oracle = self._world.oracle
         for at, attempt in topic.at.items():
-            is_missed = at < position and at not in self._got_here and not topic.is_gone(at)
+            is_missed = at < position and at not in self.got_here and not topic.is_gone(at)
             if is_missed and not oracle.may_be_passed(topic, self.subscription_name, at):
                 self._world.oracle.fail(
                     f"{self.name} goes to {position} and skips {attempt} at {at} (e)"

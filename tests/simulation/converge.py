@@ -29,6 +29,7 @@ from tests.simulation.connections import Connection, call
 from tests.simulation.consumers import EXCLUSIVE, Consumer
 from tests.simulation.disk import DATA, File, Folder
 from tests.simulation.life import Topic
+from tests.simulation.live_consumers import check_owed
 from tests.simulation.loop import Hang
 from tests.simulation.oracle import Oracle
 from tests.simulation.publishers import HANDLER as PUBLISH
@@ -170,6 +171,7 @@ async def _read_to_the_end(world: World, reader: Reader) -> None:
 async def _consume(actors: Actors) -> None:
     """Each durable subscription still gets what it has not acknowledged."""
     world = actors.world
+    await check_owed(actors)
     for consumer in actors.consumers:
         consumer.close()
         consumer.cut()

@@ -19,8 +19,15 @@ from tests.simulation import (
     partitioned,
 )
 from tests.simulation.administration import STRATEGIES
+from tests.simulation.endings import LAST, LAST_EVERY
 from tests.simulation.loop import Pace
-from tests.simulation.moments import KAFKA_PAIRS, PAIRS, Pair, is_being_written, pair_of
+from tests.simulation.moments import (
+    KAFKA_PAIRS,
+    PAIRS,
+    Pair,
+    is_being_written,
+    pair_of,
+)
 from tests.simulation.scenario import Scenario, Step
 
 # Whose operations are in the table, once they are imported.
@@ -299,6 +306,8 @@ class _Steps:
             at = random.randrange(len(steps) * 2 // 3 + 1)
             step = Step(pair.operation, random.randrange(1 << 30), 0, pair.moment)
             steps[at:at] = [step, *self._bringing(pair.moment)]
+        if kind in LAST and self._seed % LAST_EVERY == 0:
+            steps += self._episode(LAST[kind][self._seed // LAST_EVERY % len(LAST[kind])])
         if kind == "partitions":
             steps.insert(0, self._step("create_partitioned", 40))
         return tuple(each for each in steps if each.name not in self._without)

@@ -83,7 +83,10 @@ async def seek(world: World, topic: str, name: str, position: Position) -> None:
     sub.begin_move(position)
 
     async def serve(broker: Broker) -> None:
-        await subscribe_rpc.seek(broker, request)
+        answer = await subscribe_rpc.seek(broker, request)
+        record = known.cursors.get(name) if known is not None else None
+        if record is not None and record.incarnation < answer.incarnation:
+            world.oracle.fail(f"{name} is said to have moved to {position}, and no record tells")
 
     try:
         await call(world, serve)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,16 @@ class Publisher:
         self._world.note(f"{self.name} has {entries} entries to send, up to #{self._sequence}")
         self._wanted.set()
 
-    def _add(self, random: Random, count: int, *, is_batch: bool) -> None:
+    def delete(self, random: Random, keys: Sequence[bytes]) -> None:
+        """An entry for each of them, which deletes it."""
+        for key in keys:
+            self._add(random, 1, is_batch=False, deletes=key)
+        self._world.note(f"{self.name} deletes {keys}, up to #{self._sequence}")
+        self._wanted.set()
+
+    def _add(
+        self, random: Random, count: int, *, is_batch: bool, deletes: bytes | None = None
+    ) -> None:
         builder = NativeBatchBuilder(self.name)
         now_ms = self._world.clock.now_ms()
         rows = []
@@ -73,7 +83,9 @@ class Publisher:
             key = KEYS[min(random.randrange(len(KEYS)) for _ in range(self._skew))]
             # Mostly numbers, spaces included; up and down as versions and event times.
             value = f"{number * 7 % 5}.{number:05}" if number % 4 else f"{self.name}:{number}"
-            if random.random() < 0.3:
+            if deletes is not None:
+                key, value = deletes, ""
+            elif random.random() < 0.3:
                 value = ""
             elif random.random() < 0.4:
                 value = value.ljust(random.randrange(300))

@@ -1,0 +1,79 @@
+"""What consumers that stay connected are owed once faults have stopped.
+
+An answer for each acknowledgement that asked for one; and of their durable subscription all that
+nobody has acknowledged: each entry goes to one of them that is there, also what another one had.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from ledgerfold.storage.entry import Position
+from tests.simulation.subscriptions import Subscription, covers
+
+if TYPE_CHECKING:
+    from tests.simulation.actors import Actors
+    from tests.simulation.consumers import Consumer
+    from tests.simulation.life import Topic
+    from tests.simulation.oracle import Oracle
+
+# Emulated: cursors are written, and written again, in a second.
+_PATIENCE_S = 60.0
+_PERMITS = 100_000
+
+
+async def check_owed(actors: Actors) -> None:
+    """Waits until they have got it. Nothing is promised where files were damaged."""
+    world = actors.world
+    if world.oracle.is_damaged:
+        return
+    for consumer in actors.consumers:
+        consumer.permit(_PERMITS)
+    end_s = world.loop.time() + _PATIENCE_S
+    while why := _owed(actors):
+        if world.loop.time() > end_s:
+            world.oracle.fail(why)
+            return
+        await asyncio.sleep(0.2)
+
+
+def _owed(actors: Actors) -> str:
+    oracle = actors.world.oracle
+    by_subscription: dict[tuple[str, str], list[Consumer]] = {}
+    for each in actors.consumers:
+        if each.is_connected and each.is_durable:
+            if each.unanswered:
+                return f"{each.name} has no answer for {each.unanswered} acknowledgements"
+            by_subscription.setdefault((each.topic_name, each.subscription_name), []).append(each)
+    for (name, subscription), consumers in by_subscription.items():
+        missing = _missing(oracle, name, subscription, consumers)
+        if missing:
+            got = ", ".join(map(str, sorted(missing)))
+            return f"no connected consumer of {subscription} gets {got}, which nobody acknowledged"
+    return ""
+
+
+def _missing(
+    oracle: Oracle, name: str, subscription: str, consumers: list[Consumer]
+) -> set[Position]:
+    topic = oracle.topics.get(name)
+    sub = topic.subscriptions.get(subscription) if topic is not None else None
+    if topic is None or sub is None or sub.has_compacted or sub.is_moving:
+        return set()
+    got = {position for each in consumers for position in each.got_here}
+    return _due(topic, sub) - got
+
+
+def _due(topic: Topic, sub: Subscription) -> set[Position]:
+    record = topic.cursors.get(sub.name)
+    if record is None:
+        return set()
+    return {
+        position
+        for attempt, position in topic.acked.items()
+        if position is not None
+        and not topic.is_gone(position)
+        and sub.is_due(position, attempt.step)
+        and not covers(record, position)
+    }
