@@ -123,7 +123,7 @@ _MODULES = ("admin", "aio", "testing")
 
 
 if not TYPE_CHECKING:
-    # A type checker would believe that every name is there.
+    # A type checker would accept every name.
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

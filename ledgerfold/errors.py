@@ -1,4 +1,4 @@
-"""All errors of Ledgerfold, by their own names and by those of Pulsar's Python client.
+"""The errors of Ledgerfold, under their own names and under those of Pulsar's Python client.
 
     >>> from ledgerfold.errors import ConsumerBusy, LedgerfoldError, SubscriptionBusy
     >>> ConsumerBusy is SubscriptionBusy, issubclass(ConsumerBusy, LedgerfoldError)

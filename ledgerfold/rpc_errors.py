@@ -74,7 +74,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "METADATA_LOST": grpc.StatusCode.DATA_LOSS,
     "DATA_MISSING": grpc.StatusCode.DATA_LOSS,
     "COMPACTED_LEDGER_DAMAGED": grpc.StatusCode.DATA_LOSS,
-    # Not RESOURCE_EXHAUSTED: clients of gRPC read that as their own fault.
+    # Not RESOURCE_EXHAUSTED: gRPC clients take that as their own fault.
     "DISK_FAILURE": grpc.StatusCode.INTERNAL,
     "DIRECTORY_LOCKED": grpc.StatusCode.FAILED_PRECONDITION,
     "ADDRESS_IN_USE": grpc.StatusCode.FAILED_PRECONDITION,
@@ -94,7 +94,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "OVERLOADED": grpc.StatusCode.RESOURCE_EXHAUSTED,
     "INTERNAL": grpc.StatusCode.INTERNAL,
 }
-# What a code means when no ErrorInfo came along: a proxy's or gRPC's own word.
+# The class for a code without an ErrorInfo, set by a proxy or by gRPC itself.
 _BY_CODE: dict[grpc.StatusCode, type[LedgerfoldError]] = {
     grpc.StatusCode.UNAVAILABLE: Unavailable,
     grpc.StatusCode.DEADLINE_EXCEEDED: Timeout,
@@ -112,7 +112,7 @@ async def abort_on_error(context: Any) -> AsyncIterator[None]:
     except LedgerfoldError as error:
         await abort_with(context, error)
     except grpc.aio.BaseError:
-        # gRPC's own: the call is over.
+        # An error of gRPC itself: the call is over.
         raise
     except Exception as error:
         _log.exception("A call failed with an internal error")
@@ -152,7 +152,7 @@ def _error_info(call: Any) -> error_details_pb2.ErrorInfo | None:
     try:
         status = rpc_status.from_call(call)
     except (ValueError, DecodeError):
-        # Somebody on the way put another code or sentence over the broker's.
+        # A proxy replaced the broker's code or message.
         return None
     info = error_details_pb2.ErrorInfo()
     for detail in () if status is None else status.details:

@@ -24,15 +24,15 @@ from google.protobuf.message import Message
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.text import counted
 
-# What any text in a request may have; many have less (broker/common/given_names.py).
+# The limit on any text in a request; many have a lower one (broker/common/given_names.py).
 TEXT_CHARACTERS_MAX = 16 * 1024
-# Texts in one list, or pairs in one map.
+# Limit on texts in a list, or pairs in a map.
 TEXTS_MAX = 10_000
 REPEATED_MAX = 200
-# Pieces in which a message is looked through, and how much stays of a run that is cut.
+# Size of the pieces in which a message is searched, and of the part kept of a cut run.
 _PIECE = 40
 _KEPT = 100
-# What is looked at of a message, at its beginning and at its end.
+# Characters searched at the beginning and at the end of a message.
 _ENDS = 4000
 _request: ContextVar[Message | None] = ContextVar("request", default=None)
 
@@ -119,7 +119,7 @@ def cut_arguments(message: str) -> str:
     if request is None or len(message) <= REPEATED_MAX:
         return message
     if len(message) > 2 * _ENDS:
-        # More than that is not told anyway (storage/error_codec.py).
+        # Longer messages are not sent anyway (storage/error_codec.py).
         message = f"{message[:_ENDS]} ... {message[-_ENDS:]}"
     for text in _long_texts(request):
         for form in {text, repr(text)[1:-1]}:
@@ -133,7 +133,7 @@ def _long_texts(request: Message) -> Iterator[str]:
             if len(text) > REPEATED_MAX:
                 yield text
     except InvalidRequest:
-        # That is the error, and it repeats nothing.
+        # The error is about this, and repeats nothing.
         return
 
 

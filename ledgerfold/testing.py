@@ -103,7 +103,7 @@ class Broker:
             try:
                 self.admin.trigger_compaction(topic)
             except CompactionRunning:
-                # One that began earlier may leave out what was published since.
+                # A run that started earlier may not include the latest messages.
                 self._wait(topic, ends_s)
                 continue
             return _succeeded(self._wait(topic, ends_s))

@@ -86,7 +86,7 @@ def _add_compactor(add: Callable[..., object]) -> None:
     master = "the Spark master of a local worker; default local[2]"
     add("--spark-master", default="local[2]", metavar="MASTER", help=master)
     service = (
-        "a compaction service of your own, created by module:Factory in the broker's process; "
+        "a user-defined compaction service, created by module:Factory in the broker's process; "
         "either of Pulsar's two factories selects the worker with that strategy"
     )
     add("--compaction-service", metavar="module:Factory", help=service)

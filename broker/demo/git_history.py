@@ -17,7 +17,7 @@ from typing import IO, NamedTuple
 from ledgerfold.storage.errors import InvalidRequest
 
 _LOG = (
-    # What a person may have configured otherwise.
+    # Overrides of the user's configuration.
     *("-c", "log.diffMerges=separate"),
     *("-c", "log.showSignature=false"),
     *("-c", "diff.relative=false"),

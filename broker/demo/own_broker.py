@@ -35,7 +35,7 @@ def own_broker(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> I
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                # Ctrl-C at the terminal is for whoever started it, and who then stops it.
+                # Ctrl-C at the terminal must reach only this process, which then stops the broker.
                 start_new_session=True,
             )
         try:
@@ -60,7 +60,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(_STOP_S)
     finally:
-        # Of one that has ended this is nothing.
+        # No effect on an ended process.
         process.kill()
         process.wait()
 

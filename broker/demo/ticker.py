@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 from typing import NamedTuple
 
-# 2024-01-01, ms since the epoch: the same quotes every time.
+# 2024-01-01 in ms since the epoch: fixed, so that the quotes are always the same.
 _START_MS = 1_704_067_200_000
 
 

@@ -34,7 +34,7 @@ Commands = argparse._SubParsersAction
 _FORMATS = ("text", "json", "jsonl")
 _FIRST = "earliest"
 _TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
-# How long a message that the broker has sent may take to come.
+# Maximum delay of a message that the broker has already sent.
 _IN_FLIGHT_MS = 200
 
 
@@ -167,7 +167,7 @@ def _read(options: argparse.Namespace) -> None:
     start = parse_start(options.start)
     topic = options.topic if isinstance(start, int) else topic_of(options.topic, start)
     if not options.create and (missing := _missing(options, topic)) is not None:
-        # A reader would make the topic that it is to read, and wait in vain.
+        # A reader would create the topic and wait without end.
         raise TopicNotFound(missing, "--create creates it.")
     client = client_of(options)
     try:
@@ -182,7 +182,7 @@ def _read(options: argparse.Namespace) -> None:
             start_time_ms=at_time,
             isolation=options.isolation,
         )
-        # What a reader says of the end is exact: nothing is on its way then.
+        # A reader's answer about the end is exact: no message is in flight then.
         with message_printer(options) as show:
             for message in _messages(options, reader.read_next, reader.has_message_available, 0):
                 show(message)

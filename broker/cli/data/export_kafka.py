@@ -35,7 +35,7 @@ Commands = argparse._SubParsersAction
 LOG_START_FILE = "log-start-offset-checkpoint"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 _ID = re.compile(r"[-_0-9A-Za-z]{22}")
-# As Kafka names topics; others would make the files beside the folder unreadable.
+# Kafka's rule for topic names; others would corrupt the checkpoint files next to the folder.
 _FOLDER = re.compile(r"(?!\.{1,2}-\d+$)[-._0-9A-Za-z]{1,249}-\d{1,10}")
 
 
@@ -95,7 +95,7 @@ def export_folder(
             "digits, '.', '_' and '-', and a number."
         )
     if checkpoints:
-        # What is wrong with them shows before there is a folder.
+        # Damage in them must be reported before the folder is created.
         _read_checkpoints(folder)
     logs.pause_cleaning(topic)
     try:
@@ -135,7 +135,7 @@ def _write(writer: FolderWriter, log: DescribeLogResponse, logs: KafkaLogs, topi
     for number in range(at + 1, len(bases)):
         writer.begin_segment(bases[number])
         end(number)
-    # Kafka would load the others, and forget them at once.
+    # Kafka would load the others, and expire them at once.
     known = (each for each in log.producers if not each.is_forgotten)
     writer.write_snapshot(map(_producer, known), log.log_end_offset)
 
@@ -182,7 +182,7 @@ def write_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
     first = log.segments[0].base_offset
     offsets = {
         CHECKPOINT_FILE: log.checkpoint if log.HasField("checkpoint") else None,
-        # As Kafka, which notes a start only where it is not the first segment's.
+        # Kafka stores a start only if it is not the first segment's.
         LOG_START_FILE: log.log_start_offset if log.log_start_offset > first else None,
         RECOVERY_POINT_FILE: log.log_end_offset,
     }

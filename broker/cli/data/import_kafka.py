@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from ledgerfold.storage.kafka.folder import SegmentFile, TornTail
 
 KAFKA_LOG = "kafka-log"
-# How many bytes of batches are sent at once, beside one that is larger.
+# Limit on the bytes of batches per request, except for a single larger batch.
 _FRAME_BYTES = 4 * 1024 * 1024
-# And entries of a transaction index.
+# Limit on transaction index entries per request.
 _INDEX_ENTRIES = 10_000
 _ROWS_ONLY = ("key", "value", "format", "event_time", "tombstone_when")
 
@@ -45,7 +45,7 @@ class Imported(NamedTuple):
     end_offset: int
     checkpoint: int | None
     torn: TornTail | None
-    # What else is to be known of it, in sentences.
+    # Further notes for the user, as sentences.
     notes: Sequence[str] = ()
 
 
@@ -169,7 +169,7 @@ def import_folder(
     logs.create(topic, config)
     copy = _Copy(logs, topic)
     try:
-        # A turn in between would find half a log.
+        # The cleaner must not clean a partial log.
         logs.pause_cleaning(topic)
         imported = copy.run(list(segments), checkpoints)
     except BaseException:
@@ -177,7 +177,7 @@ def import_folder(
             logs.delete(topic)
             left = f"{topic} was deleted again: the next import starts from scratch."
         except LedgerfoldError:
-            # The broker is gone, say, which the first error tells.
+            # For example because the broker does not answer, which the first error reports.
             left = f"A part of {topic} may be left: `ledgerfold topics delete {topic}`."
         print(f"ledgerfold: Not finished: {copy.progress}. {left}", file=sys.stderr)
         raise
@@ -192,7 +192,7 @@ class _Copy:
     def __init__(self, logs: KafkaLogs, topic: str) -> None:
         self._logs, self._topic = logs, topic
         self._batches = self._end_offset = 0
-        # While it is under way: which segment, of how many.
+        # Progress: the number of the current segment, and of all segments.
         self._at, self._of = 0, 0
         self._torn: TornTail | None = None
         self._notes: list[str] = []
@@ -215,12 +215,12 @@ class _Copy:
             for frame in self._frames(segment, is_last=number == len(segments)):
                 logs.take_over(topic, frame, append_time_ms=modified_ms)
             self._take_index(segment)
-            # Where it held nothing it stays all the same, once another one follows.
+            # An empty segment keeps its time once another one follows.
             empty_modified_ms = modified_ms
         log_end = logs.describe(topic).log_end_offset
         start = max(checkpoints.log_start_offset or 0, segments[0].base_offset)
         if start > log_end:
-            # Nothing of it is left, and what is appended next is at the start.
+            # No record is left, and the next append is at the start.
             log_end = logs.begin_segment(topic, start)
         if start:
             logs.set_log_start(topic, start)
@@ -292,7 +292,7 @@ def checkpoints_of(folder: Path) -> Checkpoints:
         text = path.read_text("utf-8", "replace") if path.exists() else ""
         found.append(read_checkpoint(text, name).get(TopicPartition(*partition_of(folder))))
     first_dirty, log_start = found
-    # Kafka begins at the log's start then, too.
+    # Without one, Kafka begins at the log start, too.
     return Checkpoints(first_dirty if (first_dirty or 0) >= 0 else None, log_start)
 
 

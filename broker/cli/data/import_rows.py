@@ -26,7 +26,7 @@ from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.text import counted
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-# More than a message may hold; the csv module's own limit is 128 KiB.
+# More than a message can hold; the csv module's default limit is 128 KiB.
 _FIELD_CHARACTERS_MAX = 16 * 1024 * 1024
 _SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -62,12 +62,12 @@ def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 def _csv_rows(lines: Iterable[bytes], wanted: Sequence[str]) -> Rows:
     csv.field_size_limit(_FIELD_CHARACTERS_MAX)
-    # What is no UTF-8 is found row by row: one such must not end the reading.
+    # Invalid UTF-8 is reported per row: it must not end the reading.
     texts = (line.decode(errors="surrogateescape") for line in lines)
     reader = csv.reader(texts, strict=True)
     names: list[str] = []
     while True:
-        # A quoted field may go over several lines.
+        # A quoted field may span several lines.
         line = reader.line_num + 1
         wrong: InvalidRequest | None
         try:
@@ -151,11 +151,11 @@ def _fields(text: str) -> Iterator[tuple[str, str | None]]:
     at = _next(text, text.index("{") + 1)
     while text[at] == '"':
         name, at = _EXACT.raw_decode(text, at)
-        # Behind the colon.
+        # After the colon.
         begin = _next(text, _next(text, at) + 1)
         value, end = _EXACT.raw_decode(text, begin)
         yield name, _text(value, text[begin:end])
-        # Behind the comma, or the closing brace.
+        # After the comma, or the closing brace.
         at = _next(text, _next(text, end) + 1)
         if at == len(text):
             return

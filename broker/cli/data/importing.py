@@ -92,14 +92,14 @@ class _Import:
     def __post_init__(self) -> None:
         self.read = self.passed
         self._error: LedgerfoldError | None = None
-        # Those whose receipt has not come, by number; several partitions answer in any order.
+        # Rows without a receipt, by number; partitions answer in any order.
         self._pending: dict[int, None] = {}
 
     def send(self, producer: Producer, rows: Rows, interrupts: Interrupts) -> None:
         """Publishes the rows. Raises InvalidRequest for a row, and the first error of a message."""
         try:
             for message in self._messages(islice(rows, self.passed, None)):
-                # An interrupt in the midst of it would leave open whether this one was sent.
+                # An interrupt during the send would leave it unknown whether the message was sent.
                 interrupts.is_held = True
                 self.read += 1
                 self._pending[self.read] = None

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId, Producer, Result
 
 Commands = argparse._SubParsersAction
-# Messages, and ms: beyond what a command sends, and any time that it takes.
+# A limit that is never reached, in messages and in ms.
 _UNBOUNDED = 2**31 - 1
-# An entry holds no more, whatever the broker's limit is: above that the client takes it apart.
+# Just below the maximum entry size: the client splits larger batches.
 _BATCH_BYTES_MAX = 15 * 1024 * 1024
 
 
@@ -259,7 +259,7 @@ class _Receipts:
         try:
             self._on_stored(message_id)
         except OSError as error:
-            # Whoever read the ids is gone; the messages are not.
+            # The reader of the ids has closed the pipe; publishing continues.
             self._error = self._error or error
 
     def check(self) -> None:

@@ -94,7 +94,7 @@ def _on_stage(options: argparse.Namespace, name: str, run: Callable[[Stage], int
 def _delete(url: str, topic: str) -> None:
     from ledgerfold.broker.client.administration.admin import Admin
 
-    # It is not there when nothing came to be published.
+    # The topic does not exist if nothing was published.
     with Admin(url) as admin, suppress(TopicNotFound):
         admin.delete_topic(topic, force=True)
         print("deleted     the topic; --keep leaves it there")

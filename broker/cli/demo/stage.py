@@ -15,7 +15,7 @@ from ledgerfold.storage.text import counted
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Client, Message, MessageId
 
-# Rows, or differences.
+# Number of rows, or differences, printed.
 SHOWN = 8
 
 

@@ -79,7 +79,7 @@ def _offset(text: str) -> int:
 def _roll(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     topics = partitions_of(admin, options.topic)
-    # One after the other, as they come: one may fail.
+    # Printed one by one: a later one may fail.
     rolled = ((each, admin.kafka.roll_segment(each)) for each in topics)
 
     def line(topic: str, base: int) -> str:

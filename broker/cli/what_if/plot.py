@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ENDINGS = ("svg", "png", "html")
 _PANEL_INCHES = (8.0, 3.2)
 _LAST_SECOND = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
-# The same figures give the same file.
+# Equal figures give equal files.
 _STYLE: Any = {"svg.hashsalt": "ledgerfold", "svg.fonttype": "none", "font.size": 9}
 
 

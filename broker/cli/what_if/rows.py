@@ -109,7 +109,7 @@ def replay_row(replay: Replay) -> Row:
         "peak_space_bytes": replay.space_peak_bytes,
         "mean_space_bytes": round(replay.space_mean_bytes),
         "mean_rewind_bytes": round(replay.rewind_mean_bytes),
-        # What runs leave is counted by the shares of messages; what is published is not.
+        # The result of runs is estimated from the share of messages; published bytes are exact.
         "estimated": [*_OF_REPLAY, "mean_rewind_bytes"] if replay.runs else [],
         "why_no_run": replay.why_no_run or None,
     }

@@ -1,4 +1,4 @@
-"""One reader of a table view: applies messages to the table and reports when it has caught up.
+"""The reader of a table view: applies messages to the table and reports when it has caught up.
 
 * It reads the compacted view from earliest on, entry by entry, in one task. On a Kafka topic, which
   the cleaner rewrites, it reads the log.

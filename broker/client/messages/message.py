@@ -100,7 +100,7 @@ def _decoding(part: Callable[[Message], Part]) -> Callable[[Message], Part]:
 
 
 class Message(tuple[ReceivedEntry, int]):
-    """One message (`pulsar.Message`). Times are ms since the epoch.
+    """A message (`pulsar.Message`). Times are ms since the epoch.
 
     Methods that read the value section raise Corruption if it cannot be decoded.
 

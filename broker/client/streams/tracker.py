@@ -110,7 +110,7 @@ class BatchAcknowledgements:
         return self._is_done(position, waiting)
 
     def acknowledge_cumulative(self, position: Position, batch_index: int) -> Position | None:
-        """Returns the last entry to acknowledge now; None if there is no new one.
+        """Returns the last entry to acknowledge now; None if nothing new is covered.
 
         In the middle of a batch it is the entry before the batch, as in Pulsar.
         """
