@@ -199,7 +199,7 @@ def kafka_boundary(actors: Actors, random: Random) -> None:
             if random.random() < 0.5:
                 await loaded.roll()
             await broker.cleaner.retain()
-            turn = await broker.cleaner.turn(topic)
+            turn = await broker.cleaner.run_pass(topic)
             world.loop.let_go()
             return turn.deleted_segments
 
@@ -326,7 +326,7 @@ async def check_retained(actors: Actors) -> None:
 async def _retain(broker: Broker, name: str) -> bool:
     """Whether deletion may take from it: it is loaded, and neither given up nor paused."""
     await broker.cleaner.retain()
-    await broker.cleaner.turn()
+    await broker.cleaner.run_pass()
     is_given_up = broker.cleaner.states.is_uncleanable(name)
     is_paused = isinstance(broker.cleaner.states.of(name), Paused)
     return name in broker.partitions_of_kafka() and not (is_given_up or is_paused)
