@@ -75,12 +75,12 @@ class Share:
         self.hold(size_bytes)
         return size_bytes > 0
 
-    async def reserve_or(self, most: int, asked: asyncio.Event) -> bool:
-        """Reserves like reserve(), and waits for room until `asked` is set."""
+    async def reserve_or(self, most: int, signal: asyncio.Event) -> bool:
+        """Reserves like reserve(), and waits for room until `signal` is set."""
         if self.reserve(most):
             return True
         room = self._all.room_for(self, most)
-        other = asyncio.ensure_future(asked.wait())
+        other = asyncio.ensure_future(signal.wait())
         try:
             await asyncio.wait((room, other), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:

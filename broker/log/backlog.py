@@ -119,8 +119,8 @@ class LedgerSums:
             return size_bytes
         entries = self._entries_before[at + 1] - self._entries_before[at]
         ledger_bytes = self._bytes_before[at + 1] - self._bytes_before[at]
-        behind = self._entries_before[at + 1] - self._entries_through(position)
-        share_bytes = ledger_bytes * behind // entries if entries else 0
+        remaining = self._entries_before[at + 1] - self._entries_through(position)
+        share_bytes = ledger_bytes * remaining // entries if entries else 0
         return size_bytes - ledger_bytes + share_bytes
 
 

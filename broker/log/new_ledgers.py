@@ -106,15 +106,15 @@ class NewLedgers:
         Runs in the caller's thread, before the topic is shared. Raises DiskFailure.
         """
         self._store.recover_ledgers(self._stored.record.ledger_ids)
-        gone = list[int]()
+        deleted = list[int]()
         created = list[LedgerWriter]()
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             kept = [each for each in record.ledger_ids if not self._is_empty(each)]
-            gone.extend(sorted({*record.ledger_ids} - {*kept}))
-            for ledger_id in gone:
+            deleted.extend(sorted({*record.ledger_ids} - {*kept}))
+            for ledger_id in deleted:
                 self._store.mark_deleting(ledger_id, batch)
-            gone.extend(self._forget_truncated(record, batch))
+            deleted.extend(self._forget_truncated(record, batch))
             created.append(self._store.create_ledger(record.name, batch))
             record.ledger_ids[:] = [*kept, created[0].ledger_id]
             record.epoch += 1
@@ -123,7 +123,7 @@ class NewLedgers:
         self._stored.change_now(edit)
         self._ledgers.keep(self._stored.record.ledger_ids)
         (self._writers.open,) = created
-        for ledger_id in gone:
+        for ledger_id in deleted:
             self._store.delete_files(ledger_id)
 
     def _is_empty(self, ledger_id: int) -> bool:

@@ -12,7 +12,6 @@ from ledgerfold.broker.rpc.existing import COMPACTED, existing_names
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
-from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.whatif.forecaster import Forecaster
 from ledgerfold.broker.whatif.kafka_forecaster import KafkaForecaster
@@ -25,7 +24,6 @@ class CompactionHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._compaction = PartitionedCompaction(broker)
-        self._policies = PolicyStore(broker)
         self._explainer = Explainer(broker)
         self._kafka_explainer = KafkaExplainer(broker)
         self._forecaster = Forecaster(broker)
@@ -45,7 +43,7 @@ class CompactionHandlers:
     ) -> admin_pb2.GetCompactionStatusResponse:
         name = persistent_topic(request.topic, COMPACTED)
         if count := self._broker.partitions.count(name):
-            applied = self._policies.of_topic(name, applied=True)
+            applied = self._broker.policies.of_topic(name, applied=True)
             if not applied.emulation.partitioned_status:
                 raise TopicIsPartitioned(name, count)
         return await self._compaction.status(name)

@@ -6,7 +6,6 @@ from ledgerfold.broker.common.given_names import check_namespace
 from ledgerfold.broker.common.names import parse_namespace, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import admin_pb2
 
@@ -14,7 +13,7 @@ from ledgerfold.v1 import admin_pb2
 class PolicyHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
-        self._policies = PolicyStore(broker)
+        self._policies = broker.policies
 
     async def get(self, request: admin_pb2.GetPoliciesRequest) -> admin_pb2.GetPoliciesResponse:
         kind, name = _scope(request.scope)

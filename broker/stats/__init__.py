@@ -1,1 +1,1 @@
-"""Figures of topics and subscriptions under Pulsar's names."""
+"""Stats of topics and subscriptions under Pulsar's names."""

@@ -37,6 +37,7 @@ from ledgerfold.broker.topics.kafka_topic import IS_KAFKA, IS_NOT_KAFKA, KafkaTo
 from ledgerfold.broker.topics.kafka_topic_context import NamedTopic
 from ledgerfold.broker.topics.lost_records import check_records
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
+from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.worker.compactor import BrokerCompactor
 from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
@@ -80,6 +81,7 @@ class Broker:
         self.kafka_config = BrokerConfig.of(settings.kafka_config)
         self.partitions = Partitions(metadata, lambda: self.executor, self.clock_ms)
         self.compactor = compactor
+        self.policies = PolicyStore(self)
         self.compaction = CompactionScheduler(self, compactor, self.clock.sleep)
         self.cleaner = Cleaner(self, compactor, functools.partial(defects_of, self))
         self.housekeeping = Housekeeping(self)

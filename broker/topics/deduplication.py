@@ -102,17 +102,17 @@ class Deduplication:
         """
         if self._first_looked_at_ms is None:
             self._first_looked_at_ms = now_ms
-        gone = list[str]()
+        inactive = list[str]()
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-            gone.extend(self._inactive(is_connected, now_ms))
-            for name in gone:
+            inactive.extend(self._inactive(is_connected, now_ms))
+            for name in inactive:
                 batch.delete_producer(record.name, name)
 
         # Checked first as well: almost always there are none, and the write can be skipped.
         if self._inactive(is_connected, now_ms):
-            await self._stored.change(edit, lambda: self._forget(gone))
-        return gone
+            await self._stored.change(edit, lambda: self._forget(inactive))
+        return inactive
 
     def _inactive(self, is_connected: Callable[[str], bool], now_ms: int) -> list[str]:
         for name, producer in self._producers.items():

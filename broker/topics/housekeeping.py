@@ -89,6 +89,6 @@ async def _trim(topic: Topic) -> None:
 
 async def _forget_producers(topic: Topic) -> None:
     is_connected = topic.producers.__contains__
-    gone = await topic.deduplication.forget_inactive(is_connected, topic.clock.now_ms())
-    if gone:
-        _log.info("%s: forgot %d inactive producers", topic.name, len(gone))
+    forgotten = await topic.deduplication.forget_inactive(is_connected, topic.clock.now_ms())
+    if forgotten:
+        _log.info("%s: forgot %d inactive producers", topic.name, len(forgotten))

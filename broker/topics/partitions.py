@@ -144,7 +144,7 @@ class Partitions:
             raise TopicNotFound(name, why)
 
     def check_policies(self, name: str) -> None:
-        """Checks that the topic has policies of its own. Raises InvalidRequest for a partition."""
+        """Checks that the topic has its own policies. Raises InvalidRequest for a partition."""
         parent = self._parent(name)
         if parent is not None:
             raise InvalidRequest(f"{name} has the policies of {parent.name}: use that name.")
@@ -287,5 +287,5 @@ def _cursor_from_earliest(cursor: CursorRecord, topic: str, created_ms: int) -> 
 
 def _check_count(partitions: int) -> None:
     if not 1 <= partitions <= PARTITIONS_MAX:
-        asked = counted(partitions, "partition")
-        raise InvalidRequest(f"{asked}; the number must be 1 to {PARTITIONS_MAX}.")
+        requested = counted(partitions, "partition")
+        raise InvalidRequest(f"{requested}; the number must be 1 to {PARTITIONS_MAX}.")

@@ -76,7 +76,7 @@ _NO_SECRET = (
     f"Set {SECRET_VARIABLE} to the secret of the compactor at {{}}, and restart the broker."
 )
 _NO_PYSPARK = (
-    "PySpark is not installed. Install Ledgerfold with its extra `spark`, from where it came: "
+    "PySpark is not installed. Install Ledgerfold with its extra `spark`: "
     "pip install 'WHEEL-OR-CHECKOUT[spark]'."
 )
 WARMING_UP = "Spark is warming up, which usually takes 10 to 30 s."

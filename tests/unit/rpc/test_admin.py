@@ -6,8 +6,9 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import cached_property
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import pytest
@@ -24,6 +25,7 @@ from ledgerfold.broker.server.grpc_server import ADMIN_SERVICE
 from ledgerfold.broker.stats.topic import internal_stats, topic_stats
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (
@@ -92,6 +94,10 @@ class AdminLab(Lab):
     @property
     def compaction(self) -> Any:
         return self.scheduler
+
+    @cached_property
+    def policies(self) -> PolicyStore:
+        return PolicyStore(cast(Any, self))
 
     def add(self, name: str, **policies: int) -> StatsTopic:
         topic = super().topic(name, **policies)
