@@ -50,7 +50,7 @@ def wrapped_lines(text: str, width: int) -> list[str]:
     """Words as they are, where they fit into lines of `width` cells.
 
     >>> wrapped_lines("superseded by 1234567890123", 10)
-    ['obscured', 'by', '1234567890', '123']
+    ['superseded', 'by', '1234567890', '123']
     """
     from rich.cells import cell_len, chop_cells
 
