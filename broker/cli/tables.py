@@ -49,7 +49,7 @@ def wrapped_lines(text: str, width: int) -> list[str]:
     """Wraps text into lines of `width` cells; splits only words that do not fit.
 
     >>> wrapped_lines("superseded by 1234567890123", 10)
-    ['obscured', 'by', '1234567890', '123']
+    ['superseded', 'by', '1234567890', '123']
     """
     from rich.cells import cell_len, chop_cells
 

@@ -3,19 +3,17 @@
 The decisions, so that no operator has to make them at night:
 
 * A raw ledger keeps every good entry, before and after the damage, under its own id: segments are
-  split around bad entries. The losses are recorded in the ledger's record, and the ledger is
-  closed.
-* A compacted ledger is dropped if that loses nothing: if the raw ledgers still hold every message,
-  the next compaction rebuilds it. Otherwise its good entries stay, and readers of the compacted
-  view lose the messages of the bad ones. Compaction stays enabled in both cases: raw ledgers are
-  retained for it.
+  split around bad entries. Its record lists the losses; the ledger is closed.
+* A compacted ledger is dropped if the raw ledgers still hold every message: the next compaction
+  rebuilds it. Otherwise its good entries stay, and readers of the compacted view lose the messages
+  of the bad ones. Compaction stays enabled in both cases: raw ledgers are retained for it.
 * A ledger whose record is lost gets one from its files, a topic one from its ledgers (its policies
   are lost), a subscription one that begins with the oldest message: redelivery rather than loss.
 * Other unreadable records, and records of no topic, are removed.
 * Lost metadata are restored as far as the ledgers allow (storage/repair/lost.py).
 * Torn tails, and the files of unfinished runs, are left to the next start of the broker.
-* Data of a later build are refused, not lost: a ledger with such an entry stays unchanged; if a
-  record is of a later build, nothing is repaired.
+* Data of a later build are refused, not lost: a ledger with them stays unchanged; if a record is of
+  a later build, nothing is repaired.
 
     >>> survey = Survey()
     >>> survey.records[b"topic/t"] = TopicRecord(name="t", ledger_ids=[7])
@@ -316,7 +314,6 @@ class _Planner(Draft):
                 self.step(f"a {type(each).__name__} of no topic is removed", each.topic)
 
     def _put_found(self) -> None:
-        """Puts the records of ledgers that had none and are not put yet."""
         for ledger_id in sorted(self.ledgers.keys() - self.survey.ledger_records().keys()):
             record = self.ledgers[ledger_id]
             if key_of(record) not in self.plan.puts:

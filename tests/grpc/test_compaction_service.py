@@ -81,7 +81,7 @@ def test_the_one_in_the_documents(broker_process: MakeBroker, tmp_path: Path) ->
     ("service", "sentence"),
     [
         ("Raising", f"Compaction failed at {SERVICES}:Raising: KeyError: 'no such thing'"),
-        ("Confused", "is missing or has not the recorded size"),
+        ("Confused", "is missing or not of the recorded size"),
         ("Strange", "it returned dict, not a Manifest"),
     ],
 )
@@ -161,7 +161,7 @@ def test_a_strategy_from_a_package_outside(broker_process: MakeBroker, tmp_path:
         # While Spark starts: a check does not need it.
         admin.create_topic("prices")
         for name, why in [
-            ("outside:Early", "it answered 'maybe', which is neither True nor False"),
+            ("outside:Early", "it returned 'maybe', which is neither True nor False"),
             ("outside:Gone", "module outside has no Gone"),
             ("nobodys", "no package has an entry point 'ledgerfold.strategies' of that name"),
         ]:

@@ -71,14 +71,14 @@ def test_the_settings_of_the_topic(cli: Cli, admin: Admin, log: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (("--strategy", "newest"), "is a Kafka topic: it is cleaned, and has no strategies"),
-        (("--threshold", "1M"), "is a Kafka topic: it is cleaned, and has no strategies"),
+        (("--strategy", "newest"), "is a Kafka topic: it has a cleaner, but no strategies"),
+        (("--threshold", "1M"), "is a Kafka topic: it has a cleaner, but no strategies"),
         (("--config", "compression.type=zstd"), "compression.type has no part in what the cleaner"),
         (("--config", f"{RATIO}=7"), "Value must be no more than 1"),
         (("--config", RATIO), "expected NAME=VALUE"),
         (("--config", f"{RATIO}=1", "--config", f"{RATIO}=0"), f"--config {RATIO} twice"),
         (("--config", "segment.ms=" + ",".join("1" * 25)), "25 combinations of settings: at most"),
-        (("--config", "cleanup.policy=delete"), "is not compacted: the cleaner does nothing to it"),
+        (("--config", "cleanup.policy=delete"), "is not compacted: the cleaner ignores it"),
     ],
 )
 def test_what_makes_no_sense(cli: Cli, log: str, asked: tuple[str, ...], why: str) -> None:
@@ -91,6 +91,8 @@ def test_what_makes_no_sense(cli: Cli, log: str, asked: tuple[str, ...], why: st
 def test_other_topics(cli: Cli, topic: str) -> None:
     assert cli("topics", "create", topic).code == 0
     ran = cli("what-if", topic, "--config", f"{RATIO}=0.1")
-    assert (ran.code, "is no Kafka topic: it has strategies" in ran.err) == (USAGE, True), ran.err
+    assert (ran.code, "is not a Kafka topic: it has strategies" in ran.err) == (USAGE, True), (
+        ran.err
+    )
     ran = ledgerfold("what-if", "--csv", "prices.csv", "--config", f"{RATIO}=0.1")
     assert (ran.code, "--config applies to a Kafka topic" in ran.err) == (USAGE, True)

@@ -134,7 +134,7 @@ def test_settings_that_it_does_not_have(own_worker: CompactorProcess, tmp_path: 
     """Said by Python, in a sentence that names the strategy."""
     error = _refused(own_worker, _log(tmp_path, A1), "longest", {"width": "3"})
     assert reason_of(error) == "INVALID_STRATEGY"
-    assert "'longest' cannot be used: it cannot be made with settings width" in error.details()
+    assert "'longest' cannot be used: it cannot be created with settings width" in error.details()
 
 
 def test_the_bound_on_memory_is_for_what_is_taken(
@@ -152,7 +152,7 @@ def test_the_bound_on_memory_is_for_what_is_taken(
     [
         ("Raises", r"'nothing of the kind', at message 1:2:-1:0"),
         ("RaisesUnlike", r"Unlike: any other, at message 1:2:-1:0"),
-        ("Answers", r"should_keep_left answered 1, which is no bool, at message 1:2:-1:0"),
+        ("Answers", r"should_keep_left returned 1, which is not a bool, at message 1:2:-1:0"),
         ("Hangs", r"it did not answer within 2 s, at message 1:2:-1:0"),
         ("Eats", r"a task takes more than 200 MiB of memory with it, at message 1:2:-1:0"),
         ("Exits", r"strategy 'outside:Exits': its Python worker of Spark ended"),
@@ -185,7 +185,7 @@ def test_one_that_does_not_answer_samples_is_refused(
     with pytest.raises(grpc.RpcError) as raised:
         own_worker.stub.CheckStrategy(asked)
     error: Any = raised.value
-    sentence = "it answered 'maybe', which is neither True nor False, asked about a value"
+    sentence = "it returned 'maybe', which is neither True nor False, asked about a value"
     assert reason_of(error) == "INVALID_STRATEGY"
     assert sentence in error.details()
     assert sentence in _refused(own_worker, _log(tmp_path, A1), "outside:Early").details()
@@ -283,7 +283,7 @@ def test_what_goes_wrong_in_a_what_if_is_told_of_it_alone(
     wrong = {
         "outside:Hangs": "it did not answer within 2 s, at message 1:1:-1:0",
         "outside:Exits": "its Python worker of Spark ended",
-        "outside:Early": "it answered 'maybe'",
+        "outside:Early": "it returned 'maybe'",
     }
     found = _asked(own_worker, _log(tmp_path, A1, HARM), "newest", *wrong)
     told = {each.strategy.name: each for each in found.forecasts}

@@ -215,7 +215,7 @@ def test_a_broker_says_that_the_metadata_have_lost_writes(data: Path) -> None:
         ran = ledgerfold("--url", broker.url, "read", "t", "--until-end")
         assert ran.code == 6
         assert "repair" in ran.err
-        assert "have lost what was written last" in broker.stderr
+        assert "have lost their last writes" in broker.stderr
     assert before <= set(everything(data))
 
 

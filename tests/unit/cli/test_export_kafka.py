@@ -120,7 +120,7 @@ def test_what_was_imported_is_explained(cli: Ledgerfold) -> None:
     assert by_key.code == 0, by_key.err
     (told,) = by_key.rows
     assert (told["id"], told["what"]) == ("0:100", "in the active segment")
-    assert "There is nothing to clean: all below 99 is clean." in by_key.err
+    assert "There is nothing to clean: all offsets below 99 are clean." in by_key.err
     (gone,) = cli("explain", "told", "--offset", "1", "-o", "jsonl").rows
     assert gone["what"] == "removed by a cleaning"
     assert cli("explain", "told", "--offset", "-1").code == 2

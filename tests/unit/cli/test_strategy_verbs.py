@@ -33,7 +33,7 @@ def test_the_brokers_strategy() -> None:
     ("arguments", "why"),
     [
         (["--strategy-set", "n=2"], "Settings require"),
-        (["--compaction-strategy", "keep-n"], "needs its setting 'n'"),
+        (["--compaction-strategy", "keep-n"], "needs the setting 'n'"),
         (["--compaction-strategy", "keep-n", "--strategy-set", "n"], "FIELD=VALUE"),
         (
             ["--compaction-strategy", "keep-n", "--strategy-set", "n=1", "--strategy-set", "n=2"],
@@ -87,11 +87,11 @@ def test_a_partitioned_topics_is_its_partitions(cli: Ledgerfold, topic: str) -> 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["keep-n"], "needs its setting 'n'"),
-        (["keep-n", "--set", "n=-1"], "a whole number, at least 1"),
-        (["keep-n", "--set", f"n={10**18}"], "of 18 digits at most"),
+        (["keep-n"], "needs the setting 'n'"),
+        (["keep-n", "--set", "n=-1"], "an integer of at least 1"),
+        (["keep-n", "--set", f"n={10**18}"], "at most 18 digits"),
         (["header-version", "--set", "property="], "is empty"),
-        (["no name"], "names no strategy"),
+        (["no name"], "is not a strategy"),
         (["newest", "--set", "x=1"], "it has none"),
     ],
 )

@@ -53,7 +53,7 @@ def test_a_name_is_an_entry_point_or_a_place(package: OutsidePackage) -> None:
     assert is_own("anything:Here")
     assert not is_own("shortest")
     assert place_of("longest") == ("longest", "outside", "Longest", "2.5")
-    with pytest.raises(InvalidStrategy, match=r"\(there are: first, longest\)") as raised:
+    with pytest.raises(InvalidStrategy, match=r"\(it has: first, longest\)") as raised:
         place_of("shortest")
     assert raised.value.strategy == "shortest"
 
@@ -96,8 +96,8 @@ def test_without_any_version_the_source_is_one(package: OutsidePackage) -> None:
     [
         ("nowhere:A", {}, r"module nowhere cannot be imported \(ModuleNotFoundError: No module"),
         ("outside:Gone.Deeper", {}, r"module outside has no Gone.Deeper"),
-        ("outside:Longest", {"n": "3"}, r"cannot be made with settings n \(TypeError: "),
-        ("outside:FIRST", {"n": "3"}, r"it has no settings, and n is set"),
+        ("outside:Longest", {"n": "3"}, r"cannot be created with settings n \(TypeError: "),
+        ("outside:FIRST", {"n": "3"}, r"it has no settings, but n is set"),
         ("ends:A", {}, r"module ends cannot be imported \(SystemExit: 3\)"),
     ],
 )
@@ -116,10 +116,10 @@ def test_what_cannot_be_loaded(
         ("called:Plain", "class Plain has no method should_keep_left"),
         (
             "called:call",
-            "call is no class with should_keep_left, and no function that is",
+            "call is neither a class with should_keep_left nor a function",
         ),
-        ("called:MADE.made", "it has no settings, and command is set"),
-        ("os:system", "it has no settings, and command is set"),
+        ("called:MADE.made", "it has no settings, but command is set"),
+        ("os:system", "it has no settings, but command is set"),
         ("subprocess:Popen", "class Popen has no method should_keep_left"),
     ],
 )
@@ -274,18 +274,18 @@ def _counted(codes: Any, facts: Facts, key_count: int) -> Folded:
 @pytest.mark.parametrize(
     ("functions", "why"),
     [
-        ({"begin": _counted}, "come to something else when the log is cut"),
-        ({"begin": lambda *_: 7}, "it is int, not a Folded, in its answer to begin"),
-        ({"begin": lambda *_: Folded((), 0)}, "its fragments are no arrays"),
+        ({"begin": _counted}, "yield another result if the log is split"),
+        ({"begin": lambda *_: 7}, "it is a int, not a Folded, in its answer to begin"),
+        ({"begin": lambda *_: Folded((), 0)}, "its fragments are not arrays"),
         ({"begin": lambda *_: Folded((np.zeros(99, int),), 0)}, "do not have 3 rows each"),
-        ({"begin": lambda *_: Folded((np.zeros(3, int),), -1)}, "-1 is no number of removed"),
+        ({"begin": lambda *_: Folded((np.zeros(3, int),), -1)}, "-1 is not a number of removed"),
         (
             {"begin": lambda *_: Folded((np.zeros(1, int),), 0, np.array([7]))},
             "its codes are not those of 3 keys",
         ),
         ({"join": lambda *_: 1 // 0}, "ZeroDivisionError"),
-        ({"survivors": lambda _: np.array([1, 1])}, "no array of different positions"),
-        ({"survivors": lambda _: [1]}, "no array of different positions"),
+        ({"survivors": lambda _: np.array([1, 1])}, "not an array of distinct positions"),
+        ({"survivors": lambda _: [1]}, "not an array of distinct positions"),
         ({"survivors": lambda _: np.array([99])}, "positions that no message has"),
     ],
 )
@@ -300,14 +300,14 @@ def test_columns_that_will_not_do(functions: dict[str, Any], why: str) -> None:
 @pytest.mark.parametrize(
     ("name", "why"),
     [
-        ("outside:Early", "it answered 'maybe', which is neither True nor False, asked about a v"),
+        ("outside:Early", "it returned 'maybe', which is neither True nor False, asked about a v"),
         ("outside:RaisesUnlikeEarly", "Unlike: any other, asked about a value after nothing"),
-        ("outside:os", "module has no method should_keep_left, and is no Strategy of columns"),
+        ("outside:os", "module has no method should_keep_left, and is not a column Strategy"),
         ("unread:C", "it is 'value', and must be a tuple of names"),
-        ("unread:D", "its `version` is a property, and no text or number"),
+        ("unread:D", "its `version` is a property, not a string or number"),
         ("unread:E", "KeyboardInterrupt, asked about a value after nothing"),
-        ("unread:A", "no weight, in what it `reads`"),
-        ("unread:B", "AttributeError: the class does not name 'value'"),
+        ("unread:A", "no weight, in `reads`"),
+        ("unread:B", "AttributeError: the class does not list 'value'"),
     ],
 )
 def test_what_a_trial_says(package: OutsidePackage, name: str, why: str) -> None:
@@ -345,7 +345,7 @@ def _own(name: str, version: str, kind: str = COLUMNS) -> Own:
 def test_code_of_another_version_than_was_tried(package: OutsidePackage) -> None:
     """The run fails, instead of naming a version that did not choose."""
     own: Any = _own("outside:Longest", "2.4", STRATEGIC)
-    why = "version 2.4 is asked for, and a process that runs it has version 2.5"
+    why = "needs its version 2.4, but a process has loaded version 2.5"
     with pytest.raises(StrategyFailed, match=why):
         own.strategy.made()
 

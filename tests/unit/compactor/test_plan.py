@@ -137,5 +137,5 @@ def test_a_path_that_is_no_segments_is_refused(path: str) -> None:
     """Only what a broker names itself."""
     plan = _plan(MIB)
     plan.segments[0].path = path
-    with pytest.raises(InvalidRequest, match="no segment"):
+    with pytest.raises(InvalidRequest, match="not a segment"):
         input_segments(plan)

@@ -243,9 +243,9 @@ def test_numeric(tmp_path: Path) -> None:
         (classes.Leaves, "SystemExit: 0, at message 1:0:"),
         (classes.RaisesWhatHasNoText, "_Speechless: it has no text, at message 1:0:"),
         (classes.RaisesWhenSkipping, "LookupError: no such price, at message 1:0:-1:1"),
-        (classes.Vague, "should_keep_left answered 1, which is no bool, at message 1:0:-1:1"),
+        (classes.Vague, "should_keep_left returned 1, which is not a bool, at message 1:0:-1:1"),
         (classes.ReadsWhatItDoesNotSay, "AttributeError: .*'properties' .* at message 1:0:-1:0"),
-        (classes.CannotBeMade, "OSError: no prices today, when it was made"),
+        (classes.CannotBeMade, "OSError: no prices today, when it was created"),
     ],
 )
 @pytest.mark.parametrize("buckets", [1, 2])
@@ -264,7 +264,7 @@ def test_a_class_that_fails_fails_the_run(
 
 
 def test_a_class_that_reads_what_there_is_not_is_refused() -> None:
-    with pytest.raises(InvalidRequest, match="'bad' says that it reads colour; a message has"):
+    with pytest.raises(InvalidRequest, match="`reads` of strategy 'bad' lists colour; a message has"):
         MessageStrategy("bad", 1, classes.ReadsWhatThereIsNot)
 
 

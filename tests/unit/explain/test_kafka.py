@@ -77,7 +77,12 @@ def record(offset: int, value: bytes | None = b"v", **batch: object) -> Record:
             "its header is kept",
         ),
         (record(105), 41, "in the active segment", "stays until its segment is rolled"),
-        (record(95), 41, "behind the last stable", "stays until the open transaction has ended"),
+        (
+            record(95),
+            41,
+            "at or above the last stable",
+            "stays until the open transaction has ended",
+        ),
     ],
 )
 def test_reasons(given: Record, mapped: int | None, what: str, then: str) -> None:
@@ -176,9 +181,7 @@ def test_a_key_and_its_offsets(lab: KafkaLab) -> None:
     assert (last.what, last.next) == ("in the active segment", "stays until its segment is rolled")
     assert ask(lab, offset=0).versions == told.versions[:1]
     assert ask(lab, offset=9).versions[0].what == "not written yet"
-    assert told.notes == [
-        "A round now would map offsets 0 to 2, below what bounds it: active segment."
-    ]
+    assert told.notes == ["A cleaning now would map offsets 0 to 2; its bound: active segment."]
 
 
 def test_transactions(lab: KafkaLab) -> None:
@@ -208,7 +211,7 @@ def test_a_map_that_is_full(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> N
         "kept: latest of its key up to the bound",
         "stays: map full at 2 keys: next cleaning",
     ]
-    assert told.notes[0].startswith("A round now would map offsets 0 to 1,")
+    assert told.notes[0].startswith("A cleaning now would map offsets 0 to 1;")
     assert "Its map is full at 2 keys" in told.notes[1]
 
 

@@ -89,8 +89,8 @@ def nonsense(request: TellChoicesRequest) -> TellChoicesResponse:
 @pytest.mark.parametrize(
     ("answer", "note"),
     [
-        (unavailable, "shop:Best was asked for its words: The compactor is off."),
-        (lambda _: TellChoicesResponse(why="it hangs"), "was asked for its words: it hangs."),
+        (unavailable, "shop:Best was asked to explain: The compactor is off."),
+        (lambda _: TellChoicesResponse(why="it hangs"), "was asked to explain: it hangs."),
         (nonsense, ""),
     ],
 )
@@ -155,7 +155,7 @@ def test_words_are_one_short_line(answer: object) -> None:
         ("x" * 400, "x" * (WORDS_MAX - 1) + "…"),
         (ValueError("no\nway"), "(its explain raised ValueError: no)"),
         (SystemExit(), "(its explain raised SystemExit)"),
-        (b"bytes", "(its explain answered bytes, which is no text)"),
+        (b"bytes", "(its explain returned bytes, not a string)"),
     ],
 )
 def test_words_that_are_none(answer: object, words: str) -> None:

@@ -235,26 +235,26 @@ def test_notes_say_what_the_account_rests_on() -> None:
     assert notes(outlook, compacted, older=1200) == [
         "1,200 older versions are not listed.",
         "Horizon 1:20, set by run 7; the log ends at 1:27.",
-        "10 messages are trimmed; known are those of them that the compacted ledger holds.",
+        "10 messages are trimmed; those in the compacted ledger are listed.",
         "Retention removed messages before 1:8.",
         "Strategy publishing-order.",
-        "The next run comes with a trigger; no threshold is set.",
+        "The next run starts with a trigger; no threshold is set.",
     ]
     one = notes(replace(outlook, raw_messages=15), compacted, older=0)
-    assert "1 message is trimmed; it is known if the compacted ledger holds it." in one
+    assert "1 message is trimmed; it is listed if it is in the compacted ledger." in one
     changed = replace(compacted, strategy=CompactionStrategy(name="event-time"))
     missed = [pb.ExplainedVersion(is_missed=True)]
     assert notes(outlook, changed, older=0, listed=missed)[-3:-1] == [
         "Strategy event-time; up to run 7 it was publishing-order.",
-        "What a run dropped does not come back, whatever strategy follows.",
+        "A message that a run dropped does not return under a later strategy.",
     ]
     above = Decision(False, "", 300, 5000, "namespace")
     assert notes(Outlook(Position(1, 27), True, above), Facts(), 0)[-1] == (
-        "The next run comes with a trigger, or above 5,000 bytes of backlog"
-        " (the threshold of the namespace); now there are 300."
+        "The next run starts with a trigger, or above 5,000 bytes of backlog"
+        " (the threshold of the namespace); the backlog is 300 bytes."
     )
     assert notes(Outlook(Position(1, 20), False, above), compacted, 0)[-1] == (
-        "Nothing is new since the horizon: a trigger starts no run."
+        "No messages are above the horizon: a trigger starts no run."
     )
     assert notes(Outlook(Position(1, 20), True, above, running=8), compacted, 0)[-1] == (
         "Run 8 is on its way."

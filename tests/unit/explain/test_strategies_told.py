@@ -109,7 +109,7 @@ def test_event_time_brings_back_what_a_tombstone_had_forbidden() -> None:
     assert told_by("event-time", versions) == [
         "1:1 dropped: deleted by 1:2, whose event time 1970-01-01T00:00:06.000Z is later",
         "1:2 dropped: a tombstone",
-        "1:3 kept: older by event time than the tombstone 1:2, which is gone and leaves no time;"
+        "1:3 kept: older by event time than the tombstone 1:2, which was removed with its time;"
         " latest by event time since then",
     ]
 
@@ -172,7 +172,7 @@ def test_keep_n_counts_since_the_last_tombstone() -> None:
             {},
             [
                 "1:1 dropped: superseded by 1:2: 10 is larger than 5",
-                "1:2 dropped: deleted by 1:4: a tombstone wins whatever stood",
+                "1:2 dropped: deleted by 1:4: a tombstone always wins",
                 "1:3 dropped: numeric keeps 1:2: 7 is not larger than 10",
                 "1:4 dropped: a tombstone",
             ],
@@ -336,5 +336,5 @@ def test_message_by_message_no_null_key_is_kept() -> None:
         run(1, 5, numeric, retains=True), in_force=numeric, has_key=False, retain_null_key=True
     )
     (dropped, coming) = explain([raw(1), raw(8)], given).versions
-    assert dropped.what == "null key, of which numeric keeps none, dropped by run 1"
-    assert coming.next == "the next run drops it: null key, of which numeric keeps none"
+    assert dropped.what == "null key, which numeric never keeps, dropped by run 1"
+    assert coming.next == "the next run drops it: null key, which numeric never keeps"

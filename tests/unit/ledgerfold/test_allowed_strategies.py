@@ -74,12 +74,12 @@ def test_what_the_option_does_not_take(name: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"a b": "1"}, "'a b' is no name of one"),
-        ({"": "1"}, "'' is no name of one"),
-        ({"n" * 201: "1"}, "is no name of one"),
-        ({"n": "1" * 4097}, "has 4097 characters. 4096 is the most"),
-        ({"n": "\0"}, "none of them is NUL"),
-        ({f"n{number}": "" for number in range(101)}, "given 101 settings; 100 is the most"),
+        ({"a b": "1"}, "Setting 'a b' .* is not a valid name"),
+        ({"": "1"}, "Setting '' .* is not a valid name"),
+        ({"n" * 201: "1"}, "is not a valid name"),
+        ({"n": "1" * 4097}, "has 4097 characters. It may have at most 4096"),
+        ({"n": "\0"}, "and no NUL"),
+        ({f"n{number}": "" for number in range(101)}, "has 101 settings; the limit is 100"),
     ],
 )
 def test_settings_have_bounds(settings: dict[str, str], why: str) -> None:

@@ -129,9 +129,9 @@ def test_strategies_under_pulsars_names() -> None:
 @pytest.mark.parametrize(
     ("name", "settings", "why"),
     [
-        ("", {}, "names no strategy. There are publishing-order"),
-        ("no name", {}, "names no strategy"),
-        ("keep-n", {}, "needs its setting 'n'"),
+        ("", {}, "is not a strategy. Use publishing-order"),
+        ("no name", {}, "is not a strategy"),
+        ("keep-n", {}, "needs the setting 'n'"),
         ("keep-n", {"n": "0"}, "at least 1"),
         ("event-time", {"n": "1"}, "has no setting 'n'; it has none"),
     ],

@@ -173,7 +173,7 @@ def test_short_of_descriptors_idle_files_are_closed(tmp_path: Path) -> None:
     second.write([b"2"])
     appending.close_idle(0)
     files.is_short = True
-    with pytest.raises(DiskFailure, match="The disk is not to blame"):
+    with pytest.raises(DiskFailure, match="The disk is not at fault"):
         appending.create(tmp_path / "third")
 
 

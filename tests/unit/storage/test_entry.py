@@ -109,7 +109,7 @@ def test_sequence_ids_are_kept_when_they_do_not_rise_by_one() -> None:
     entry = builder.build(sequence_id=10, publish_time_ms=1)
     assert [each.sequence_id for each in decode(entry).messages()] == [5, 9, 10]
     builder.add(b"v")
-    with pytest.raises(InvalidRequest, match="Either all"):
+    with pytest.raises(InvalidRequest, match="Set a sequence id on all"):
         builder.build(sequence_id=11, publish_time_ms=1)
 
 

@@ -243,7 +243,7 @@ def test_an_entry_of_a_header_alone_is_stored_and_not_published() -> None:
     header = read_header(entry)
     assert (header.message_count, header.value_bytes, last_batch_index(entry, header)) == (0, 0, 2)
     assert list(decode(entry).messages()) == []
-    with pytest.raises(InvalidRequest, match="has no messages"):
+    with pytest.raises(InvalidRequest, match="no messages"):
         check_entry(entry)
 
 

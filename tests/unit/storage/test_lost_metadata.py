@@ -1,4 +1,4 @@
-"""Metadata that have lost what was written last: any number of writes, up to all of them.
+"""Metadata that have lost their last writes: any number of writes, up to all of them.
 
 RocksDB opens such a store without a word. Until this test no other had given a start an older store
 than its files: tests of crashes kept every write that had returned, and tests of damage flipped

@@ -59,5 +59,5 @@ def test_the_last_batch_index_needs_no_values(data: bytes, expected: int) -> Non
 
 def test_columns_that_do_not_fit_have_no_last_index() -> None:
     data = left_over([1, 2], rows=3)
-    with pytest.raises(InvalidRequest, match="do not fit"):
+    with pytest.raises(InvalidRequest, match="do not match"):
         last_batch_index(data, read_header(data))

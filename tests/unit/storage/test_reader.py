@@ -364,7 +364,7 @@ def test_a_file_outside_its_own_folder_is_not_adopted(opened: Opened) -> None:
     names = (records[0].path, f"{second_id}/../{records[0].path}", f"{second_id}/1.log", "")
     for name in names:
         records[0].path = name
-        with pytest.raises(CompactionFailed, match=f"no segment of ledger {second_id}"):
+        with pytest.raises(CompactionFailed, match=f"not a segment of ledger {second_id}"):
             opened.store.verify_compacted(second_id, "t", [records[0], *more])
 
 

@@ -49,7 +49,7 @@ def test_entries_that_the_metadata_have_lost_are_kept_and_told(
         lab.crash(everything)
         assert lab.report.kept == [str(paths[0])]
         assert lab.report.unrecorded == {TOPIC: [1]}
-    assert "have lost what was written last" in caplog.text
+    assert "have lost their last writes" in caplog.text
     assert lab.files.open_read(paths[0]).pread(1 << 20, 0) == data
     lab.stop()
 

@@ -61,5 +61,5 @@ def test_nothing_is_a_plan_of_nothing(tmp_path: Path) -> None:
 
 def test_a_message_that_is_too_large_is_refused(tmp_path: Path) -> None:
     """As a broker would refuse it."""
-    with pytest.raises(InvalidRequest, match="an entry may have"):
+    with pytest.raises(InvalidRequest, match="the limit is"):
         write_log(tmp_path, [FileMessage(b"k", bytes(ENTRY_BYTES_MAX))], now_ms=0)

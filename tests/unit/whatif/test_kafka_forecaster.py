@@ -91,23 +91,29 @@ def test_segments_that_went_meanwhile(lab: KafkaLab) -> None:
         worker.may_go.set()
         await asking
 
-    with pytest.raises(Moved, match="were deleted while it was looked at"):
+    with pytest.raises(Moved, match="were deleted during the analysis"):
         lab.run(asked())
 
 
 @pytest.mark.parametrize(
     ("request_", "why"),
     [
-        (WhatIfRequest(differences_max=3), "is a Kafka topic: it is cleaned"),
-        (WhatIfRequest(replays=[ReplaySetting(interval_ms=1)]), "is a Kafka topic: it is cleaned"),
-        (WhatIfRequest(trials=[CleaningTrial()] * 25), "25 combinations of settings: at most 24"),
+        (WhatIfRequest(differences_max=3), "is a Kafka topic: it has a cleaner"),
+        (
+            WhatIfRequest(replays=[ReplaySetting(interval_ms=1)]),
+            "is a Kafka topic: it has a cleaner",
+        ),
+        (
+            WhatIfRequest(trials=[CleaningTrial()] * 25),
+            "25 combinations of settings. Try at most 24",
+        ),
         (
             WhatIfRequest(trials=[CleaningTrial(config={"flush.ms": "1"})]),
-            "flush.ms has no part in what the cleaner does",
+            "flush.ms does not affect the cleaner",
         ),
         (
             WhatIfRequest(trials=[CleaningTrial(config={"cleanup.policy": "delete"})]),
-            "is not compacted: the cleaner does nothing to it",
+            "is not compacted: the cleaner ignores it",
         ),
     ],
 )
