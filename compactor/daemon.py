@@ -2,14 +2,14 @@
 
 Spark ends a Python worker after a minute of idleness. Its successor is a fork of this process and
 so has numpy, pyarrow and our modules already, instead of importing them for half a second. Spark
-runs it as `python -m ledgerfold.compactor.daemon pyspark.worker` (session.py,
+runs it as `python -m ledgerfold.compactor.daemon pyspark.worker` (compactor/job/session.py,
 spark.python.daemon.module).
 """
 
 from __future__ import annotations
 
 # Threads do not survive a fork: none of these modules starts any on import. (numpy's linear algebra
-# would; session.py sets OPENBLAS_NUM_THREADS=1.)
+# would; compactor/job/session.py sets OPENBLAS_NUM_THREADS=1.)
 import pyspark.worker  # noqa: F401
 from pyspark.daemon import manager
 

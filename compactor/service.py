@@ -4,7 +4,8 @@ A Run call streams progress, at most ten times a second and only on a change, th
 the client abandons the call, its run ends as with Cancel.
 
 A user-defined strategy is tried before its run or its analysis begins, and at CheckStrategy, and
-explains its choices at TellChoices (sandbox.py): none of these waits for other runs.
+explains its choices at TellChoices (compactor/user_strategies/sandbox.py): none of these waits for
+other runs.
 
 Every call carries the worker's secret in its metadata (SECRET_KEY): a plan names files to read, and
 a folder to create and remove, so it is not accepted from any process that finds the port.
@@ -280,7 +281,7 @@ class CompactorService(CompactorServiceServicer):
 
 
 def _as_json(message: ToldMessage) -> dict[str, Any]:
-    """Encodes a message for the process of a trial (choices.py)."""
+    """Encodes a message for the process of a trial (compactor/user_strategies/choices.py)."""
     at = message.id
     return {
         "key": message.key.decode(errors="surrogateescape"),

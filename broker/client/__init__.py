@@ -2,7 +2,7 @@
 
 The names below are loaded on first use, so that `ledgerfold.admin` alone starts quickly.
 
-A client cannot be used after a fork; forks.py has the rules.
+A client cannot be used after a fork; broker/client/streams/forks.py has the rules.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-# Set before any of these modules imports grpc, which reads it on import (forks.py).
+# Set before any of these modules imports grpc, which reads it on import
+# (broker/client/streams/forks.py).
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 if TYPE_CHECKING:

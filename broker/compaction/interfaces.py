@@ -45,7 +45,7 @@ class CompactionSnapshot(Protocol):
     def raw_after(self) -> Position: ...
     @property
     def floor(self) -> Position:
-        """What the view holds before it retention has removed: no run reads it."""
+        """The retention floor of the view: retention removed everything below it, and no run reads it."""
         ...
 
     @property

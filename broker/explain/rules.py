@@ -23,7 +23,8 @@ strategy.
     ['the next run drops it: deleted by 1:1', 'the next run drops it: a tombstone']
 
 Bound: the newest VERSIONS_MAX versions are explained, older ones are counted: about a megabyte. The
-input may have any length: it is read once. strategies/evaluator.py bounds what is held meanwhile.
+input may have any length: it is read once. broker/explain/strategies/evaluator.py bounds what is
+held meanwhile.
 """
 
 from __future__ import annotations

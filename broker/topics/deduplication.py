@@ -90,7 +90,7 @@ class Deduplication:
         return found[0]
 
     def left(self, producer: ProducerRecord, now_ms: int) -> None:
-        """It is not connected any more: from now on it is away."""
+        """Records that a producer is no longer connected: its time away begins now."""
         producer.last_active_ms = now_ms
 
     async def forget_inactive(

@@ -2,7 +2,7 @@
 
 It is foreign code in the broker's process: it runs in its own thread and event loop, its errors are
 reported, its results checked, and waits for it are bounded. Its output is verified like a worker's
-(commit.py).
+(broker/compaction/commit.py).
 
   >>> load_service("fractions:Fraction")
   Traceback (most recent call last):

@@ -26,7 +26,7 @@ WRITE_LATENCY_BOUNDS_US = (500, 1_000, 5_000, 10_000, 20_000, 50_000, 100_000, 2
 
 
 class Fragments(NamedTuple):
-    """Fragments and their keys (strategies/registry.py), as one Arrow IPC stream."""
+    """Fragments and their keys (compactor/strategies/registry.py), as one Arrow IPC stream."""
 
     blob: bytes
 

@@ -27,7 +27,8 @@ class CompactionRun(SparkRun[Manifest]):
         clock: Clock,
         own: Own | None = None,
     ) -> None:
-        """Prepares the run. `own`: the plan's strategy, if it is user-defined (sandbox.py).
+        """Prepares the run. `own`: the plan's strategy, if it is user-defined
+        (compactor/user_strategies/sandbox.py).
 
         Raises InvalidRequest if the plan is invalid.
         """

@@ -7,12 +7,13 @@ Settings, and their reasons:
 * `spark.local.dir`, and the JVM's temporary files, inside a folder that only this worker uses and
   that is removed with it, so that neither shuffle files nor the libraries that a JVM unpacks
   accumulate. No Unix sockets there: its path may be too long for them.
-* Python: this interpreter (Spark would take `python3` from PATH), and our daemon (daemon.py).
+* Python: this interpreter (Spark would take `python3` from PATH), and our daemon
+  (compactor/daemon.py).
 * Shuffled rows are large blobs: no compression on the same machine's disk, and a cleaner that runs
   often enough for a worker that runs for weeks.
 * The JVM only moves bytes: the fast compiler alone and the serial collector start in less than half
   the time of the defaults and cost nothing here. A class-data archive halves the rest
-  (class_archive.py).
+  (compactor/class_archive.py).
 
 The job consists of RDDs (pipeline.py has the reasons), so this starts a SparkContext and no SQL
 session.
@@ -86,7 +87,7 @@ class Session:
 
     @property
     def is_local(self) -> bool:
-        """Whether tasks run on this machine."""
+        """True if tasks run on this machine."""
         return bool(self.context._jsc.sc().isLocal())
 
     @contextlib.contextmanager

@@ -26,11 +26,12 @@ it starts without a current message. In a run without an accepted tombstone, tha
 power is the reach. Otherwise a tombstone with the reach as its power precedes the value, if there
 is one. The value keeps its event time, against which the next run is compared.
 
-Removed events are exact for everything that `begin` sees at once: a chunk (scan.py), and so a whole
-small log. Across chunks the count depends on which messages of the later chunk are accepted, which
-no fragment of fixed size can represent. A run is counted as if no current message preceded it, plus
-one for the message it replaces, if it begins with a value and is accepted at all. That is exact if
-event times do not fall from one chunk to the next, and if it does not matter which message wins.
+Removed events are exact for everything that `begin` sees at once: a chunk (compactor/job/scan.py),
+and so a whole small log. Across chunks the count depends on which messages of the later chunk are
+accepted, which no fragment of fixed size can represent. A run is counted as if no current message
+preceded it, plus one for the message it replaces, if it begins with a value and is accepted at all.
+That is exact if event times do not fall from one chunk to the next, and if it does not matter which
+message wins.
 
     >>> import numpy as np
     >>> codes = np.array([0, 0, 1, 0])  # keys a a b a: a@5, a@7, b@1, a@6

@@ -11,8 +11,8 @@ the functions of the plan's strategy:
 **Input**: the facts that key sections contain about the messages with a key (Facts): the position,
 value or tombstone, and, if the strategy declares that it reads them, event times. Another fact of
 the key section or the entry's header (a sequence id) is one more column of Facts, filled in by
-key_columns.py. Values are not facts: phase one never reads their sections. Strategies do not see
-messages without a key: the topic's policy keeps or drops them.
+compactor/job/key_columns.py. Values are not facts: phase one never reads their sections. Strategies
+do not see messages without a key: the topic's policy keeps or drops them.
 
 **Output**: positions in any order, and the number of removed events, as its original counts them.
 Its version rises when its rules change, that is, which messages are kept or counted.
@@ -30,7 +30,7 @@ Laws (tests/unit/compactor/test_strategies.py tests the first for every strategy
   removed by one run: if a later run may apply one, as with event-time-window, the strategy's
   documentation describes the effect.
 * Survivors of the whole also survive each run of the log that contains them. A forecast reads the
-  size of a chunk's survivors only, and nothing of its other messages (what_if/scan.py).
+  size of a chunk's survivors only, and nothing of its other messages (compactor/what_if/scan.py).
 
 The survivors may be any messages of the input, several of a key, and tombstones. A strategy that
 sorts uses `Facts.ordered` if it is set. A strategy that is equivalent to another for certain facts

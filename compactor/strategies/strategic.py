@@ -2,7 +2,8 @@
 
 An alternative to strategies over columns (strategy.py), for rules that need the content of
 messages. The class implements the protocol in ledgerfold/strategies/strategic.py. Each merge task
-creates an instance and asks it about the messages of each key in order (merge_messages.py).
+creates an instance and asks it about the messages of each key in order
+(compactor/job/merge_messages.py).
 
     >>> from ledgerfold.strategies.ready_made import HeaderVersion
     >>> strategy = MessageStrategy("header-version", 1, HeaderVersion, {"property": "v"})
@@ -67,7 +68,7 @@ class MessageStrategy:
         try:
             return self.made_of(**self.settings)
         except StrategyFailed:
-            # A user-defined strategy (own.py).
+            # A user-defined strategy (compactor/user_strategies/own.py).
             raise
         except RAISED as error:  # user code may raise anything
             raise StrategyFailed(self.name, "when it was created", describe_error(error)) from error

@@ -9,8 +9,8 @@ Two kinds, distinguished by the object that the name denotes (ledgerfold/strateg
 * strategic: it has `should_keep_left`, and optionally `handle_skipped`
   (ledgerfold/strategies/strategic.py). Each task calls the Own, which creates an instance, and
   records the questions in its watch.
-* columns: a Strategy (strategy.py), whose functions are called for chunks. The tasks get a wrapper,
-  which loads the real one, calls it, and checks its results.
+* columns: a Strategy (compactor/strategies/strategy.py), whose functions are called for chunks. The
+  tasks get a wrapper, which loads the real one, calls it, and checks its results.
 
 Any error in its code, or in its answers, is a StrategyFailed that names it.
 """

@@ -98,7 +98,7 @@ _IS_VALUE = np.array([1, 1, 0, 1, 1, 1, 0, 1], np.bool_)
 
 def ask_columns(name: str, strategy: Strategy, watch: Watch) -> None:
     """Asks about the samples. Raises StrategyFailed, also for a violation of the first law
-    (registry.py).
+    (compactor/strategies/registry.py).
     """
     facts = Facts(np.arange(len(_CODES), dtype=np.int64), _IS_VALUE)
     if strategy.reads_event_times:

@@ -17,8 +17,8 @@ every horizon (tests/unit/compactor/test_replay.py compares run by run).
     >>> asked.begun.tolist(), asked.ended.tolist()
     ([0], [2])
 
-Memory: of a task, that of a run's (merge_messages.py) and 16 bytes a message; of the driver, 16
-bytes for each message that is ever current.
+Memory: of a task, that of a run's (compactor/job/merge_messages.py) and 16 bytes a message; of the
+driver, 16 bytes for each message that is ever current.
 """
 
 from __future__ import annotations

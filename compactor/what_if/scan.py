@@ -4,7 +4,7 @@ As compactor/job/scan.py does for a run. The most expensive work is done once fo
 reading and verifying, encoding and hashing keys, and ordering messages by key. Keys are numbered
 bucket by bucket, so a bucket's share of a column in that order is a slice. For messages that may
 survive it emits their bytes (shares.py); a message that no strategy keeps in its chunk cannot
-survive in the whole (strategies/registry.py).
+survive in the whole (compactor/strategies/registry.py).
 
 If there are message strategies, one scan of messages follows, which reads what any of them needs:
 scan_messages.py. Any message may survive under those.

@@ -1,4 +1,7 @@
-"""Consumers and readers for asyncio. sync/consumer.py and sync/reader.py explain the rules."""
+"""Consumers and readers for asyncio.
+
+broker/client/sync/consumer.py and broker/client/sync/reader.py explain the rules.
+"""
 
 from __future__ import annotations
 

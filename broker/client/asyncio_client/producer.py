@@ -1,4 +1,4 @@
-"""Producers for asyncio. sync/producer.py explains the rules."""
+"""Producers for asyncio. broker/client/sync/producer.py explains the rules."""
 
 from __future__ import annotations
 

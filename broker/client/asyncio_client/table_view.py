@@ -1,4 +1,4 @@
-"""Table views for asyncio. sync/table_view.py explains the rules.
+"""Table views for asyncio. broker/client/sync/table_view.py explains the rules.
 
     >>> import asyncio
     >>> from ledgerfold.broker.client.asyncio_client.client import Client

@@ -1,7 +1,7 @@
 """A thread for user code: runs calls one after the other, each awaited on the event loop.
 
-The event loop of the synchronous API (io_thread.py) runs every stream of the process, so a listener
-must not run there: it may block, or wait for the client.
+The event loop of the synchronous API (broker/client/sync/io_thread.py) runs every stream of the
+process, so a listener must not run there: it may block, or wait for the client.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class ReaderCore:
         """Returns the start for the broker, and the rows of the first entry to skip."""
         config = self.config
         # NOTE: a read_committed reader begins at the last stable offset, which only the broker
-        # knows and reports (read_stream.py).
+        # knows and reports (broker/client/streams/read_stream.py).
         if not config.read_committed:
             place = await without_latest(
                 self._connection, config.topic, place, config.is_read_compacted

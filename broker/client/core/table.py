@@ -6,7 +6,8 @@ Rules (Pulsar's TableViewImpl.handleMessage):
 * A message without content removes its key, and listeners get (key, None). (On a Kafka topic, only
   a null value removes it.)
 * Any other message is decoded and stored, and listeners get (key, value).
-* A strategy, if given, decides first whether the message is used (table_strategy.py).
+* A strategy, if given, decides first whether the message is used
+  (broker/client/messages/table_strategy.py).
 * Errors of the decoder, the strategy or a listener are logged; other messages and listeners are not
   affected.
 

@@ -1,7 +1,7 @@
 """Received messages: a view of one row of a decoded entry.
 
 An entry is decoded once, when its first message is taken. A message consists of the entry and a row
-number; it reads its parts on demand. reader.py has an example.
+number; it reads its parts on demand. broker/client/sync/reader.py has an example.
 """
 
 from __future__ import annotations

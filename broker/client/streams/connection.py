@@ -1,7 +1,7 @@
 """The connection to a broker: its channel, and unary calls with retries.
 
 reconnecting_stream.py has the streams on it. Everything here runs on one event loop: the caller's
-for the asyncio API, the one of io_thread.py for the synchronous API.
+for the asyncio API, the one of broker/client/sync/io_thread.py for the synchronous API.
 """
 
 from __future__ import annotations

@@ -148,7 +148,7 @@ class ReconnectingStream(ABC):
         """Ends the call and opens another one at once.
 
         NOTE: cancels the task, not the call: gRPC's write, for one, does not notice that a call was
-        cancelled before the channel was connected (test_reconnecting_stream.py).
+        cancelled before the channel was connected (tests/unit/client/test_reconnecting_stream.py).
         """
         if self._exchange is not None:
             self._is_dropped = True
@@ -207,7 +207,7 @@ class ReconnectingStream(ABC):
 
     def _is_worth_a_retry(self, error: LedgerfoldError) -> bool:
         # NOTE: after a lost connection the name may still be held by this client's previous call
-        # (tests/unit/client/test_producer.py, the busy name).
+        # (tests/unit/client/test_client_producer.py, the busy name).
         is_own = self._opened.done() and isinstance(error, ProducerBusy | SubscriptionBusy)
         return error.retryable or is_own
 

@@ -1,7 +1,6 @@
 """The log of a Kafka partition: batches by offset, on the broker's ledgers.
 
     segment_list.py   which ledgers make up which segment
-    rolling.py        how a segment grows, and when it ends
     loading.py        how a segment is loaded
     segments.py       where an offset is
     reads.py          reads
@@ -9,7 +8,8 @@
 
 Offsets are assigned as batches are appended, and are reused only after a truncation
 (truncation.py). A load finds the log's end after the last durable batch or, if there is no batch,
-at the base offset of the active segment. Segments roll as in Kafka. A ledger may end earlier; its
+at the base offset of the active segment. Segments roll as in Kafka
+(ledgerfold/kafka/rolling.py). A ledger may end earlier; its
 segment then continues in the next ledger.
 
 Each change of the segment list is one synced write: a roll, the replacement of cleaned segments, a

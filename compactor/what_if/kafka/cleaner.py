@@ -1,8 +1,9 @@
 """Replays cleanings over a log's columns: the bytes that each reads, and its result.
 
-The rules are those of the worker (compactor/kafka/): the end of a full map (map_limit.py), groups
-(grouping.py), markers and aborted data (transactions.py), surviving batches and records
-(record_filter.py). Keys are not compared: history.py. Sizes of remaining batches: sizes.py.
+The rules are those of the worker (compactor/kafka/): the end of a full map
+(compactor/kafka/map_limit.py), groups (compactor/kafka/grouping.py), markers and aborted data
+(compactor/kafka/transactions.py), surviving batches and records (compactor/kafka/record_filter.py).
+Keys are not compared: history.py. Sizes of remaining batches: sizes.py.
 
 Memory: a number for each remaining record, and five for each batch.
 """

@@ -1,0 +1,87 @@
+"""The rules for words that a machine can check: openings of docstrings, phrases, modules named.
+
+Docstrings begin with a verb ("Truncates one segment at `offset`.") or a noun phrase ("A bounded LRU
+cache."), as in PostgreSQL's, Kafka's and Rust's documentation. Modules that docstrings and comments
+name exist: `name.py` in the same folder, `folder/name.py` from the top of the checkout.
+
+As the rules of tests/tidy.py, each takes modules and returns what breaks it, a line each.
+
+    >>> docstring_openings([Module("storage/a.py", '\"\"\"Of one segment.\"\"\"')])
+    ["storage/a.py:1: a docstring begins with 'Of'"]
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Iterator
+from pathlib import PurePosixPath
+
+from tests.tidy import ROOT, Module
+
+# Pronouns, and words with which a sentence without a subject begins.
+OPENINGS_NOT_USED = frozenset(
+    {
+        *("Of", "What", "Whether", "Those", "Who", "That", "How", "It", "Its", "They", "This"),
+        *("Which", "Where", "Whatever", "Whoever"),
+    }
+)
+PHRASES_NOT_USED = ("on its way", "on their way", "anew", "of one's own", "is told of", "let go of")
+_PATH = re.compile(r"(?<![\w./*])((?:[\w-]+/)*[\w-]+\.py)\b(?!/)")
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def docstring_openings(modules: Iterable[Module]) -> list[str]:
+    return [
+        f"{module.path}:{line}: a docstring begins with {word!r}"
+        for module in modules
+        if not module.path.startswith("tests/")
+        for line, text in _docstrings(module)
+        if (word := text.split(maxsplit=1)[0].strip(".,:;")) in OPENINGS_NOT_USED
+    ]
+
+
+def phrases(modules: Iterable[Module]) -> list[str]:
+    """Looks at docstrings and comments of the product."""
+    return [
+        f"{module.path}:{line}: {phrase!r} is not used"
+        for module in modules
+        if not module.path.startswith("tests/")
+        for line, text in [*_docstrings(module), *_comments(module)]
+        for phrase in PHRASES_NOT_USED
+        if re.search(rf"\b{phrase}\b", " ".join(text.split()))
+    ]
+
+
+def modules_named(modules: Iterable[Module]) -> list[str]:
+    """Looks at docstrings and comments of the product."""
+    return [
+        f"{module.path}:{line}: names {name}, which does not exist"
+        for module in modules
+        if not module.path.startswith("tests/")
+        for line, text in [*_docstrings(module), *_comments(module)]
+        for name in _PATH.findall(text)
+        if not _exists(module, name)
+    ]
+
+
+def _exists(module: Module, name: str) -> bool:
+    if "/" in name:
+        return (ROOT / name).exists()
+    folder = ROOT / PurePosixPath(module.path).parent
+    # An example may name a file of the reader's.
+    return (folder / name).exists() or f"import {name.removesuffix('.py')}" in module.source
+
+
+def _docstrings(module: Module) -> Iterator[tuple[int, str]]:
+    for node in module.nodes:
+        if isinstance(node, _Documented) and (text := ast.get_docstring(node)):
+            yield getattr(node, "lineno", 1), text
+
+
+def _comments(module: Module) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(module.source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string

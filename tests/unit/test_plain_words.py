@@ -1,0 +1,29 @@
+"""The product's words keep their rules (tests/plain_words.py), and each rule can find something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from tests import plain_words, tidy
+from tests.tidy import Module
+
+Rule = Callable[[Iterable[Module]], list[str]]
+RULES: dict[Rule, str] = {
+    plain_words.docstring_openings: '"""What a log tells."""',
+    plain_words.phrases: "x = 1  # A run on its\nway = 2  # on its way",
+    plain_words.modules_named: '"""As in none.py and storage/none.py."""',
+}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_product_keeps_the_rule(rule: Rule) -> None:
+    found = rule(tidy.modules(*tidy.PRODUCT))
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_a_rule_can_be_broken(rule: Rule) -> None:
+    """A canary."""
+    assert rule([Module("broker/a.py", RULES[rule])])
