@@ -45,7 +45,7 @@ class CompactionSnapshot(Protocol):
     def raw_after(self) -> Position: ...
     @property
     def floor(self) -> Position:
-        """The retention floor of the view: retention removed everything below it, and no run reads it."""
+        """The view's retention floor: no run reads what retention removed below it."""
         ...
 
     @property

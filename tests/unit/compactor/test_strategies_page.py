@@ -52,7 +52,7 @@ def test_what_the_class_says_of_itself(written: Path, even: str, kept: str) -> N
     keep_left: Callable[..., bool]
     keep_left = load("longest:Longest", {"even": even}).strategy.should_keep_left
     said = words_of(load("longest:Longest", {}).strategy, Message(b"22"), Message(b"4444"))
-    assert said == "4 bytes came, and 2 stood"
+    assert said == "4 bytes; the previous value has 2"
     assert keep_left(Message(b"11"), Message(b"22")) == (kept == "first")
     assert keep_left(Message(b"11"), Message(b"2"))
     assert not keep_left(Message(b"11"), Message(b"222"))
