@@ -209,7 +209,7 @@ def test_a_directory_or_a_topic_that_is_not_there(data: Path, tmp_path: Path) ->
         (["--compaction-strategy", "keep-n"], "needs the setting 'n'"),
         (["--set", "n=1"], "Settings require"),
         (["--retain-null-key"], "has its own settings"),
-        (["--data", "d", "--url", "h:1"], "--data asks no broker, and --url names one"),
+        (["--data", "d", "--url", "h:1"], "--data cannot be combined with --url"),
         (["--compaction-strategy", "newest", "--compactor-type", "EVENT_TIME"], "not allowed with"),
     ],
 )

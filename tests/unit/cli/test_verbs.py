@@ -95,7 +95,7 @@ def test_the_first_message_since_a_time(cli: Ledgerfold, topic: str) -> None:
     first, *_ = cli("produce", topic, "-v", "-m", "x").out.splitlines()
     for time in ("0", "2024-01-31T12:00:00+00:00"):
         assert cli("topics", "get-message-id", topic, "-d", time).out == f"{first}\n"
-    assert "no time" in cli("topics", "get-message-id", topic, "-d", "soon").err
+    assert "not a time" in cli("topics", "get-message-id", topic, "-d", "soon").err
 
 
 @pytest.mark.parametrize(
