@@ -41,7 +41,7 @@ class Reserve:
 
     @property
     def is_there(self) -> bool:
-        """Whether any of the reserve is on the disk."""
+        """True if any of the reserve is on the disk."""
         return self._is_kept and self._files.exists(self._path) and self._size_bytes > 0
 
     @property

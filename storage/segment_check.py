@@ -117,7 +117,7 @@ class SegmentCheck:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the segment is intact, except for a torn tail, which recovery cuts."""
+        """True if the segment is intact, except for a torn tail, which recovery cuts."""
         is_good = all(each.is_torn for each in self.damages)
         return self.size_bytes is not None and is_good and self.newer is None
 

@@ -76,7 +76,7 @@ class NextRound:
 
     @property
     def is_any(self) -> bool:
-        """Whether there is anything to clean."""
+        """True if there is anything to clean."""
         return self.bound > self.first_dirty
 
 

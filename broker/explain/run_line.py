@@ -89,7 +89,7 @@ class RunLine:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether all runs had the same strategy, with the same settings."""
+        """True if all runs had the same strategy, with the same settings."""
         return all(strategy_of(run) == strategy_of(self.runs[0]) for run in self.runs)
 
     def first_over(self, position: Position) -> RunSpan | None:

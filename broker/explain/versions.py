@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
     @property
     def is_alone(self) -> bool:
-        """Whether it was published alone, not in a batch."""
+        """True if it was published alone, not in a batch."""
         return self.version.batch_index < 0
 
     @property

@@ -80,7 +80,7 @@ class TaskPlan:
 
     @property
     def is_solo(self) -> bool:
-        """Whether one task does all the work."""
+        """True if one task does all the work."""
         return len(self.scans) == self.buckets == len(self.copies) == 1
 
     @property

@@ -86,7 +86,7 @@ class Session:
 
     @property
     def is_local(self) -> bool:
-        """Whether tasks run on this machine."""
+        """True if tasks run on this machine."""
         return bool(self.context._jsc.sc().isLocal())
 
     @contextlib.contextmanager

@@ -98,7 +98,7 @@ class Survey:
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether records of existing ledgers may be missing."""
+        """True if records of existing ledgers may be missing."""
         return self.metadata_damage is not None or bool(self.losses)
 
     def topics(self) -> dict[str, TopicRecord]:

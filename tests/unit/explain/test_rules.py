@@ -254,5 +254,5 @@ def test_notes_say_what_the_account_rests_on() -> None:
         "No messages are above the horizon: a trigger starts no run."
     )
     assert notes(Outlook(Position(1, 20), True, above, running=8), compacted, 0)[-1] == (
-        "Run 8 is on its way."
+        "Run 8 is in progress."
     )
