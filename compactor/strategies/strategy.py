@@ -31,7 +31,7 @@ class Ordered:
 
     @cached_property
     def is_first(self) -> Booleans:
-        """Marks the rows that begin a key."""
+        """A mask of the rows that begin a key."""
         firsts = np.ones(len(self.codes), np.bool_)
         np.not_equal(self.codes[1:], self.codes[:-1], out=firsts[1:])
         return firsts

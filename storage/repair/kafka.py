@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from ledgerfold.storage.kafka.span import Span
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
-from ledgerfold.storage.repair.losses import messages_behind
+from ledgerfold.storage.repair.losses import messages_after
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, KafkaSegmentFigures
 
 # The block size of Kafka's brokers.
@@ -41,7 +41,7 @@ class LedgerFacts(NamedTuple):
 
 
 def facts_of(check: LedgerCheck) -> LedgerFacts:
-    lost_offsets = messages_behind(check) if check.is_raw else 0
+    lost_offsets = messages_after(check) if check.is_raw else 0
     return LedgerFacts(check.record.ledger_id, not check.is_raw, check.span(), lost_offsets)
 
 
@@ -109,7 +109,7 @@ def keep_ends(log: KafkaLog, lost: Collection[int], facts: Mapping[int, LedgerFa
             # The recorded figures are no longer valid.
             segment.figures.CopyFrom(KafkaSegmentFigures(aborted=segment.figures.aborted))
             if left is not None and not is_left:
-                _hand_on(segment, left)
+                _move_data(segment, left)
         if is_left:
             left = segment
 
@@ -126,13 +126,13 @@ def _last_end(log: KafkaLog, facts: Mapping[int, LedgerFacts]) -> int:
     return max(end, last.base_offset + lost_offsets)
 
 
-def _hand_on(gone: KafkaSegment, left: KafkaSegment) -> None:
+def _move_data(lost: KafkaSegment, left: KafkaSegment) -> None:
     """Moves a lost segment's data to the previous one: a load drops an empty segment."""
-    before = (each for each in gone.figures.aborted if each.first_offset < gone.base_offset)
+    before = (each for each in lost.figures.aborted if each.first_offset < lost.base_offset)
     left.figures.aborted.extend(before)
-    gone.ClearField("figures")
+    lost.ClearField("figures")
     if not left.is_cleaned:
-        left.reserved_upto = max(left.reserved_upto, gone.reserved_upto)
+        left.reserved_upto = max(left.reserved_upto, lost.reserved_upto)
 
 
 def _insert(log: KafkaLog, facts: LedgerFacts) -> None:
@@ -230,15 +230,15 @@ def forget_cleaned(log: KafkaLog, ledger_id: int) -> None:
     for segment in log.segments:
         if ledger_id in segment.ledger_ids:
             del segment.ledger_ids[:]
-            gone = segment.figures
+            lost = segment.figures
             segment.figures.CopyFrom(
                 KafkaSegmentFigures(
-                    next_offset=gone.next_offset,
+                    next_offset=lost.next_offset,
                     first_batch_timestamp_ms=-1,
                     largest_timestamp_ms=-1,
                     largest_timestamp_offset=-1,
-                    modified_ms=gone.modified_ms,
-                    aborted=gone.aborted,
+                    modified_ms=lost.modified_ms,
+                    aborted=lost.aborted,
                 )
             )
 

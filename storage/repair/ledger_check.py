@@ -47,9 +47,7 @@ class LedgerCheck:
 
     @property
     def is_whole(self) -> bool:
-        """True if the files are intact. A raw ledger must also have no gaps, except for recorded
-        ones.
-        """
+        """True if the files are intact. A raw ledger must have no gaps, except recorded ones."""
         if self.is_made_up or not all(each.is_whole for each in self.segments):
             return False
         return not self.is_raw or self.lost() == [_pair(each) for each in self.record.lost]

@@ -32,13 +32,15 @@ def new_losses(check: LedgerCheck) -> list[Loss]:
     ]
 
 
-def messages_behind(check: LedgerCheck) -> int:
+def messages_after(check: LedgerCheck) -> int:
     """Returns the least number of messages lost after a raw ledger's last good entry, one per
     entry.
     """
     end = max((each.last.entry_id for each in check.extents()), default=-1)
-    behind = [(first, last) for first, last in check.lost() if first > end]
-    return sum(max(last - first + 1, _messages(check, first, last) or 0) for first, last in behind)
+    following = [(first, last) for first, last in check.lost() if first > end]
+    return sum(
+        max(last - first + 1, _messages(check, first, last) or 0) for first, last in following
+    )
 
 
 def _range(first: int, last: int) -> str:

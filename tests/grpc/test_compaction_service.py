@@ -163,7 +163,7 @@ def test_a_strategy_from_a_package_outside(broker_process: MakeBroker, tmp_path:
         for name, why in [
             ("outside:Early", "it returned 'maybe', which is neither True nor False"),
             ("outside:Gone", "module outside has no Gone"),
-            ("nobodys", "no package has an entry point 'ledgerfold.strategies' of that name"),
+            ("nobodys", "has an entry point 'ledgerfold.strategies' of that name"),
         ]:
             with pytest.raises(InvalidStrategy, match=f"Strategy '{name}' cannot be used: .*{why}"):
                 admin.set_compaction_strategy(name, topic="prices")

@@ -73,11 +73,14 @@ def test_the_settings_of_the_topic(cli: Cli, admin: Admin, log: str) -> None:
     [
         (("--strategy", "newest"), "is a Kafka topic: it has a cleaner, but no strategies"),
         (("--threshold", "1M"), "is a Kafka topic: it has a cleaner, but no strategies"),
-        (("--config", "compression.type=zstd"), "compression.type has no part in what the cleaner"),
+        (("--config", "compression.type=zstd"), "compression.type does not affect the cleaner"),
         (("--config", f"{RATIO}=7"), "Value must be no more than 1"),
         (("--config", RATIO), "expected NAME=VALUE"),
         (("--config", f"{RATIO}=1", "--config", f"{RATIO}=0"), f"--config {RATIO} twice"),
-        (("--config", "segment.ms=" + ",".join("1" * 25)), "25 combinations of settings: at most"),
+        (
+            ("--config", "segment.ms=" + ",".join("1" * 25)),
+            "25 combinations of settings. Try at most",
+        ),
         (("--config", "cleanup.policy=delete"), "is not compacted: the cleaner ignores it"),
     ],
 )

@@ -77,7 +77,7 @@ def test_it_opens_and_nothing_is_missing(data: Path) -> None:
                 stats = ledgerfold("--url", broker.url, "topics", "stats", "addresses")
                 assert '"msgBacklog": 6' in stats.out
             broker.stop()
-            assert is_new or start or "is now of store version 3" in broker.stderr
+            assert is_new or start or "now has store version 3" in broker.stderr
     assert ledgerfold("verify", str(data)).code == 0
     value = dict(_pairs(data))[STORE_KEY]
     # Builds from before features were told read version 1 alone.

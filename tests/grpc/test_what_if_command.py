@@ -93,7 +93,7 @@ def test_the_command(
     ran = ledgerfold("--url", broker.url, "what-if", topic, *own)
     assert [row["about"] for row in ran.rows] == ["input", "strategy", "strategy"]
     unknown = ledgerfold("--url", broker.url, "what-if", topic, "--strategy", "keep_n")
-    assert (unknown.code, "no package has an entry point" in unknown.err) == (USAGE, True)
+    assert (unknown.code, "no package of the compactor" in unknown.err) == (USAGE, True)
     table = ledgerfold("--url", broker.url, *asked, "-o", "table")
     assert "a run would read 30 messages" in table.out
     assert table.out.count(ORDER) == 2

@@ -235,6 +235,6 @@ def test_a_folder_that_is_there_is_refused_and_left_alone(session: Session, tmp_
     other = log.ledgers_dir / "100" / "00000000000000000000.log"
     other.parent.mkdir()
     other.write_bytes(b"another's")
-    with pytest.raises(InvalidRequest, match="is there already"):
+    with pytest.raises(InvalidRequest, match="already exists"):
         CompactionRun(log.plan(100), session, REAL, time.time).execute()
     assert other.read_bytes() == b"another's"

@@ -168,7 +168,7 @@ def test_a_folder_that_is_there_is_anothers(session: Session, log: KafkaLog) -> 
     plan = log.plan()
     theirs = log.ledgers_dir / str(plan.ledger_ids[0])
     theirs.mkdir()
-    with pytest.raises(InvalidRequest, match="is there already"):
+    with pytest.raises(InvalidRequest, match="already exists"):
         CleanRun(plan, session, REAL, time.time).execute()
     assert theirs.exists()
 

@@ -154,7 +154,7 @@ def test_the_bound_on_memory_is_for_what_is_taken(
         ("RaisesUnlike", r"Unlike: any other, at message 1:2:-1:0"),
         ("Answers", r"should_keep_left returned 1, which is not a bool, at message 1:2:-1:0"),
         ("Hangs", r"it did not answer within 2 s, at message 1:2:-1:0"),
-        ("Eats", r"a task takes more than 200 MiB of memory with it, at message 1:2:-1:0"),
+        ("Eats", r"a task with it takes more than 200 MiB of memory, at message 1:2:-1:0"),
         ("Exits", r"strategy 'outside:Exits': its Python worker of Spark ended"),
         pytest.param(
             "Stubborn",
@@ -325,7 +325,7 @@ def test_its_words_are_asked_in_the_order_of_the_log(own_worker: CompactorProces
         ("Answers", (b"1", b"2"), "answered int, which is no text", ""),
         ("Raises", (b"1", b"harm"), "", "'nothing of the kind', at message 1:1"),
         ("Hangs", (b"1", b"2"), "", "it did not answer within 2 s"),
-        ("Eats", (b"1", b"2"), "", "a task takes more than 200 MiB of memory with it"),
+        ("Eats", (b"1", b"2"), "", "a task with it takes more than 200 MiB of memory"),
         ("Exits", (b"1", b"2"), "", "the process that tried it ended (exit code 3)"),
         ("RaisesUnlike", (b"1", b"2"), "", "Unlike: any other"),
         ("Nothing", (b"1", b"2"), "", "module outside has no Nothing"),

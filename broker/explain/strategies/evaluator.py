@@ -58,7 +58,7 @@ def dropped(found: Found, rule: pb.CompactionRule, why: str, by: Found | None = 
     return Decision(found, False, rule, why, by)
 
 
-def gone(tombstone: Found) -> Decision:
+def applied(tombstone: Found) -> Decision:
     """Returns the decision about a tombstone that has been applied."""
     return dropped(tombstone, pb.COMPACTION_RULE_TOMBSTONE, "a tombstone")
 

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 
 from ledgerfold.broker.common.clock import LAST_MS
 from ledgerfold.broker.common.traffic import iso_time
-from ledgerfold.broker.explain.strategies.evaluator import Decision, dropped, gone, rule_of
+from ledgerfold.broker.explain.strategies.evaluator import Decision, applied, dropped, rule_of
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.v1 import explain_pb2 as pb
 
@@ -48,7 +48,7 @@ class EventTime:
         if standing is not None:
             yield dropped(standing, rule_of(version), _superseded(standing, version), version)
         if version.is_tombstone:
-            yield gone(version)
+            yield applied(version)
             self._standing, self._tombstone = None, version
         else:
             self._why, self._standing, self._tombstone = self._accepted(version), version, None

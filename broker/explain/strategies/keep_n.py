@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from ledgerfold.broker.explain.strategies.evaluator import HELD_MAX, Decision, dropped, gone
+from ledgerfold.broker.explain.strategies.evaluator import HELD_MAX, Decision, applied, dropped
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.text import counted
 from ledgerfold.v1 import explain_pb2 as pb
@@ -36,7 +36,7 @@ class KeepN:
                 why = f"deleted by {version.name}"
                 yield dropped(each, pb.COMPACTION_RULE_DELETED, why, version)
             self._last.clear()
-            yield gone(version)
+            yield applied(version)
             return
         self._last.append(version)
         if len(self._last) > self._n:

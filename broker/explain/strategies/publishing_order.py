@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ledgerfold.broker.explain.strategies.evaluator import Decision, dropped, gone, rule_of
+from ledgerfold.broker.explain.strategies.evaluator import Decision, applied, dropped, rule_of
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.v1 import explain_pb2 as pb
 
@@ -38,7 +38,7 @@ class PublishingOrder:
             verb = "deleted" if version.is_tombstone else "superseded"
             yield dropped(self._standing, rule_of(version), f"{verb} by {version.name}", version)
         if version.is_tombstone:
-            yield gone(version)
+            yield applied(version)
         self._standing = None if version.is_tombstone else version
 
     def keeps(self) -> Iterator[Decision]:

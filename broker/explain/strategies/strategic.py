@@ -22,7 +22,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from ledgerfold.broker.explain.strategies.evaluator import Asked, Decision, dropped, gone, rule_of
+from ledgerfold.broker.explain.strategies.evaluator import (
+    Asked,
+    Decision,
+    applied,
+    dropped,
+    rule_of,
+)
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
 from ledgerfold.strategies.strategic import StrategicMessage
@@ -69,7 +75,7 @@ class Strategic:
             why = f"{verb} by {version.name}: {why}"
             yield dropped(found, rule_of(version), why, version)
         if version.is_tombstone:
-            yield gone(version)
+            yield applied(version)
         self._standing = None if version.is_tombstone else (version, current)
 
     def keeps(self) -> Iterator[Decision]:

@@ -80,7 +80,7 @@ def test_one_that_belongs_to_another_user(
     monkeypatch.setattr(Path, "chmod", refuse)
     with held(data):
         pass
-    assert "others may have access to them. Change the owner to the user" in caplog.text
+    assert "others may have access to them. Change the owner" in caplog.text
 
 
 def test_the_lock_itself(tmp_path: Path) -> None:
