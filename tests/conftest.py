@@ -54,8 +54,8 @@ def has_java() -> bool:
 # Fixtures and folders of tests/ that start processes.
 PROCESS_FIXTURES = frozenset({"broker_process", "shared_broker", "compactor", "worker", "url"})
 PROCESS_FOLDERS = ("conformance", "crash", "grpc", "spark")
-# A strategy of nobody's: broker and compactor may look for it.
-ALLOWED = ("--allow-strategy", "shop:Best")
+# Strategies of nobody's: broker and compactor may look for them.
+ALLOWED = ("--allow-strategy=shop:Best", "--allow-strategy=shop:Worst")
 NOT_FAST = ("process", "spark", "slow")
 TESTS = Path(__file__).parent
 

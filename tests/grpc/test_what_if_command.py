@@ -125,7 +125,7 @@ def test_a_command_that_is_no_strategy(
     ):
         ran = ledgerfold("--url", broker.url, *verb)
         assert "'os:system' cannot be used: this broker does not allow it" in ran.err
-        assert "(shop:Best)" in ran.err
+        assert "(shop:Best, shop:Worst)" in ran.err
         assert "start this broker with --allow-strategy os:system" in ran.err
         assert not ran.out
     assert not told.exists()
