@@ -20,7 +20,7 @@ def test_streams_have_an_end(broker_process: MakeBroker) -> None:
     broker = broker_process(*arguments)
     with Client(broker.url, operation_timeout_seconds=1) as client:
         producers = [client.create_producer("t") for _ in range(3)]
-        with pytest.raises(Overloaded, match=r"serves 3 streams .*serve --streams-max") as raised:
+        with pytest.raises(Overloaded, match=r"has 3 streams .*serve --streams-max") as raised:
             client.create_producer("t")
         assert raised.value.from_broker
         # Administration goes on, and tells.

@@ -76,7 +76,7 @@ def test_the_settings_of_the_topic(cli: Cli, admin: Admin, log: str) -> None:
         (("--config", "compression.type=zstd"), "compression.type does not affect the cleaner"),
         (("--config", f"{RATIO}=7"), "Value must be no more than 1"),
         (("--config", RATIO), "expected NAME=VALUE"),
-        (("--config", f"{RATIO}=1", "--config", f"{RATIO}=0"), f"--config {RATIO} twice"),
+        (("--config", f"{RATIO}=1", "--config", f"{RATIO}=0"), f"--config {RATIO} is given twice"),
         (
             ("--config", "segment.ms=" + ",".join("1" * 25)),
             "25 combinations of settings. Try at most",

@@ -39,6 +39,7 @@ _NAMES = (
     "Stubborn",
     "Early",
     "Slow",
+    "Nothing",
 )
 ALLOWED = tuple(f"--allow-strategy=outside:{name}" for name in _NAMES)
 A1, A22, A3, A44, B1 = (
@@ -322,7 +323,7 @@ def test_its_words_are_asked_in_the_order_of_the_log(own_worker: CompactorProces
     ("strategy", "values", "words", "why"),
     [
         ("Raises", (b"1", b"2"), "raised KeyError: 'nothing of the kind'", ""),
-        ("Answers", (b"1", b"2"), "answered int, which is no text", ""),
+        ("Answers", (b"1", b"2"), "returned int, not a string", ""),
         ("Raises", (b"1", b"harm"), "", "'nothing of the kind', at message 1:1"),
         ("Hangs", (b"1", b"2"), "", "it did not answer within 2 s"),
         ("Eats", (b"1", b"2"), "", "a task with it takes more than 200 MiB of memory"),
