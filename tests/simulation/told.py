@@ -140,12 +140,17 @@ class Told:
         if attempt not in topic.place and not self.is_damaged:
             self.fail(f"{attempt} is said to be stored already, and is nowhere")
 
-    @staticmethod
-    def _has_later(topic: Topic, attempt: Attempt) -> bool:
-        """Whether that producer has something with a higher sequence id there."""
+    def _has_later(self, topic: Topic, attempt: Attempt) -> bool:
+        """Whether that producer has something with a higher sequence id there, told of or not."""
+        stored = (
+            self.attempt_of(topic, entry)
+            for ledger_id in topic.record.ledger_ids
+            for entry in self.entries(ledger_id).values()
+        )
+        there = (*topic.place, *topic.acked, *(each for each in stored if each is not None))
         return any(
             each.producer == attempt.producer and each.sequence_id > attempt.sequence_id
-            for each in (*topic.place, *topic.acked)
+            for each in there
         )
 
     def sent_as(
