@@ -267,6 +267,20 @@ class Told:
             if each.subscription in ("", subscription)
         )
 
+    def may_all_be_passed(self, topic: Topic, subscription: str, positions: list[Position]) -> bool:
+        """Whether orders may have passed all of these for it. Counts against none of them."""
+        orders = [each for each in topic.orders if each.subscription in ("", subscription)]
+        left = sum(max(0, each.entries) for each in orders if each.entries is not None)
+        for position in positions:
+            publish_ms = topic.at[position].publish_time_ms
+            closed_ms = self.closed_ms(position.ledger_id)
+            left -= not any(
+                each.covers(position, publish_ms, closed_ms, self.asked_ms())
+                for each in orders
+                if each.entries is None
+            )
+        return left >= 0
+
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
         """Its record, as it is now."""
         value = self._pairs.get(f"ledger/{ledger_id:020d}".encode())
