@@ -20,7 +20,7 @@ from tests.simulation.disk import Disk
 from tests.simulation.kafka_life import KafkaLife, Sent
 from tests.simulation.life import Attempt, Topic, Violation
 from tests.simulation.storedlog import Stored, scan
-from tests.simulation.subscriptions import Order
+from tests.simulation.subscriptions import Move, Order
 
 
 class Told:
@@ -54,6 +54,8 @@ class Told:
         self.subscribed: set[str] = set()
         # Whether such a subscription, by its topic and name, is to begin with the oldest message.
         self.begins_early: dict[tuple[str, str], bool] = {}
+        # Seeks that are on their way, by topic and subscription.
+        self.moves: dict[tuple[str, str], list[Move]] = {}
         # Topics from which an administrator takes ledgers, whoever has read them: calls that are
         # on their way, and those that ever were.
         self.truncating: Counter[str] = Counter()
