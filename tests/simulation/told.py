@@ -35,9 +35,12 @@ class Told:
         note: Callable[[str], None],
         now_ms: Callable[[], int] = lambda: 0,
         asked_ms: Callable[[], int] = lambda: 0,
+        decided_ms: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`asked_ms`: when the write of metadata that takes effect was asked for."""
-        self.now_ms, self.asked_ms = now_ms, asked_ms
+        """`asked_ms`: when the write of metadata that takes effect was asked for; `decided_ms`:
+        when it was handed to a thread, where it may wait for others.
+        """
+        self.now_ms, self.asked_ms, self.decided_ms = now_ms, asked_ms, decided_ms
         self._disk, self._pairs, self._ledgers, self.note = disk, pairs, ledgers, note
         self.profile = profile
         self.failure: AssertionError | None = None
