@@ -92,13 +92,17 @@ class CursorWriter:
             self._schedule()
 
     async def flush(self) -> None:
-        """Returns when every change made so far is durable. Raises the persist error."""
+        """Returns when every change made so far is durable. Raises the error of persisting them.
+
+        Later changes of others are not waited for: their write may fail.
+        """
+        made = self._made
         self._cancel_timer()
-        while not self.is_durable:
+        while self._durable < made and not self.is_durable:
             if self._writing is None:
                 self._writing = asyncio.create_task(self._write())
             await asyncio.wait((self._writing,))
-            if self._failure is not None:
+            if self._failure is not None and self._durable < made:
                 raise self._failure
 
     async def stop(self) -> None:

@@ -247,6 +247,8 @@ class Consumer:
         if sub is None:
             sub = Subscription(name, from_earliest=self._from_earliest, step=step)
             topic.subscriptions[name] = sub
+            for move in self._world.oracle.moves.get((self.topic_name, name), ()):
+                move.may_find(sub)
         if name not in topic.cursors:
             self._world.oracle.fail(f"{self.name} is connected to {name}, which has no record")
         sub.has_compacted |= self.read_compacted

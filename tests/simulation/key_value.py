@@ -30,6 +30,8 @@ class PairStore(MemoryKeyValue):
         self.doubtful: tuple[Pairs, tuple[bytes, ...]] | None = None
         # When the write that is on its way, or was the last, was asked for.
         self.asked_s = 0.0
+        # When it was handed to a thread: nothing that came later changed what is in it.
+        self.decided_s = 0.0
         # All writes that took effect, in order.
         self.history: list[tuple[dict[bytes, bytes], tuple[bytes, ...]]] = []
 
@@ -88,6 +90,7 @@ class SimKeyValue:
             )
             raise self._failure
         self._store.doubtful, self._store.asked_s = None, asked_s
+        self._store.decided_s = self._jobs.submitted_s
         self._on_write(puts, deletes, self._store)
         self._store.write(puts, deletes)
         if kind:

@@ -117,6 +117,8 @@ class Topic:
     # since.
     producers: dict[str, ProducerRecord] = field(default_factory=dict)
     seen_ms: dict[str, int] = field(default_factory=dict)
+    # Since when the broker may have had it as away.
+    away_ms: dict[str, int] = field(default_factory=dict)
     loaded_ms: int = 0
     forgotten: set[str] = field(default_factory=set)
     connected: set[str] = field(default_factory=set)

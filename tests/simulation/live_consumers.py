@@ -10,12 +10,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from ledgerfold.storage.entry import Position
+from ledgerfold.v1.data_pb2 import SUBSCRIPTION_TYPE_KEY_SHARED as KEY_SHARED
 from tests.simulation.subscriptions import Subscription, covers
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Actors
     from tests.simulation.consumers import Consumer
-    from tests.simulation.life import Topic
+    from tests.simulation.life import Attempt, Topic
     from tests.simulation.oracle import Oracle
 
 # Emulated: cursors are written, and written again, in a second.
@@ -62,7 +63,27 @@ def _missing(
     if topic is None or sub is None or sub.has_compacted or sub.is_moving:
         return set()
     got = {position for each in consumers for position in each.got_here}
-    return _due(topic, sub) - got
+    return _due(topic, sub) - got - _held_back(topic, sub, consumers)
+
+
+def _held_back(topic: Topic, sub: Subscription, consumers: list[Consumer]) -> set[Position]:
+    """Key_Shared: what comes behind an entry of the same key that a consumer has and has not
+    acknowledged may be another's by now, who must wait for that. (Keys stand for their slots.)
+    """
+    record = topic.cursors.get(sub.name)
+    if record is None or len(consumers) < 2 or any(each.type != KEY_SHARED for each in consumers):
+        return set()
+    held: dict[bytes, Position] = {}
+    for position in {position for each in consumers for position in each.got_here}:
+        if position in topic.at and not covers(record, position):
+            key = _key(topic.at[position])
+            held[key] = min(position, held.get(key, position))
+    return {at for at, attempt in topic.at.items() if at > held.get(_key(attempt), at)}
+
+
+def _key(attempt: Attempt) -> bytes:
+    """Of the first message. Those without one are together."""
+    return attempt.rows[0].key or b""
 
 
 def _due(topic: Topic, sub: Subscription) -> set[Position]:

@@ -19,7 +19,7 @@ from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.v1 import admin_pb2, data_pb2
 from tests.simulation.connections import call
 from tests.simulation.readers import start_at
-from tests.simulation.subscriptions import Order
+from tests.simulation.subscriptions import Move, Order
 
 if TYPE_CHECKING:
     from tests.simulation.actors import Actors
@@ -73,27 +73,33 @@ def begin_truncation(actors: Actors, asked: str, topics: Iterable[str] = ()) -> 
 
 async def seek(world: World, topic: str, name: str, position: Position) -> None:
     """Moves a subscription; what was acknowledged before is void from then on."""
-    known = world.oracle.topics.get(topic)
+    oracle = world.oracle
+    known = oracle.topics.get(topic)
     sub = known.subscriptions.get(name) if known is not None else None
     if sub is None:
         return
     world.note(f"{name} is moved to {position}")
     start = start_at(position, inclusive=True)
     request = data_pb2.SeekRequest(topic=topic, subscription=name, start=start)
-    sub.begin_move(position)
+    move, moves = Move(position), oracle.moves.setdefault((topic, name), [])
+    moves.append(move)
+    move.may_find(sub)
 
     async def serve(broker: Broker) -> None:
         answer = await subscribe_rpc.seek(broker, request)
-        record = known.cursors.get(name) if known is not None else None
+        # The topic may have been deleted meanwhile, and made again.
+        life = oracle.topics.get(topic)
+        record = life.cursors.get(name) if life is not None else None
         if record is not None and record.incarnation < answer.incarnation:
-            world.oracle.fail(f"{name} is said to have moved to {position}, and no record tells")
+            oracle.fail(f"{name} is said to have moved to {position}, and no record tells")
 
     try:
         await call(world, serve)
     except LedgerfoldError as error:
         world.note(f"seek: {error!r:.110}")
     finally:
-        sub.end_move()
+        moves.remove(move)
+        move.end()
 
 
 def ask_admin(

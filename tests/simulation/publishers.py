@@ -46,6 +46,8 @@ class Publisher:
         self._sent = 0
         # It stays away until it has something to send.
         self._left_ms: int | None = None
+        # When the connection broke.
+        self._cut_ms: int | None = None
         self._connection: Connection | None = None
         self._wanted = asyncio.Event()
         self._task = world.client(self._run())
@@ -151,6 +153,7 @@ class Publisher:
         connection, self._connection = self._connection, None
         if connection is None:
             return
+        self._cut_ms = self._world.clock.now_ms()
         if late:
             self._world.client(self._cut_later(connection))
         else:
@@ -179,7 +182,7 @@ class Publisher:
 
     async def _connect(self) -> None:
         connection = Connection(self._world, HANDLER, self._on_sent)
-        self._connection = connection
+        self._connection, self._cut_ms = connection, None
         opening = data_pb2.PublishOpen(topic=self.topic, producer_name=self.name)
         connection.send(data_pb2.PublishRequest(open=opening).SerializeToString())
         await connection.wait()
@@ -187,7 +190,7 @@ class Publisher:
             self._sent = 0
             self._world.oracle.connected(self.topic, self.name)
             await self._stream(connection)
-        self._world.oracle.disconnected(self.topic, self.name, self._left_ms)
+        self._world.oracle.disconnected(self.topic, self.name, self._left_ms, self._cut_ms)
         if self._left_ms is not None:
             self._world.loop.let_go()
         self._on_refused(connection.error)

@@ -12,7 +12,7 @@ left it out for who reads the view. `Orders` are those of administrators and of 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1.records_pb2 import CursorRecord
@@ -45,6 +45,24 @@ class Order:
             self.entries -= 1
             return True
         return self.ended_ms is None or (self.upto is not None and position <= self.upto)
+
+
+@dataclass(eq=False)
+class Move:
+    """A seek that is on its way, and the subscriptions of that name that it may find: somebody may
+    delete one and make another while it waits.
+    """
+
+    to: Position
+    subscriptions: list[Subscription] = field(default_factory=list)
+
+    def may_find(self, subscription: Subscription) -> None:
+        self.subscriptions.append(subscription)
+        subscription.begin_move(self.to)
+
+    def end(self) -> None:
+        for each in self.subscriptions:
+            each.end_move()
 
 
 class Subscription:

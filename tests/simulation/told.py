@@ -20,7 +20,7 @@ from tests.simulation.disk import Disk
 from tests.simulation.kafka_life import KafkaLife, Sent
 from tests.simulation.life import Attempt, Topic, Violation
 from tests.simulation.storedlog import Stored, scan
-from tests.simulation.subscriptions import Order
+from tests.simulation.subscriptions import Move, Order
 
 
 class Told:
@@ -35,9 +35,12 @@ class Told:
         note: Callable[[str], None],
         now_ms: Callable[[], int] = lambda: 0,
         asked_ms: Callable[[], int] = lambda: 0,
+        decided_ms: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`asked_ms`: when the write of metadata that takes effect was asked for."""
-        self.now_ms, self.asked_ms = now_ms, asked_ms
+        """`asked_ms`: when the write of metadata that takes effect was asked for; `decided_ms`:
+        when it was handed to a thread, where it may wait for others.
+        """
+        self.now_ms, self.asked_ms, self.decided_ms = now_ms, asked_ms, decided_ms
         self._disk, self._pairs, self._ledgers, self.note = disk, pairs, ledgers, note
         self.profile = profile
         self.failure: AssertionError | None = None
@@ -54,6 +57,8 @@ class Told:
         self.subscribed: set[str] = set()
         # Whether such a subscription, by its topic and name, is to begin with the oldest message.
         self.begins_early: dict[tuple[str, str], bool] = {}
+        # Seeks that are on their way, by topic and subscription.
+        self.moves: dict[tuple[str, str], list[Move]] = {}
         # Topics from which an administrator takes ledgers, whoever has read them: calls that are
         # on their way, and those that ever were.
         self.truncating: Counter[str] = Counter()
@@ -120,12 +125,18 @@ class Told:
         if topic is not None:
             topic.connected.add(producer)
 
-    def disconnected(self, name: str, producer: str, asked_ms: int | None = None) -> None:
-        """`asked_ms`: when it wanted to be; the broker may have seen to it at once."""
+    def disconnected(
+        self, name: str, producer: str, asked_ms: int | None = None, cut_ms: int | None = None
+    ) -> None:
+        """`asked_ms`: when it wanted to be; the broker may have seen to it at once. `cut_ms`: when
+        the network went, which the broker may have noticed before the publisher.
+        """
         topic = self.topics.get(name)
         if topic is not None:
             topic.connected.discard(producer)
-            topic.seen_ms[producer] = self.now_ms() if asked_ms is None else asked_ms
+            seen_ms = self.now_ms() if asked_ms is None else asked_ms
+            topic.seen_ms[producer] = seen_ms
+            topic.away_ms[producer] = seen_ms if cut_ms is None else min(seen_ms, cut_ms)
 
     def _told_duplicate(self, name: str, attempt: Attempt) -> None:
         topic = self.topics.get(name)
@@ -140,12 +151,17 @@ class Told:
         if attempt not in topic.place and not self.is_damaged:
             self.fail(f"{attempt} is said to be stored already, and is nowhere")
 
-    @staticmethod
-    def _has_later(topic: Topic, attempt: Attempt) -> bool:
-        """Whether that producer has something with a higher sequence id there."""
+    def _has_later(self, topic: Topic, attempt: Attempt) -> bool:
+        """Whether that producer has something with a higher sequence id there, told of or not."""
+        stored = (
+            self.attempt_of(topic, entry)
+            for ledger_id in topic.record.ledger_ids
+            for entry in self.entries(ledger_id).values()
+        )
+        there = (*topic.place, *topic.acked, *(each for each in stored if each is not None))
         return any(
             each.producer == attempt.producer and each.sequence_id > attempt.sequence_id
-            for each in (*topic.place, *topic.acked)
+            for each in there
         )
 
     def sent_as(
@@ -255,6 +271,20 @@ class Told:
             for each in topic.orders
             if each.subscription in ("", subscription)
         )
+
+    def may_all_be_passed(self, topic: Topic, subscription: str, positions: list[Position]) -> bool:
+        """Whether orders may have passed all of these for it. Counts against none of them."""
+        orders = [each for each in topic.orders if each.subscription in ("", subscription)]
+        left = sum(max(0, each.entries) for each in orders if each.entries is not None)
+        for position in positions:
+            publish_ms = topic.at[position].publish_time_ms
+            closed_ms = self.closed_ms(position.ledger_id)
+            left -= not any(
+                each.covers(position, publish_ms, closed_ms, self.asked_ms())
+                for each in orders
+                if each.entries is None
+            )
+        return left >= 0
 
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
         """Its record, as it is now."""

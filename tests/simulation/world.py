@@ -84,6 +84,7 @@ class World:
             self.note,
             self.clock.now_ms,
             lambda: START_MS + int(self.pairs.asked_s * 1000),
+            lambda: START_MS + int(self.pairs.decided_s * 1000),
         )
         self.settings = BrokerSettings(
             data_dir=DATA,

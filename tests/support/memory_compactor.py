@@ -175,6 +175,10 @@ def _rebuilt(header: EntryHeader, entry: bytes, kept: list[int], renumber: bool 
 
 
 def _is_numbered(header: EntryHeader, entry: bytes) -> bool:
-    """Otherwise than anew: from 0 on, and a single one as published alone."""
-    indexes = [message.batch_index for message in decode(entry, header).messages()]
-    return indexes != (list(range(len(indexes))) if len(indexes) > 1 else [-1])
+    """Otherwise than anew: from 0 on, of a batch of that size, and a single one as published alone.
+
+    A run that leaves ids alone may have left the first two of a batch of three.
+    """
+    found = [(each.batch_index, each.batch_size) for each in decode(entry, header).messages()]
+    count = len(found)
+    return found != ([(index, count) for index in range(count)] if count > 1 else [(-1, 1)])

@@ -8,6 +8,7 @@ import pytest
 
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
+from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.subscriptions.subscription import ConsumerOptions, Subscription
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
@@ -16,6 +17,7 @@ from ledgerfold.storage.errors import (
     LedgerfoldError,
     SubscriptionBusy,
 )
+from ledgerfold.v1.data_pb2 import StartPosition
 from tests.support.subscription_lab import (
     EXCLUSIVE,
     SHARED,
@@ -268,6 +270,35 @@ def test_a_write_that_failed_is_not_durable() -> None:
         topic.error = None
         await subscription.persist()
         assert subscription.durable_mark_delete == positions[0]
+
+    run(test)
+
+
+def test_a_subscription_that_is_durable_stays_though_a_later_write_fails() -> None:
+    """Two consumers ask for a new subscription at once. The first write of its cursor is durable,
+    and the one that the second consumer waits for fails. No test had let a write fail between the
+    two: the subscription was removed, its record stayed on the disk, and whoever subscribed next
+    began a new one at the end of the log.
+    """
+
+    async def test(topic: MemoryTopic) -> None:
+        topic.may_write.clear()
+        first = asyncio.create_task(create_subscription(topic, "s", StartPosition()))
+        await topic.writing.wait()
+        second = asyncio.create_task(create_subscription(topic, "s", StartPosition()))
+        await settled(topic)
+        topic.writing.clear()
+        topic.may_write.set()
+        topic.may_write.clear()
+        await topic.writing.wait()
+        # The first write has ended well, and the second one is on its way.
+        topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+        topic.may_write.set()
+        subscription = await first
+        with pytest.raises(DiskFailure):
+            await second
+        assert topic.subscriptions["s"] is subscription
+        assert not subscription.is_closed
 
     run(test)
 
