@@ -35,8 +35,8 @@ def test_an_address_that_is_taken(tmp_path: Path, taken: str, option: str) -> No
     ran = serve_apart(tmp_path / "data", "--listen", "127.0.0.1:0", option, taken)
     assert (ran.code, ran.out) == (5, "")
     assert ran.err == (
-        f"ledgerfold: Another process listens on {taken}. Stop it, or let {option} name another "
-        "port.\n"
+        f"ledgerfold: Another process listens on {taken}. Stop it, or choose another port "
+        f"with {option}.\n"
     )
     assert not (tmp_path / "data").exists()
 
