@@ -393,8 +393,9 @@ class Oracle(Told):
             return
         topic.producers.pop(producer, None)
         now_ms, seen_ms = self.asked_ms(), topic.seen_ms.get(producer, 0)
-        is_away = now_ms - topic.away_ms.get(producer, seen_ms) > AWAY_MS
-        may_return = seen_ms < topic.loaded_ms <= now_ms - RETURN_MS
+        away_ms = topic.away_ms.get(producer, seen_ms)
+        is_away = now_ms - away_ms > AWAY_MS
+        may_return = away_ms < topic.loaded_ms <= now_ms - RETURN_MS
         if producer in topic.connected or not (is_away or may_return):
             self.fail(f"{producer} is forgotten {now_ms - seen_ms} ms after it was there")
         self.note(f"{short_name(name)}: {producer} is forgotten")

@@ -126,17 +126,17 @@ class Told:
             topic.connected.add(producer)
 
     def disconnected(
-        self, name: str, producer: str, asked_ms: int | None = None, cut_ms: int | None = None
+        self, name: str, producer: str, asked_ms: int | None = None, away_ms: int | None = None
     ) -> None:
-        """`asked_ms`: when it wanted to be; the broker may have seen to it at once. `cut_ms`: when
-        the network went, which the broker may have noticed before the publisher.
+        """`asked_ms`: when it wanted to be; the broker may have seen to it at once. `away_ms`: when
+        the network went, or the broker sent it away, which it may have noticed later.
         """
         topic = self.topics.get(name)
         if topic is not None:
             topic.connected.discard(producer)
             seen_ms = self.now_ms() if asked_ms is None else asked_ms
             topic.seen_ms[producer] = seen_ms
-            topic.away_ms[producer] = seen_ms if cut_ms is None else min(seen_ms, cut_ms)
+            topic.away_ms[producer] = seen_ms if away_ms is None else min(seen_ms, away_ms)
 
     def _told_duplicate(self, name: str, attempt: Attempt) -> None:
         topic = self.topics.get(name)
