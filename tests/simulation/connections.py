@@ -52,12 +52,12 @@ class Connection:
         if broker is None:
             self._end(Unavailable("The broker is not there."))
             return
-        self._task = world.in_broker(self._serve(handler(broker, self)))
+        self._task = world.in_broker(self._serve(handler, broker))
         self._task.add_done_callback(self._finished)
 
-    async def _serve(self, work: Awaitable[None]) -> None:
+    async def _serve(self, handler: Callable[[Any, Any], Awaitable[None]], broker: Broker) -> None:
         try:
-            await work
+            await handler(broker, self)
         finally:
             self.served_until_ms = self._world.clock.now_ms()
 

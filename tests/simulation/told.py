@@ -57,6 +57,8 @@ class Told:
         self.subscribed: set[str] = set()
         # Whether such a subscription, by its topic and name, is to begin with the oldest message.
         self.begins_early: dict[tuple[str, str], bool] = {}
+        # Orders that are on their way, by topic: they may find the next one of the name.
+        self.orders: dict[str, list[Order]] = {}
         # Seeks that are on their way, by topic and subscription.
         self.moves: dict[tuple[str, str], list[Move]] = {}
         # Topics from which an administrator takes ledgers, whoever has read them: calls that are
