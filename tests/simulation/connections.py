@@ -46,12 +46,20 @@ class Connection:
         self._requests: deque[Any] = deque()
         self._asked = asyncio.Event()
         self._is_cut = False
+        # When the broker was done with it; nobody is told at once.
+        self.served_until_ms: int | None = None
         broker = world.broker
         if broker is None:
             self._end(Unavailable("The broker is not there."))
             return
-        self._task = world.in_broker(handler(broker, self))
+        self._task = world.in_broker(self._serve(handler, broker))
         self._task.add_done_callback(self._finished)
+
+    async def _serve(self, handler: Callable[[Any, Any], Awaitable[None]], broker: Broker) -> None:
+        try:
+            await handler(broker, self)
+        finally:
+            self.served_until_ms = self._world.clock.now_ms()
 
     # The client's end
 

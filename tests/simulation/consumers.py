@@ -74,7 +74,7 @@ class Consumer:
         self.got_here: set[Position] = set()
         self._acks: dict[int, _Ack] = {}
         self._last_request = 0
-        self._connected_step = 0
+        self._connected_step = self.connected_ms = 0
         self._last = EARLIEST
         self._has_rewound = False
         self._is_closed = False
@@ -238,6 +238,7 @@ class Consumer:
             return
         step = self._world.loop.steps
         self._connected_step, self._topic = step, topic
+        self.connected_ms = self._world.clock.now_ms()
         name = self.subscription_name
         if not self.is_durable:
             # Each connection begins anew.

@@ -108,6 +108,8 @@ class Topic:
     # The first record of each.
     births: dict[str, CursorRecord] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    # When a record last told of a seek.
+    moved_ms: dict[str, int] = field(default_factory=dict)
     # Of message TTL, while there is one; limits of retention, and those before the last change.
     ttl: Order | None = None
     limits: list[Limits] = field(default_factory=list)

@@ -74,7 +74,9 @@ def _held_back(topic: Topic, sub: Subscription, consumers: list[Consumer]) -> se
     if record is None or len(consumers) < 2 or any(each.type != KEY_SHARED for each in consumers):
         return set()
     held: dict[bytes, Position] = {}
-    for position in {position for each in consumers for position in each.got_here}:
+    # A load leaves nobody connected to what was there before.
+    able = [each for each in consumers if each.connected_ms >= topic.loaded_ms]
+    for position in {position for each in able for position in each.got_here}:
         if position in topic.at and not covers(record, position):
             key = _key(topic.at[position])
             held[key] = min(position, held.get(key, position))

@@ -45,11 +45,20 @@ def take_away(actors: Actors, topic: str) -> None:
 def order_of(actors: Actors, topic: str, order: Order) -> Callable[[], None]:
     """Entries may be passed over for it from now on; to be called when it is over."""
     oracle = actors.world.oracle
+    on_their_way = oracle.orders.setdefault(topic, [])
+    on_their_way.append(order)
     known = oracle.topics.get(topic)
-    if known is None:
-        return lambda: None
-    known.orders.append(order)
-    return lambda: oracle.end_order(known, order)
+    if known is not None:
+        known.orders.append(order)
+
+    def ended() -> None:
+        on_their_way.remove(order)
+        # It may have found another topic of the name.
+        life = oracle.topics.get(topic, known)
+        if life is not None:
+            oracle.end_order(life, order)
+
+    return ended
 
 
 def begin_truncation(actors: Actors, asked: str, topics: Iterable[str] = ()) -> None:

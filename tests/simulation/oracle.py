@@ -160,6 +160,7 @@ class Oracle(Told):
         if topic is None:
             topic = self.topics[record.name] = Topic(record.name, TopicRecord(name=record.name))
             topic.numbers = self._numbers.setdefault(record.name, {})
+            topic.orders += self.orders.get(record.name, ())
             self.note(f"{short_name(record.name)} comes into being")
         before, view_before = topic.record, topic.view
         for ledger_id in record.ledger_ids:
@@ -313,7 +314,7 @@ class Oracle(Told):
         """None that a limit keeps. Of what nobody needs the oracle knows no less than there is."""
         known = [self.ledger(each) for each in topic.record.ledger_ids]
         records = [each for each in known if each is not None]
-        # A subscription that was asked for after the choice begins with what is left.
+        # One that was asked for, or moved back, after the choice goes on with what is left.
         needed = self.needed_from(topic, record.compaction_cursor, self.decided_ms())
         free = unneeded(records, needed)
         for limits in topic.limits:
@@ -332,10 +333,11 @@ class Oracle(Told):
         return let_go(unneeded(records, needed), topic.limits[-1], self.now_ms())
 
     def needed_from(self, topic: Topic, has_cursor: bool, before_ms: float = inf) -> Position:
-        """The last entry that no cursor made before that needs any more, as far as records tell.
+        """The last entry that no cursor needs any more that is as old, as far as records tell.
         `has_cursor`: compaction has one, too.
         """
-        cursors = [each for each in topic.cursors.values() if each.created_ms < before_ms]
+        moved, known = topic.moved_ms, topic.cursors.items()
+        cursors = [c for name, c in known if max(c.created_ms, moved.get(name, 0)) < before_ms]
         passed = [position_of(each.mark_delete) for each in cursors]
         record = topic.record
         if has_cursor:
@@ -357,7 +359,8 @@ class Oracle(Told):
         """What a durable subscription has not acknowledged stays."""
         for name, record in topic.cursors.items():
             sub = topic.subscriptions.get(name)
-            if sub is None or sub.is_moving or record.created_ms >= self.decided_ms():
+            begun_ms = max(record.created_ms, topic.moved_ms.get(name, 0))
+            if sub is None or sub.is_moving or begun_ms >= self.decided_ms():
                 continue
             upto = topic.horizon if sub.has_compacted and topic.horizon is not None else EARLIEST
             for position in places:
@@ -393,8 +396,9 @@ class Oracle(Told):
             return
         topic.producers.pop(producer, None)
         now_ms, seen_ms = self.asked_ms(), topic.seen_ms.get(producer, 0)
-        is_away = now_ms - topic.away_ms.get(producer, seen_ms) > AWAY_MS
-        may_return = seen_ms < topic.loaded_ms <= now_ms - RETURN_MS
+        away_ms = topic.away_ms.get(producer, seen_ms)
+        is_away = now_ms - away_ms > AWAY_MS
+        may_return = away_ms < topic.loaded_ms <= now_ms - RETURN_MS
         if producer in topic.connected or not (is_away or may_return):
             self.fail(f"{producer} is forgotten {now_ms - seen_ms} ms after it was there")
         self.note(f"{short_name(name)}: {producer} is forgotten")
@@ -421,7 +425,7 @@ class Oracle(Told):
         if sub.incarnation is None:
             sub.incarnation = before.incarnation
         if record.incarnation != sub.incarnation:
-            sub.incarnation = record.incarnation
+            sub.incarnation, topic.moved_ms[name] = record.incarnation, self.now_ms()
             self._on_moved(topic, sub, record)
         self.examine(topic, sub)
 

@@ -190,7 +190,8 @@ class Publisher:
             self._sent = 0
             self._world.oracle.connected(self.topic, self.name)
             await self._stream(connection)
-        self._world.oracle.disconnected(self.topic, self.name, self._left_ms, self._cut_ms)
+        away_ms = connection.served_until_ms if self._cut_ms is None else self._cut_ms
+        self._world.oracle.disconnected(self.topic, self.name, self._left_ms, away_ms)
         if self._left_ms is not None:
             self._world.loop.let_go()
         self._on_refused(connection.error)

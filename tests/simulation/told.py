@@ -57,6 +57,8 @@ class Told:
         self.subscribed: set[str] = set()
         # Whether such a subscription, by its topic and name, is to begin with the oldest message.
         self.begins_early: dict[tuple[str, str], bool] = {}
+        # Orders that are on their way, by topic: they may find the next one of the name.
+        self.orders: dict[str, list[Order]] = {}
         # Seeks that are on their way, by topic and subscription.
         self.moves: dict[tuple[str, str], list[Move]] = {}
         # Topics from which an administrator takes ledgers, whoever has read them: calls that are
@@ -126,17 +128,17 @@ class Told:
             topic.connected.add(producer)
 
     def disconnected(
-        self, name: str, producer: str, asked_ms: int | None = None, cut_ms: int | None = None
+        self, name: str, producer: str, asked_ms: int | None = None, away_ms: int | None = None
     ) -> None:
-        """`asked_ms`: when it wanted to be; the broker may have seen to it at once. `cut_ms`: when
-        the network went, which the broker may have noticed before the publisher.
+        """`asked_ms`: when it wanted to be; the broker may have seen to it at once. `away_ms`: when
+        the network went, or the broker sent it away, which it may have noticed later.
         """
         topic = self.topics.get(name)
         if topic is not None:
             topic.connected.discard(producer)
             seen_ms = self.now_ms() if asked_ms is None else asked_ms
             topic.seen_ms[producer] = seen_ms
-            topic.away_ms[producer] = seen_ms if cut_ms is None else min(seen_ms, cut_ms)
+            topic.away_ms[producer] = seen_ms if away_ms is None else min(seen_ms, away_ms)
 
     def _told_duplicate(self, name: str, attempt: Attempt) -> None:
         topic = self.topics.get(name)
