@@ -341,9 +341,6 @@ class _Window:
             at = 0
         return self._block, at
 
-    def ends_at(self, end: int) -> bool:
-        return self._base + len(self._block) >= end
-
     def _read(self, size: int, offset: int) -> bytes:
         try:
             return self._file.pread(size, offset)

@@ -53,8 +53,7 @@ class BrokerSettings:
     compaction_queue_max: int = 100
     # Pulsar's maxMessageSize. Applies to batches, too; never above ENTRY_BYTES_MAX.
     message_bytes_max: int = 5 * 1024 * 1024
-    # The start time of a manual clock (broker/common/clock.py). None: the machine's
-    # clock.
+    # The start time of a manual clock (broker/common/clock.py). None: the machine's clock.
     test_clock_start_ms: int | None = None
     # "local": start and supervise a worker; "off"; or the address of a remote worker.
     compactor: str = "local"

@@ -34,11 +34,11 @@ from ledgerfold.broker.log.ledger_record import all_ledger_ids
 from ledgerfold.broker.topics.housekeeping import Housekeeping
 from ledgerfold.broker.topics.kafka_settings import defects_of, prepare_kafka_topic, start_cleaning
 from ledgerfold.broker.topics.kafka_topic import IS_KAFKA, IS_NOT_KAFKA, KafkaTopic
-from ledgerfold.broker.topics.kafka_topic_context import NamedTopic
 from ledgerfold.broker.topics.lost_records import check_records
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.broker.topics.topic_context import NamedTopic
 from ledgerfold.broker.worker.compactor import BrokerCompactor
 from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
 from ledgerfold.storage.ledger import LedgerStore

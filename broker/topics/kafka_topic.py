@@ -22,7 +22,7 @@ from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.topics.kafka_description import producer_infos, segment_infos
 from ledgerfold.broker.topics.kafka_producer import KafkaProducer
 from ledgerfold.broker.topics.kafka_reader import KafkaReader
-from ledgerfold.broker.topics.kafka_topic_context import KafkaTopicContext
+from ledgerfold.broker.topics.topic_context import KafkaTopicContext
 from ledgerfold.storage.entry import EntryHeader, read_header
 from ledgerfold.storage.errors import (
     InvalidRequest,

@@ -20,7 +20,6 @@ from ledgerfold.storage.segment import record_position
 from ledgerfold.storage.segment_check import Bounds, Extent, SegmentCheck, check_segment
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
-    LEDGER_STATE_OPEN,
     LedgerRecord,
     PositionRange,
     SegmentRecord,
@@ -40,10 +39,6 @@ class LedgerCheck:
     @property
     def is_raw(self) -> bool:
         return self.record.kind != LEDGER_KIND_COMPACTED
-
-    @property
-    def is_open(self) -> bool:
-        return self.record.state == LEDGER_STATE_OPEN
 
     @property
     def is_whole(self) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -119,6 +120,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    # As Ctrl-C does: the processes that run seeds end, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Sets of strings must come in one order.
         os.environ["PYTHONHASHSEED"] = "0"
