@@ -212,117 +212,131 @@ class AdminServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def GetBrokerInfo(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the version, the settings and the state of the broker and its compactor.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetClock(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the broker's time.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def MoveClock(self, request, context):
-        """Answers when all that became due is done. FAILED_PRECONDITION (NOT_ALLOWED) on a broker whose clock is the machine's.
+        """Advances a manual clock, and returns when all work that became due is done. FAILED_PRECONDITION (NOT_ALLOWED) if
+        the broker uses the machine's clock.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateTopic(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Creates a topic. ALREADY_EXISTS (TOPIC_EXISTS) if there is a topic of that name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeleteTopic(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a topic with its subscriptions and data.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListTopics(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists the topics of a namespace, or of all namespaces.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTopicStats(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the stats of a topic.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTopicInternalStats(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the internal stats of a topic: its ledgers and cursors.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UnloadTopic(self, request, context):
-        """Closes the topic as a restart would: consumers and producers come back, the open ledger is closed, raw data are trimmed.
+        """Closes a topic as a restart would: consumers and producers reconnect, the open ledger is closed, and raw data are
+        trimmed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TrimTopic(self, request, context):
-        """Removes raw ledgers that nothing holds back any more.
+        """Deletes raw ledgers that nothing requires any more.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TruncateTopic(self, request, context):
-        """Removes all data of the topic, read or not; subscriptions stay, at the end.
+        """Deletes all data of a topic, read or not. Subscriptions stay, and move to the end.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TerminateTopic(self, request, context):
-        """Nothing is published to the topic any more, for good.
+        """Ends publishing to a topic, permanently.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetMessageIdByTimestamp(self, request, context):
-        """The first entry published at a time or later, in the compacted ledger first; where the next one will be when there is none.
+        """Returns the id of the first entry that was published at or after a time. The compacted ledger is searched first. If
+        there is no such entry, returns the id that the next published entry will have.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CreateSubscription(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Creates a durable subscription. ALREADY_EXISTS (SUBSCRIPTION_EXISTS) if there is a subscription of that name.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListSubscriptions(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists the subscriptions of a topic, including `__compaction` if the topic has it.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ExpireMessages(self, request, context):
-        """Passes what was published longer ago than a limit, of one subscription, or of all but `__compaction`.
+        """Passes the entries that were published longer ago than a limit, in one subscription, or in all except
+        `__compaction`. They count as acknowledged. FAILED_PRECONDITION (NOTHING_EXPIRED) if the named subscription has no
+        backlog, or has nearly caught up.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ResetCursor(self, request, context):
-        """Moves a subscription, forwards or backwards. Its consumers are disconnected and come back.
+        """Moves a subscription, forwards or backwards. Its consumers are disconnected and reconnect.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SkipMessages(self, request, context):
-        """Passes so many entries of a subscription's backlog, or as many as there are.
+        """Passes a number of entries of a subscription's backlog, or the whole backlog if it has fewer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -336,98 +350,112 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreatePartitionedTopic(self, request, context):
-        """A partitioned topic and its partitions, which are topics `<name>-partition-<index>`. Calls that take a topic take
-        a partitioned one, too, where they can mean all its partitions: unload, trim, subscriptions, policies, compaction.
+        """A partitioned topic consists of its partitions, which are topics `<name>-partition-<index>`. A call that takes a
+        topic also takes a partitioned one if it can apply to all partitions: unload, trim, subscriptions, policies,
+        compaction.
+
+        Creates a partitioned topic and its partitions.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdatePartitionedTopic(self, request, context):
-        """More partitions; new ones get the durable subscriptions of the first partition, from the beginning.
+        """Adds partitions. New partitions get the durable subscriptions of the first partition, positioned at the earliest
+        message.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPartitionedTopicMetadata(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the number of partitions of a topic.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListPartitionedTopics(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists the partitioned topics of a namespace, or of all namespaces.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DeletePartitionedTopic(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a partitioned topic and its partitions.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPartitionedTopicStats(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the combined stats of all partitions.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TriggerCompaction(self, request, context):
-        """Starts a compaction, or puts it into the queue, and answers at once. ABORTED (COMPACTION_RUNNING) when one is on its way.
+        """Starts a compaction, or queues it, and returns at once. ABORTED (COMPACTION_RUNNING) if a run of the topic is
+        queued or running.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCompactionStatus(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the status of the current compaction, or of the last one.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WatchCompaction(self, request, context):
-        """Status now, then at each change, until the run on its way (if any) has ended.
+        """Streams the status: at once, and at each change until the current run, if there is one, has ended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CancelCompaction(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Cancels the current compaction, and returns when it has ended.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListRuns(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Lists the recorded compaction runs of a topic, or of all topics.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Explain(self, request, context):
-        """What compaction did and will do with each version of a key. Reads through the whole topic.
+        """Explains what compaction did and will do with each version of a key. Reads the whole topic.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def WhatIf(self, request, context):
-        """What strategies of compaction, and times to compact, would come to. Changes nothing; reads through the whole topic.
+        """Computes the results of other compaction strategies, and of other times to compact. Changes nothing. Reads the
+        whole topic.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPolicies(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the policies of a topic or a namespace.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdatePolicies(self, request, context):
-        """Sets the fields that are present and removes the named ones; the others stay.
+        """Sets the fields that are present in `set` and removes those that `remove` names. Other fields stay unchanged.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -26,8 +26,8 @@ if _version_not_supported:
 
 
 class CompactorServiceStub:
-    """Every call brings the worker's secret, as metadata "ledgerfold-compactor-secret-bin"; without it, it ends with
-    PERMISSION_DENIED. Health is told to everybody.
+    """The service of a worker. Every call carries the worker's secret, as metadata "ledgerfold-compactor-secret-bin"; a
+    call without it ends with PERMISSION_DENIED. The health service requires no secret.
     """
 
     def __init__(self, channel):
@@ -74,55 +74,58 @@ class CompactorServiceStub:
 
 
 class CompactorServiceServicer:
-    """Every call brings the worker's secret, as metadata "ledgerfold-compactor-secret-bin"; without it, it ends with
-    PERMISSION_DENIED. Health is told to everybody.
+    """The service of a worker. Every call carries the worker's secret, as metadata "ledgerfold-compactor-secret-bin"; a
+    call without it ends with PERMISSION_DENIED. The health service requires no secret.
     """
 
     def Run(self, request, context):
-        """Runs a plan. Progress comes as it changes; the last response holds the manifest. A failed run is a gRPC error
-        whose ErrorInfo names the reason; its files are gone by then.
+        """Runs a plan. Streams the progress when it changes, and then the manifest. A failed run ends with a gRPC error whose
+        ErrorInfo gives the reason, after its files are removed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Clean(self, request, context):
-        """Cleans a Kafka topic's log as a plan says: as Run, and cancelled as a run is.
+        """Cleans a Kafka topic's log by a plan. Streams, fails and is cancelled as Run.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Cancel(self, request, context):
-        """Cancels a run; its Run or Clean call ends with CANCELLED.
+        """Cancels a run. Its Run or Clean call ends with CANCELLED.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Analyze(self, request, context):
-        """What strategies would come to: reads, and writes nothing. It gives way to runs. A call that its client gives up ends.
+        """Computes the results of strategies without writing anything. Runs preempt it. It ends if the client abandons the
+        call.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCompactorInfo(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the worker's process id, and the versions of the worker, Spark and Java.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CheckStrategy(self, request, context):
-        """Tries a strategy of one's own, in a process of its own: loads it and asks it about samples. One that will not do is
-        INVALID_STRATEGY.
+        """Tests a user-defined strategy in a separate process: loads it and asks it about samples. INVALID_ARGUMENT
+        (INVALID_STRATEGY) if it cannot be used.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TellChoices(self, request, context):
-        """What a strategy of one's own says of messages of one key, for people: asked in a process of its own, as CheckStrategy.
+        """Returns a user-defined strategy's own explanations of its choices among messages of one key. The strategy runs in a
+        separate process, as in CheckStrategy.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -175,8 +178,8 @@ def add_CompactorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CompactorService:
-    """Every call brings the worker's secret, as metadata "ledgerfold-compactor-secret-bin"; without it, it ends with
-    PERMISSION_DENIED. Health is told to everybody.
+    """The service of a worker. Every call carries the worker's secret, as metadata "ledgerfold-compactor-secret-bin"; a
+    call without it ends with PERMISSION_DENIED. The health service requires no secret.
     """
 
     @staticmethod

@@ -75,48 +75,50 @@ class DataServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Publish(self, request_iterator, context):
-        """Publishes entries; receipts come back in order, once the entry is durable. The first request is `open`.
+        """Publishes entries. Receipts are sent in order, each when its entry is durable. The first request is `open`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Subscribe(self, request_iterator, context):
-        """Consumes through a subscription. The first request is `open`; nothing is sent without permits.
+        """Consumes through a subscription. The first request is `open`. Nothing is sent without permits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Read(self, request_iterator, context):
-        """Reads without a subscription, from a position of the caller's. The first request is `open`.
+        """Reads without a subscription, from a position that the caller gives. The first request is `open`.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPartitions(self, request, context):
-        """How many partitions a topic has: what a client asks before it opens a stream to each of them.
+        """Returns the number of partitions of a topic. Clients call it before they open a stream to each partition.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetLastMessageId(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the id of the last message of a topic.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Seek(self, request, context):
-        """Moves a subscription. Its consumers are disconnected (ABORTED, reason MOVED) and come back.
+        """Moves a subscription. Its consumers are disconnected with ABORTED (MOVED), and reconnect.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Unsubscribe(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Deletes a subscription. Deleting `__compaction` disables compaction.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')

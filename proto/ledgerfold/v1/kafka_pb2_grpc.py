@@ -115,103 +115,106 @@ class KafkaServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def InitProducerId(self, request, context):
-        """A producer id that was never given out, for idempotent and transactional batches.
+        """Returns a producer id that was never assigned before, for idempotent and transactional batches.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Append(self, request, context):
-        """One record batch as it is: what a client, a coordinator, or a leader that is followed, would append.
+        """Appends encoded record batches, as a client, a coordinator, or a leader whose log is replicated would.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def EndTransaction(self, request, context):
-        """The marker that a transaction coordinator writes.
+        """Appends the marker with which a transaction coordinator ends a transaction.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def DescribeLog(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Describes a log: its offsets, segments, producers and, on request, batches.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RollSegment(self, request, context):
-        """Ends the active segment.
+        """Ends the active segment, and begins another one.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetLogStart(self, request, context):
-        """What lies below an offset is not read any more (Kafka: DeleteRecords).
+        """Advances the log start: records below it are not read any more (Kafka: DeleteRecords).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def TruncateLog(self, request, context):
-        """What lies at or behind an offset is gone, though it was acknowledged, and its offsets are given out again.
+        """Deletes everything at or after an offset, although it was acknowledged. These offsets are assigned again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetHighWatermark(self, request, context):
-        """Holds the high watermark back, as followers that lag would; without an offset it follows the log's end again.
+        """Holds the high watermark back, as lagging followers would. Without an offset, it follows the log's end again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetKafkaConfig(self, request, context):
-        """Settings, by Kafka's names: of a topic, or of the broker.
+        """Returns the settings of a topic, or of the broker, by Kafka's names.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetKafkaConfig(self, request, context):
-        """All or none of them. One that Kafka would refuse is INVALID_CONFIG, in Kafka's words.
+        """Changes settings of a topic, or of the broker: all or none. Kafka's error INVALID_CONFIG, with Kafka's message, if
+        Kafka would refuse one of them.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def PlanCleaning(self, request, context):
-        """What the cleaner would do now. Changes nothing.
+        """Returns what the cleaner would do now. Changes nothing.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Clean(self, request, context):
-        """One turn of a cleaner thread: chooses a log, cleans it, deletes what retention lets go.
+        """Runs one pass of a cleaner thread: chooses a log, cleans it, and deletes segments by retention.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RunRetention(self, request, context):
-        """The retention thread's pass, over logs that are not compacted.
+        """Runs one pass of the retention thread, over logs that are not compacted.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetCleaner(self, request, context):
-        """Missing associated documentation comment in .proto file."""
+        """Returns the state of the cleaner: its gauges, its checkpoint file, and the logs that it skips.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def SetCleaning(self, request, context):
-        """Of one log, by hand: its checkpoint, its cleaning state, whether it is left alone.
+        """Sets the checkpoint or the cleaning state of one log, or marks the log uncleanable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
