@@ -16,7 +16,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import PurePosixPath
 
 from tests.tidy import ROOT, Module
@@ -28,7 +28,10 @@ OPENINGS_NOT_USED = frozenset(
         *("Which", "Where", "Whatever", "Whoever"),
     }
 )
-PHRASES_NOT_USED = ("on its way", "on their way", "anew", "of one's own", "is told of", "let go of")
+PHRASES_NOT_USED = (
+    *("on its way", "on their way", "anew", "one's own", "is told of", "let go of", "lets go"),
+    *("goes by", "given out", "one behind the other", "makes good"),
+)
 _PATH = re.compile(r"(?<![\w./*])((?:[\w-]+/)*[\w-]+\.py)\b(?!/)")
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -50,8 +53,17 @@ def phrases(modules: Iterable[Module]) -> list[str]:
         for module in modules
         if not module.path.startswith("tests/")
         for line, text in [*_docstrings(module), *_comments(module)]
-        for phrase in PHRASES_NOT_USED
-        if re.search(rf"\b{phrase}\b", " ".join(text.split()))
+        for phrase in _phrases_in(text)
+    ]
+
+
+def proto_phrases(texts: Mapping[str, str]) -> list[str]:
+    """Looks at .proto files, as texts by their paths."""
+    return [
+        f"{path}: {phrase!r} is not used"
+        for path, text in texts.items()
+        if path.endswith(".proto")
+        for phrase in _phrases_in(text.replace("//", ""))
     ]
 
 
@@ -65,6 +77,11 @@ def modules_named(modules: Iterable[Module]) -> list[str]:
         for name in _PATH.findall(text)
         if not _exists(module, name)
     ]
+
+
+def _phrases_in(text: str) -> list[str]:
+    flat = " ".join(text.split())
+    return [phrase for phrase in PHRASES_NOT_USED if re.search(rf"\b{phrase}\b", flat)]
 
 
 def _exists(module: Module, name: str) -> bool:

@@ -27,3 +27,12 @@ def test_the_product_keeps_the_rule(rule: Rule) -> None:
 def test_a_rule_can_be_broken(rule: Rule) -> None:
     """A canary."""
     assert rule([Module("broker/a.py", RULES[rule])])
+
+
+def test_the_wire_contract_keeps_the_rule() -> None:
+    assert not plain_words.proto_phrases(tidy.texts())
+
+
+def test_the_wire_contract_can_break_the_rule() -> None:
+    """A canary."""
+    assert plain_words.proto_phrases({"a.proto": "// A run on its\n// way.\nmessage A {}\n"})
