@@ -6,6 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.cli.verbs import argument
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.partition_names import partition_name
 
@@ -13,16 +14,11 @@ if TYPE_CHECKING:
     from ledgerfold.broker.client import Client
     from ledgerfold.broker.client.administration.admin import Admin
 
-
-_NAMES = {
-    "topic": "NAME in public/default, TENANT/NAMESPACE/NAME, or persistent://TENANT/NAMESPACE/NAME",
-    "namespace": "TENANT/NAMESPACE",
-}
-
-
-def add_name(parser: argparse.ArgumentParser, of: str = "topic") -> None:
-    """Adds the argument that names a topic or a namespace."""
-    parser.add_argument(of, help=_NAMES[of])
+TOPIC = argument(
+    "topic",
+    help="NAME in public/default, TENANT/NAMESPACE/NAME, or persistent://TENANT/NAMESPACE/NAME",
+)
+SUBSCRIPTION = argument("-s", "--subscription", required=True, help="the subscription's name")
 
 
 def refuse_url(options: argparse.Namespace, instead: str) -> None:

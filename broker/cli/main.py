@@ -12,26 +12,36 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ledgerfold.broker.cli.clock import add_clock
-from ledgerfold.broker.cli.data.consuming import add_consume, add_read
-from ledgerfold.broker.cli.data.damage import add_repair, add_verify
-from ledgerfold.broker.cli.data.export_kafka import add_export
-from ledgerfold.broker.cli.data.importing import add_import
-from ledgerfold.broker.cli.data.inspecting import add_info, add_segment
-from ledgerfold.broker.cli.data.producing import add_produce
-from ledgerfold.broker.cli.demo.demos import add_demo
+from ledgerfold.broker.cli import inspecting, serving
+from ledgerfold.broker.cli.data import consuming, damage, export_kafka, importing, producing
+from ledgerfold.broker.cli.demo import demos
 from ledgerfold.broker.cli.exit_codes import DONE, USAGE, exit_code
-from ledgerfold.broker.cli.kafka.cleaner import add_cleaner
+from ledgerfold.broker.cli.kafka import cleaner
 from ledgerfold.broker.cli.parsing import Parser
-from ledgerfold.broker.cli.serving import DEFAULT_LISTEN, add_serve
-from ledgerfold.broker.cli.topics.compacting import add_compact
-from ledgerfold.broker.cli.topics.compaction import add_runs
-from ledgerfold.broker.cli.topics.explaining import add_explain
-from ledgerfold.broker.cli.topics.topics import add_namespaces, add_topic_policies, add_topics
-from ledgerfold.broker.cli.what_if.command import add_what_if
+from ledgerfold.broker.cli.topics import compacting, compaction, explaining, topics
+from ledgerfold.broker.cli.what_if import command as what_if
 from ledgerfold.storage.errors import LedgerfoldError, ServiceError, Unavailable
 from ledgerfold.storage.message_ids import FORM
 from ledgerfold.version import __version__
+
+# In the order of the help.
+_COMMANDS = (
+    serving.COMMANDS,
+    producing.COMMANDS,
+    consuming.COMMANDS,
+    topics.COMMANDS,
+    compacting.COMMANDS,
+    compaction.COMMANDS,
+    cleaner.COMMANDS,
+    explaining.COMMANDS,
+    what_if.COMMANDS,
+    inspecting.BROKER,
+    importing.COMMANDS,
+    export_kafka.COMMANDS,
+    inspecting.FILES,
+    damage.COMMANDS,
+    demos.COMMANDS,
+)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -43,31 +53,10 @@ def make_parser() -> argparse.ArgumentParser:
         "means none, index -1 means not in a batch, and trailing -1s may be omitted.",
     )
     parser.add_argument("--version", action="version", version=f"ledgerfold {__version__}")
-    parser.set_defaults(url=os.environ.get("LEDGERFOLD_URL") or DEFAULT_LISTEN)
+    parser.set_defaults(url=os.environ.get("LEDGERFOLD_URL") or serving.DEFAULT_LISTEN)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for add in (
-        add_serve,
-        add_produce,
-        add_consume,
-        add_read,
-        add_topics,
-        add_namespaces,
-        add_topic_policies,
-        add_compact,
-        add_runs,
-        add_cleaner,
-        add_explain,
-        add_what_if,
-        add_info,
-        add_clock,
-        add_import,
-        add_export,
-        add_segment,
-        add_verify,
-        add_repair,
-        add_demo,
-    ):
-        add(commands)
+    for table in _COMMANDS:
+        table.add_to(commands)
     return parser
 
 

@@ -23,29 +23,31 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.tables import Row, aligned, cut, printable
+from ledgerfold.broker.cli.verbs import Argument, argument, flag, together
 from ledgerfold.storage.message_ids import id_text
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import Message, MessageId
 
 
-def add_output(parser: argparse.ArgumentParser, choices: Sequence[str]) -> None:
+def output(*choices: str) -> Argument:
+    """Describes `-o` of a verb with the formats `choices`: first people's, last a pipe's."""
     people, pipe = choices[0], choices[-1]
-    text = f"default: {people} on a terminal, {pipe} in a pipe"
-    parser.add_argument("-o", "--output", choices=choices, help=text)
-    parser.add_argument(
-        "--no-truncate", action="store_true", help=f"do not cut {people} at the terminal's width"
+    return _output(choices, f"default: {people} on a terminal, {pipe} in a pipe", people)
+
+
+def _output(choices: Sequence[str], help_: str, cut_: str) -> Argument:
+    return together(
+        argument("-o", "--output", choices=choices, help=help_),
+        flag("--no-truncate", help=f"do not cut {cut_} at the terminal's width"),
     )
 
 
-def add_answer(parser: argparse.ArgumentParser) -> None:
-    """Adds `-o` to a verb whose default is pulsar-admin's format."""
-    choices = ("table", "json", "jsonl")
-    help_ = "default: pulsar-admin's format"
-    parser.add_argument("-o", "--output", choices=choices, help=help_)
-    parser.add_argument(
-        "--no-truncate", action="store_true", help="do not cut tables at the terminal's width"
-    )
+FORMATS = ("table", "json", "jsonl")
+ROWS = output(*FORMATS)
+DOCUMENT = output("table", "jsonl", "json")
+# The default is pulsar-admin's format.
+ANSWER = _output(FORMATS, "default: pulsar-admin's format", "tables")
 
 
 def print_answer(options: argparse.Namespace, rows: Iterable[Row], lines: Iterable[str]) -> None:

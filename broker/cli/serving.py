@@ -6,40 +6,71 @@ import argparse
 import time
 from collections.abc import Callable
 
-from ledgerfold.broker.cli.kafka.config import add_serve_options, serve_config
-from ledgerfold.broker.cli.topics.emulation import add_emulation_options, emulation_of
-from ledgerfold.broker.cli.topics.strategies import (
-    add_allow_strategy,
-    add_strategy_options,
+from ledgerfold.broker.cli.kafka.config import KAFKA_CONFIG, serve_config
+from ledgerfold.broker.cli.topics.serve_options import (
+    ALLOW_STRATEGY,
+    EMULATION_OPTIONS,
     allowed_of,
+    emulation_of,
     strategy_and_service_of,
+    strategy_options,
 )
 from ledgerfold.broker.cli.units import (
-    parse_limit_ms,
-    parse_limit_size,
+    DIR,
+    LIMIT_SIZE,
+    LIMIT_TIME,
+    POSITIVE,
+    SIZE,
+    TIME,
     parse_moment_ms,
-    parse_positive,
     parse_size,
     parse_time_ms,
 )
+from ledgerfold.broker.cli.verbs import Argument, Verbs
 from ledgerfold.storage.paths import absolute_path
 
 DEFAULT_LISTEN = "127.0.0.1:7650"
 # ENTRY_BYTES_MAX of storage/entry.py, which `--help` need not load.
 _MESSAGE_BYTES_MOST = 16 * 1024 * 1024
-# The memory that a task needs without the user's strategy.
-_MEMORY_BYTES_LEAST = 128 * 1024 * 1024
 
 
-def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    what = "Runs a broker on one data directory, until Ctrl-C or SIGTERM."
-    parser = commands.add_parser(
-        "serve", help="run a broker on a data directory", description=what, calls_broker=False
-    )
-    parser.set_defaults(run=_serve)
+def _message_size(text: str) -> int:
+    """Parses a size that an entry can have."""
+    size_bytes = parse_size(text)
+    if size_bytes > _MESSAGE_BYTES_MOST:
+        raise argparse.ArgumentTypeError(f"{text!r}: must be at most 16 MiB")
+    if size_bytes == 0:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return size_bytes
+
+
+def _timeout_ms(text: str) -> int:
+    time_ms = parse_time_ms(text)
+    if time_ms == 0:
+        raise argparse.ArgumentTypeError("must be 1ms or more")
+    return time_ms
+
+
+def _size_from(least_mib: int) -> Callable[[str], int]:
+    """Returns a parser of sizes of at least that many MiB."""
+
+    def parse(text: str) -> int:
+        size_bytes = parse_size(text)
+        if size_bytes < least_mib << 20:
+            raise argparse.ArgumentTypeError(f"{text!r}: must be {least_mib}M or more")
+        return size_bytes
+
+    return parse
+
+
+def _start_ms(text: str) -> int:
+    return time.time_ns() // 1_000_000 if text == "now" else parse_moment_ms(text)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     data = "the data directory; created if it does not exist"
-    add("--data", type=absolute_path, required=True, metavar="DIR", help=data)
+    add("--data", **DIR, required=True, help=data)
     listen = f"address for clients; default {DEFAULT_LISTEN}; port 0 chooses a free one"
     add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=listen)
     metrics = "serve Prometheus metrics at http://HOST:PORT/metrics; default: no metrics"
@@ -70,14 +101,15 @@ def add_serve(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
         metavar="TIME",
         help="use a manual clock that starts at TIME or now; `ledgerfold clock` moves it",
     )
-    _add_compactor(parser.add_argument_group("compaction").add_argument)
+    _add_compactor(parser.add_argument_group("compaction"))
     _add_policies(parser.add_argument_group("default policies of namespaces and topics"))
-    add_serve_options(parser.add_argument_group("Kafka topics"))
-    _add_bounds(parser.add_argument_group("limits for all clients together").add_argument)
-    _add_sizes(parser.add_argument_group("sizes of segments and ledgers").add_argument)
+    KAFKA_CONFIG.add_to(parser.add_argument_group("Kafka topics"))
+    _add_bounds(parser.add_argument_group("limits for all clients together"))
+    _add_sizes(parser.add_argument_group("sizes of segments and ledgers"))
 
 
-def _add_compactor(add: Callable[..., object]) -> None:
+def _add_compactor(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
     compactor = (
         "start a worker (local, the default), disable compaction (off), or use the worker at "
         "HOST:PORT, which needs the same LEDGERFOLD_COMPACTOR_SECRET in its environment"
@@ -90,95 +122,64 @@ def _add_compactor(add: Callable[..., object]) -> None:
         "either of Pulsar's two factories selects the worker with that strategy"
     )
     add("--compaction-service", metavar="module:Factory", help=service)
-    add_allow_strategy(add)
+    ALLOW_STRATEGY.add_to(group)
     answer = "fail a run whose user-defined strategy takes longer for an answer; default 60s"
     add("--strategy-timeout", type=_timeout_ms, default=60_000, metavar="TIME", help=answer)
+    # A task needs 128M without the user's strategy.
     memory = "fail a run whose user-defined strategy makes a task use more memory; default 1G"
-    add("--strategy-memory", type=_memory, default=1 << 30, metavar="SIZE", help=memory)
-    add(
-        "--compaction-monitor-interval",
-        type=parse_time_ms,
-        default=60_000,
-        metavar="TIME",
-        help="how often to check backlogs against compaction thresholds; default 60s",
-    )
+    add("--strategy-memory", type=_size_from(128), default=1 << 30, metavar="SIZE", help=memory)
+    interval = "how often to check backlogs against compaction thresholds; default 60s"
+    add("--compaction-monitor-interval", **TIME, default=60_000, help=interval)
 
 
 def _add_policies(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     threshold = "compact a topic when its backlog exceeds this; default 0: on command only"
-    add("--compaction-threshold", type=parse_size, default=0, metavar="SIZE", help=threshold)
+    add("--compaction-threshold", **SIZE, default=0, help=threshold)
     strategy = "the compaction strategy; default publishing-order"
-    add_strategy_options(group, strategy, "--strategy-set")
+    strategy_options(strategy, "--strategy-set").add_to(group)
     passed, limits = "retain raw data that every cursor has passed", "default 0; -1: no limit"
-    time_limit, size_limit = (
-        f"{passed} for this time; {limits}",
-        f"{passed} up to this size; {limits}",
-    )
-    add("--retention-time", type=parse_limit_ms, default=0, metavar="TIME|-1", help=time_limit)
-    add("--retention-size", type=parse_limit_size, default=0, metavar="SIZE|-1", help=size_limit)
+    time_limit = f"{passed} for this time; {limits}"
+    add("--retention-time", **LIMIT_TIME, default=0, help=time_limit)
+    size_limit = f"{passed} up to this size; {limits}"
+    add("--retention-size", **LIMIT_SIZE, default=0, help=size_limit)
     ttl = "expire messages older than this; default 0: never"
-    add("--message-ttl", type=parse_time_ms, default=0, metavar="TIME", help=ttl)
+    add("--message-ttl", **TIME, default=0, help=ttl)
     keys = "retain messages without a key in compaction; default: drop them"
     add("--retain-null-key", action="store_true", help=keys)
-    add_emulation_options(group)
+    EMULATION_OPTIONS.add_to(group)
 
 
-def _add_sizes(add: Callable[..., object]) -> None:
-    segment, ledger = "roll a segment file at", "roll a ledger at"
-    add("--segment-size", type=parse_size, metavar="SIZE", help=f"{segment} this size; default 64M")
-    add("--ledger-size", type=parse_size, metavar="SIZE", help=f"{ledger} this size; default 2G")
-    entries = f"{ledger} this many entries; default 50000"
-    add("--ledger-entries", type=parse_positive, metavar="N", help=entries)
-    add("--ledger-age", type=parse_time_ms, metavar="TIME", help=f"{ledger} this age; default 4h")
+def _add_sizes(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
+    add("--segment-size", **SIZE, help="roll a segment file at this size; default 64M")
+    add("--ledger-size", **SIZE, help="roll a ledger at this size; default 2G")
+    add("--ledger-entries", **POSITIVE, help="roll a ledger at this many entries; default 50000")
+    add("--ledger-age", **TIME, help="roll a ledger at this age; default 4h")
 
 
-def _add_bounds(add: Callable[..., object]) -> None:
+def _add_bounds(group: argparse._ArgumentGroup) -> None:
+    add = group.add_argument
     streams = "the maximum of producers, consumers, readers and watchers; default 20000"
-    add("--streams-max", type=parse_positive, default=20_000, metavar="N", help=streams)
+    add("--streams-max", **POSITIVE, default=20_000, help=streams)
+    # 16M have space for an entry of any size.
     unsent = (
         "stop reading for clients while this much waits to be sent, and disconnect clients that "
         "do not receive; default 256M"
     )
-    add("--unsent-max", type=_unsent, default=256 << 20, metavar="SIZE", help=unsent)
+    add("--unsent-max", type=_size_from(16), default=256 << 20, metavar="SIZE", help=unsent)
 
 
-def _message_size(text: str) -> int:
-    """Parses a size that an entry can have."""
-    size_bytes = parse_size(text)
-    if size_bytes > _MESSAGE_BYTES_MOST:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be at most 16 MiB")
-    if size_bytes == 0:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return size_bytes
+COMMANDS = Verbs()
 
 
-def _timeout_ms(text: str) -> int:
-    time_ms = parse_time_ms(text)
-    if time_ms == 0:
-        raise argparse.ArgumentTypeError("must be 1ms or more")
-    return time_ms
-
-
-def _memory(text: str) -> int:
-    size_bytes = parse_size(text)
-    if size_bytes < _MEMORY_BYTES_LEAST:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be 128M or more")
-    return size_bytes
-
-
-def _unsent(text: str) -> int:
-    """Parses a size that has space for an entry of any size."""
-    size_bytes = parse_size(text)
-    if size_bytes < _MESSAGE_BYTES_MOST:
-        raise argparse.ArgumentTypeError(f"{text!r}: must be 16M or more")
-    return size_bytes
-
-
-def _start_ms(text: str) -> int:
-    return time.time_ns() // 1_000_000 if text == "now" else parse_moment_ms(text)
-
-
+@COMMANDS.verb(
+    "serve",
+    "run a broker on a data directory",
+    Argument(_add_options),
+    description="Runs a broker on one data directory, until Ctrl-C or SIGTERM.",
+    calls_broker=False,
+)
 def _serve(options: argparse.Namespace) -> int:
     from ledgerfold.broker.common.settings import BrokerSettings
     from ledgerfold.broker.server.process import serve

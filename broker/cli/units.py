@@ -5,7 +5,7 @@
 
 Sizes: digits and an optional K, M, G or T, powers of 1024 (KB and KiB are the same). Times: digits
 and ms, s, m, h, d, w or y (365 days); without a unit, seconds. Source: Pulsar's ByteUnitUtil,
-RelativeTimeUtil.
+RelativeTimeUtil. SIZE, TIME and so on are the settings of options with such values.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import argparse
 import re
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.paths import absolute_path
 
+Settings = dict[str, Any]
 _INT64_MAX = 2**63 - 1
 _SIZES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _TIMES_MS = {
@@ -88,6 +91,17 @@ def parse_positive(text: str) -> int:
     if count == 0:
         raise argparse.ArgumentTypeError("must be 1 or more")
     return count
+
+
+SIZE: Settings = {"type": parse_size, "metavar": "SIZE"}
+LIMIT_SIZE: Settings = {"type": parse_limit_size, "metavar": "SIZE|-1"}
+TIME: Settings = {"type": parse_time_ms, "metavar": "TIME"}
+LIMIT_TIME: Settings = {"type": parse_limit_ms, "metavar": "TIME|-1"}
+MOMENT: Settings = {"type": parse_moment_ms, "metavar": "TIME"}
+COUNT: Settings = {"type": parse_count, "metavar": "N"}
+DIR: Settings = {"type": absolute_path, "metavar": "DIR"}
+FILE: Settings = {"type": absolute_path, "metavar": "FILE"}
+POSITIVE: Settings = {"type": parse_positive, "metavar": "N"}
 
 
 def _checked(text: str, number: int) -> int:

@@ -209,7 +209,7 @@ def test_a_broker_of_the_demonstrations_own() -> None:
 
 def test_json_of_a_ticker_is_the_same_every_time() -> None:
     """Seeded: two runs can be compared."""
-    from ledgerfold.broker.demo.ticker import quotes
+    from ledgerfold.broker.demo.examples import quotes
 
     first = list(quotes(seed=1, symbols=3, messages=50))
     assert first == list(quotes(seed=1, symbols=3, messages=50))

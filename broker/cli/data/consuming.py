@@ -19,10 +19,11 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of, client_of
-from ledgerfold.broker.cli.output import add_output, message_printer
+from ledgerfold.broker.cli.connecting import TOPIC, admin_of, client_of
+from ledgerfold.broker.cli.output import message_printer, output
 from ledgerfold.broker.cli.start_positions import ID, parse_start, topic_of
-from ledgerfold.broker.cli.units import parse_count
+from ledgerfold.broker.cli.units import COUNT, parse_count
+from ledgerfold.broker.cli.verbs import Verbs, argument, flag, together
 from ledgerfold.storage.errors import InvalidRequest, Timeout, TopicIsPartitioned, TopicNotFound
 
 if TYPE_CHECKING:
@@ -30,88 +31,42 @@ if TYPE_CHECKING:
 
     Receive = Callable[[int | None], Message]
 
-Commands = argparse._SubParsersAction
-_FORMATS = ("text", "json", "jsonl")
+COMMANDS = Verbs()
 _FIRST = "earliest"
+_NUMBER = ("-n", "--number", "--num-messages")
 _TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 # Maximum delay of a message that the broker has already sent.
 _IN_FLIGHT_MS = 200
 
 
-def add_consume(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("consume", help="consume messages through a subscription")
-    parser.set_defaults(run=_consume)
-    add = parser.add_argument
-    add_name(parser)
-    add(
-        "-s",
-        "--subscription",
-        "--subscription-name",
-        required=True,
-        help="created if it does not exist",
-    )
-    add(
-        "-t",
-        "--type",
-        "--subscription-type",
-        default="Exclusive",
-        choices=_TYPES,
-        help="default Exclusive",
-    )
-    add(
-        *("-p", "--position", "--subscription-position"),
-        default="Latest",
-        choices=("Latest", "Earliest"),
-        help="start of a new subscription; default Latest",
-    )
-    add(
-        "-n",
-        "--number",
-        "--num-messages",
-        type=parse_count,
-        default=1,
-        help="0: no limit; default 1",
-    )
-    add("--no-ack", action="store_true", help="do not acknowledge messages")
-    _add_common(parser)
+_COMMON = together(
+    flag("--read-compacted", help="read the compacted view"),
+    flag("--until-end", help="stop at the end of the topic"),
+    output("text", "json", "jsonl"),
+)
 
 
-def add_read(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("read", help="read messages without a subscription")
-    parser.set_defaults(run=_read)
-    add = parser.add_argument
-    add_name(parser)
-    add(
-        *("-m", "--from", "--start-message-id"),
-        dest="start",
-        default=_FIRST,
-        metavar=f"earliest|latest|{ID}|TIME",
-        help="start; TIME: ms since the epoch, or ISO 8601; default earliest",
-    )
-    add(
-        *("-i", "--inclusive", "--start-message-id-inclusive"),
-        action="store_true",
-        help="include the message at --from",
-    )
-    offset = "for a Kafka topic: start at that offset, or the next one that exists"
-    add("--offset", type=parse_count, metavar="N", help=offset)
-    add(
-        "--isolation",
-        choices=("read_uncommitted", "read_committed"),
-        default="read_uncommitted",
-        help="for a Kafka topic: the isolation level; default read_uncommitted",
-    )
-    add("-n", "--number", "--num-messages", type=parse_count, default=0, help="default 0: no limit")
-    add("--create", action="store_true", help="create the topic if it does not exist")
-    _add_common(parser)
-
-
-def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--read-compacted", action="store_true", help="read the compacted view")
-    parser.add_argument("--until-end", action="store_true", help="stop at the end of the topic")
-    add_output(parser, _FORMATS)
-
-
+@COMMANDS.verb("consume", "consume messages through a subscription", TOPIC)
+@argument(
+    *("-s", "--subscription", "--subscription-name"),
+    required=True,
+    help="created if it does not exist",
+)
+@argument(
+    *("-t", "--type", "--subscription-type"),
+    default="Exclusive",
+    choices=_TYPES,
+    help="default Exclusive",
+)
+@argument(
+    *("-p", "--position", "--subscription-position"),
+    default="Latest",
+    choices=("Latest", "Earliest"),
+    help="start of a new subscription; default Latest",
+)
+@argument(*_NUMBER, type=parse_count, default=1, help="0: no limit; default 1")
+@flag("--no-ack", help="do not acknowledge messages")
+@_COMMON
 def _consume(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client import ConsumerType, InitialPosition
 
@@ -161,6 +116,30 @@ def _position(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(":")))
 
 
+@COMMANDS.verb("read", "read messages without a subscription", TOPIC)
+@argument(
+    *("-m", "--from", "--start-message-id"),
+    dest="start",
+    default=_FIRST,
+    metavar=f"earliest|latest|{ID}|TIME",
+    help="start; TIME: ms since the epoch, or ISO 8601; default earliest",
+)
+@flag(
+    *("-i", "--inclusive", "--start-message-id-inclusive"),
+    help="include the message at --from",
+)
+@argument(
+    "--offset", **COUNT, help="for a Kafka topic: start at that offset, or the next one that exists"
+)
+@argument(
+    "--isolation",
+    choices=("read_uncommitted", "read_committed"),
+    default="read_uncommitted",
+    help="for a Kafka topic: the isolation level; default read_uncommitted",
+)
+@argument(*_NUMBER, type=parse_count, default=0, help="default 0: no limit")
+@flag("--create", help="create the topic if it does not exist")
+@_COMMON
 def _read(options: argparse.Namespace) -> None:
     if options.offset is not None and options.start != _FIRST:
         raise InvalidRequest("Give only one of --from and --offset.")

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE
-from ledgerfold.broker.cli.output import add_output, print_document, wants_table, width_of
+from ledgerfold.broker.cli.output import output, print_document, wants_table, width_of
 from ledgerfold.broker.cli.tables import Row, aligned
+from ledgerfold.broker.cli.verbs import Verbs, argument, flag, together
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.text import counted
 
@@ -28,47 +29,23 @@ if TYPE_CHECKING:
     from ledgerfold.storage.repair.verify import Finding
     from ledgerfold.storage.rocks_reading import StoredPairs
 
-Commands = argparse._SubParsersAction
-
-
-def add_verify(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "verify",
-        help="check every byte and record of a data directory",
-        description="Checks every record, reference, checksum and file of a data directory that no "
-        "broker has open. Changes nothing. Exits with 6 if anything is damaged.",
-        calls_broker=False,
-    )
-    _add_data(parser)
-    parser.set_defaults(run=_verify)
-
-
-def add_repair(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "repair",
-        help="remove damaged data from a data directory, and keep the rest",
-        description="Shows the repair steps and what they would lose; applies them with --yes. "
-        "Backs up everything that it changes under DATA/repairs. Exits with 6 if the metadata "
-        "have lost records, even after they were rebuilt from the ledgers.",
-        calls_broker=False,
-    )
-    _add_data(parser)
-    parser.add_argument("--yes", action="store_true", help="apply the repair")
-    parser.add_argument(
-        "--rebuild-metadata",
-        action="store_true",
-        help="with --yes, if the metadata have lost records: rebuild them from the ledgers",
-    )
-    parser.set_defaults(run=_repair)
-
-
-def _add_data(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+COMMANDS = Verbs()
+_DATA = together(
+    argument(
         "data", type=absolute_path, metavar="DATA", help="the data directory, as in `serve --data`"
-    )
-    add_output(parser, ("table", "json"))
+    ),
+    output("table", "json"),
+)
 
 
+@COMMANDS.verb(
+    "verify",
+    "check every byte and record of a data directory",
+    _DATA,
+    description="Checks every record, reference, checksum and file of a data directory that no "
+    "broker has open. Changes nothing. Exits with 6 if anything is damaged.",
+    calls_broker=False,
+)
 def _verify(options: argparse.Namespace) -> int:
     from ledgerfold.storage.repair.verify import findings, totals
 
@@ -85,6 +62,20 @@ def _verify(options: argparse.Namespace) -> int:
     return DAMAGED if damaged else DONE
 
 
+@COMMANDS.verb(
+    "repair",
+    "remove damaged data from a data directory, and keep the rest",
+    _DATA,
+    description="Shows the repair steps and what they would lose; applies them with --yes. "
+    "Backs up everything that it changes under DATA/repairs. Exits with 6 if the metadata "
+    "have lost records, even after they were rebuilt from the ledgers.",
+    calls_broker=False,
+)
+@flag("--yes", help="apply the repair")
+@flag(
+    "--rebuild-metadata",
+    help="with --yes, if the metadata have lost records: rebuild them from the ledgers",
+)
 def _repair(options: argparse.Namespace) -> int:
     from ledgerfold.storage.repair.plan import make_plan
     from ledgerfold.storage.repair_manifest import unfinished_repairs

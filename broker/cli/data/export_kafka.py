@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from ledgerfold.broker.cli.connecting import add_name
+from ledgerfold.broker.cli.connecting import TOPIC
 from ledgerfold.broker.cli.ending import interruptible
+from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.text import counted
@@ -31,7 +32,10 @@ if TYPE_CHECKING:
     from ledgerfold.storage.kafka.txn_index import Aborted
     from ledgerfold.v1.kafka_pb2 import DescribeLogResponse, KafkaProducerInfo
 
-Commands = argparse._SubParsersAction
+COMMANDS = Verbs()
+EXPORT = COMMANDS.command(
+    "export", "write a topic in another system's file format", title="kinds", metavar="KIND"
+)
 LOG_START_FILE = "log-start-offset-checkpoint"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 _ID = re.compile(r"[-_0-9A-Za-z]{22}")
@@ -39,23 +43,13 @@ _ID = re.compile(r"[-_0-9A-Za-z]{22}")
 _FOLDER = re.compile(r"(?!\.{1,2}-\d+$)[-._0-9A-Za-z]{1,249}-\d{1,10}")
 
 
-def add_export(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("export", help="write a topic in another system's file format")
-    kinds = parser.add_subparsers(title="kinds", metavar="KIND", required=True)
-    kafka = kinds.add_parser("kafka-log", help="write a Kafka topic as a partition folder")
-    kafka.set_defaults(run=_export)
-    add_name(kafka)
-    kafka.add_argument("folder", metavar="DIR", help="a new folder, named TOPIC-PARTITION")
-    kafka.add_argument(
-        "--checkpoints",
-        action="store_true",
-        help="also write the checkpoint files next to DIR: start, clean end, and end of the log",
-    )
-    kafka.add_argument(
-        "--topic-id", metavar="ID", help="the id that kafka-topics.sh shows; default: a new one"
-    )
-
-
+@EXPORT.verb("kafka-log", "write a Kafka topic as a partition folder", TOPIC)
+@argument("folder", metavar="DIR", help="a new folder, named TOPIC-PARTITION")
+@flag(
+    "--checkpoints",
+    help="also write the checkpoint files next to DIR: start, clean end, and end of the log",
+)
+@argument("--topic-id", metavar="ID", help="the id that kafka-topics.sh shows; default: a new one")
 def _export(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ledgerfold.broker.cli.data.export_kafka import LOG_START_FILE
 from ledgerfold.broker.cli.ending import interruptible
 from ledgerfold.broker.cli.exit_codes import DONE
+from ledgerfold.broker.cli.units import FILE
+from ledgerfold.broker.cli.verbs import argument, flag, group
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.text import counted
@@ -56,31 +58,27 @@ class Checkpoints(NamedTuple):
     log_start_offset: int | None
 
 
-def add_kafka_log(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group(
-        "import kafka-log DIR",
-        "imports a Kafka partition folder, such as DIR/orders-0, which is only read",
-    )
-    group.add_argument(
+KAFKA_OPTIONS = group(
+    "import kafka-log DIR",
+    argument(
         "folder", nargs="?", metavar="DIR", help="the folder; its name is the default of --topic"
-    )
-    group.add_argument(
-        "--cleanup-policy", metavar="POLICY", help="compact (the default), delete, or both"
-    )
-    group.add_argument(
+    ),
+    argument("--cleanup-policy", metavar="POLICY", help="compact (the default), delete, or both"),
+    argument(
         "--config",
         action="append",
         metavar="K=V",
         help="a setting of the topic, by Kafka's name; may be repeated",
-    )
-    group.add_argument(
+    ),
+    argument(
         "--config-file",
-        type=absolute_path,
-        metavar="FILE",
+        **FILE,
         help="the topic's settings, as printed by kafka-configs.sh --describe, or K=V lines; "
         "--config overrides them",
-    )
-    group.add_argument("--paused", action="store_true", help="leave cleaning of the topic paused")
+    ),
+    flag("--paused", help="leave cleaning of the topic paused"),
+    description="imports a Kafka partition folder, such as DIR/orders-0, which is only read",
+)
 
 
 def refuse_kafka_options(options: argparse.Namespace) -> None:

@@ -20,49 +20,24 @@ from typing import TYPE_CHECKING
 from ledgerfold.broker.cli.connecting import client_of
 from ledgerfold.broker.cli.data.import_kafka import (
     KAFKA_LOG,
-    add_kafka_log,
+    KAFKA_OPTIONS,
     import_kafka_log,
     refuse_kafka_options,
 )
 from ledgerfold.broker.cli.data.import_rows import Rows, opened, read_rows
 from ledgerfold.broker.cli.data.producing import Outgoing
-from ledgerfold.broker.cli.data.row_rules import RowRules, add_row_rules, message_of_row, rules_of
+from ledgerfold.broker.cli.data.row_rules import ROW_RULES, RowRules, message_of_row, rules_of
 from ledgerfold.broker.cli.ending import Interrupts
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
-from ledgerfold.broker.cli.units import parse_count
+from ledgerfold.broker.cli.units import COUNT
+from ledgerfold.broker.cli.verbs import Verbs, argument
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.storage.text import counted
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId, Producer, Result
 
-Commands = argparse._SubParsersAction
-
-
-def add_import(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "import", help="publish a CSV or JSON-lines file, keyed by a field"
-    )
-    parser.set_defaults(run=_import)
-    add = parser.add_argument
-    add("file", metavar="FILE.csv|FILE.jsonl|-|kafka-log", help="-: standard input")
-    add_row_rules(parser)
-    add("--topic", help="default: the file's name")
-    add("--format", choices=("csv", "jsonl"), help="default: by the file's extension")
-    add(
-        "--on-error",
-        choices=("skip", "stop"),
-        default="stop",
-        help="what to do at an invalid row; with skip, the exit code is 1 if any was; default stop",
-    )
-    add(
-        "--skip-rows",
-        type=parse_count,
-        default=0,
-        metavar="N",
-        help="for a file: skip its first N rows, to continue an interrupted import",
-    )
-    add_kafka_log(parser)
+COMMANDS = Verbs()
 
 
 def _format(options: argparse.Namespace) -> str:
@@ -165,6 +140,24 @@ class _Import:
         )
 
 
+@COMMANDS.verb("import", "publish a CSV or JSON-lines file, keyed by a field")
+@argument("file", metavar="FILE.csv|FILE.jsonl|-|kafka-log", help="-: standard input")
+@ROW_RULES
+@argument("--topic", help="default: the file's name")
+@argument("--format", choices=("csv", "jsonl"), help="default: by the file's extension")
+@argument(
+    "--on-error",
+    choices=("skip", "stop"),
+    default="stop",
+    help="what to do at an invalid row; with skip, the exit code is 1 if any was; default stop",
+)
+@argument(
+    "--skip-rows",
+    **COUNT,
+    default=0,
+    help="for a file: skip its first N rows, to continue an interrupted import",
+)
+@KAFKA_OPTIONS
 def _import(options: argparse.Namespace) -> int:
     if options.file == KAFKA_LOG:
         return import_kafka_log(options)

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ledgerfold.broker.cli.connecting import add_name, client_of
-from ledgerfold.broker.cli.output import message_id_text, row_printer
+from ledgerfold.broker.cli.connecting import TOPIC, client_of
+from ledgerfold.broker.cli.output import FORMATS, message_id_text, row_printer
 from ledgerfold.broker.cli.units import parse_count, parse_positive
+from ledgerfold.broker.cli.verbs import Verbs, argument, flag, repeated
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.text import counted
@@ -27,7 +28,7 @@ from ledgerfold.storage.text import counted
 if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId, Producer, Result
 
-Commands = argparse._SubParsersAction
+COMMANDS = Verbs()
 # A limit that is never reached, in messages and in ms.
 _UNBOUNDED = 2**31 - 1
 # Just below the maximum entry size: the client splits larger batches.
@@ -40,61 +41,6 @@ class Outgoing(NamedTuple):
     key: str | None
     value: bytes | None
     event_time_ms: int | None = None
-
-
-def add_produce(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("produce", help="publish messages")
-    parser.set_defaults(run=_produce)
-    add = parser.add_argument
-    add_name(parser)
-    add(
-        "-m",
-        "--message",
-        "--messages",
-        action="append",
-        default=[],
-        help="a message; may be repeated",
-    )
-    add("-s", "--separator", help="split each -m into messages at this separator")
-    add(
-        *("-f", "--file", "--files"),
-        action="append",
-        default=[],
-        type=absolute_path,
-        help="a file that is one message; may be repeated",
-    )
-    add("-k", "--key", help="the key of every message")
-    add(
-        *("-p", "--property", "--properties"),
-        action="append",
-        default=[],
-        metavar="NAME=VALUE[,...]",
-        help="properties of every message; may be repeated",
-    )
-    add(
-        "-n",
-        "--times",
-        "--num-produce",
-        type=parse_positive,
-        default=1,
-        help="publish -m and -f this many times",
-    )
-    add("--event-time", type=parse_count, metavar="MS", help="event time, in ms since the epoch")
-    add("--tombstone", action="store_true", help="publish a tombstone: a message without a value")
-    add("--batch", action="store_true", help="publish all messages as one batch, up to 15 MiB")
-    add(
-        "--compression",
-        type=str.lower,
-        choices=("zstd", "lz4", "zlib", "snappy", "gzip"),
-        help="compression; default none; gzip only on Kafka topics, zlib only on others",
-    )
-    add("-K", "--key-delimiter", metavar="DELIM", help="input lines are KEY DELIM VALUE")
-    add(
-        "-Z", "--empty-is-tombstone", action="store_true", help="publish empty values as tombstones"
-    )
-    add("-v", "--verbose", action="store_true", help="print message ids")
-    formats = ("table", "json", "jsonl")
-    add("-o", "--output", choices=formats, help="format of message ids; default: one per line")
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -163,6 +109,39 @@ def _with_empty(options: argparse.Namespace, key: str | None, value: bytes) -> O
     return Outgoing(key, None if is_tombstone else value, options.event_time)
 
 
+@COMMANDS.verb("produce", "publish messages", TOPIC)
+@repeated("-m", "--message", "--messages", help="a message; may be repeated")
+@argument("-s", "--separator", help="split each -m into messages at this separator")
+@repeated(
+    *("-f", "--file", "--files"),
+    type=absolute_path,
+    help="a file that is one message; may be repeated",
+)
+@argument("-k", "--key", help="the key of every message")
+@repeated(
+    *("-p", "--property", "--properties"),
+    metavar="NAME=VALUE[,...]",
+    help="properties of every message; may be repeated",
+)
+@argument(
+    *("-n", "--times", "--num-produce"),
+    type=parse_positive,
+    default=1,
+    help="publish -m and -f this many times",
+)
+@argument("--event-time", type=parse_count, metavar="MS", help="event time, in ms since the epoch")
+@flag("--tombstone", help="publish a tombstone: a message without a value")
+@flag("--batch", help="publish all messages as one batch, up to 15 MiB")
+@argument(
+    "--compression",
+    type=str.lower,
+    choices=("zstd", "lz4", "zlib", "snappy", "gzip"),
+    help="compression; default none; gzip only on Kafka topics, zlib only on others",
+)
+@argument("-K", "--key-delimiter", metavar="DELIM", help="input lines are KEY DELIM VALUE")
+@flag("-Z", "--empty-is-tombstone", help="publish empty values as tombstones")
+@flag("-v", "--verbose", help="print message ids")
+@argument("-o", "--output", choices=FORMATS, help="format of message ids; default: one per line")
 def _produce(options: argparse.Namespace) -> None:
     _check(options)
     properties = _properties(options)

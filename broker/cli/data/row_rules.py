@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ledgerfold.broker.cli.data.import_rows import Row
 from ledgerfold.broker.cli.data.producing import Outgoing
+from ledgerfold.broker.cli.verbs import argument, together
 from ledgerfold.storage.errors import InvalidRequest
 
 _INT64_MAX = 2**63 - 1
@@ -35,21 +36,21 @@ class RowRules(NamedTuple):
         return list(dict.fromkeys(name for name in named if name is not None))
 
 
-def add_row_rules(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--key", metavar="FIELD", help="for a file: the field that is the key")
-    add(
+ROW_RULES = together(
+    argument("--key", metavar="FIELD", help="for a file: the field that is the key"),
+    argument(
         "--value",
         metavar="FIELD",
         help="the field that is the value, null is a tombstone; default: the row as JSON, a JSON "
         "line unchanged",
-    )
-    add(
+    ),
+    argument(
         "--event-time",
         metavar="FIELD",
         help="the field that is the event time, in ms since the epoch",
-    )
-    add("--tombstone-when", metavar="FIELD=VALUE", help="treat matching rows as tombstones")
+    ),
+    argument("--tombstone-when", metavar="FIELD=VALUE", help="treat matching rows as tombstones"),
+)
 
 
 def rules_of(options: argparse.Namespace) -> RowRules:

@@ -11,54 +11,47 @@ import argparse
 import json
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 
 from ledgerfold.broker.cli.data.producing import Outgoing
-from ledgerfold.broker.cli.demo import kafka as kafka_demos
+from ledgerfold.broker.cli.demo import examples
 from ledgerfold.broker.cli.demo.stage import SHOWN, Stage, differences, verdict
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.output import message_id_text
 from ledgerfold.broker.cli.tables import aligned
-from ledgerfold.broker.cli.units import parse_positive
-from ledgerfold.storage.errors import InvalidRequest, TopicNotFound
+from ledgerfold.broker.cli.units import POSITIVE
+from ledgerfold.broker.cli.verbs import Argument, Verbs, argument, flag
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.text import counted
 
-Commands = argparse._SubParsersAction
+COMMANDS = Verbs()
+DEMOS = COMMANDS.command(
+    "demo", "publish, compact and check real or generated data", title="demos", metavar="DEMO"
+)
+_CLEANUP_POLICY = argument(
+    "--cleanup-policy",
+    choices=("compact", "compact,delete"),
+    help="use a Kafka topic, cleaned by Kafka's cleaner",
+)
+Demo = Callable[[Stage], int]
 
 
-def add_demo(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("demo", help="publish, compact and check real or generated data")
-    verbs = parser.add_subparsers(title="demos", metavar="DEMO", required=True)
-    git = _demo(verbs, "git", "a git repository's history: path = key", _git)
-    git.add_argument("repository", nargs="?", default=".", type=absolute_path, help="default: .")
-    ticker = _demo(verbs, "ticker", "a stock ticker: symbol = key", _ticker)
-    for option, default in (("--seed", 1), ("--symbols", 500), ("--messages", 100_000)):
-        ticker.add_argument(
-            option, type=parse_positive, default=default, help="default %(default)s", metavar="N"
-        )
-    addresses = _demo(verbs, "addresses", "six addresses of three people", _addresses)
-    prices = _demo(verbs, "prices", "seven prices of three products", _prices)
-    for parser in (git, addresses, prices):
-        parser.add_argument(
-            "--cleanup-policy",
-            choices=("compact", "compact,delete"),
-            help="use a Kafka topic, cleaned by Kafka's cleaner",
-        )
+def _demo(name: str, help_: str, *arguments: Argument) -> Callable[[Demo], Demo]:
+    """Declares the demonstration that the decorated function gives on a stage."""
 
+    def declare(show: Demo) -> Demo:
+        DEMOS.verb(
+            name,
+            help_,
+            argument("--topic", help="publish to this topic, and keep it; default: a new one"),
+            flag("--keep", help="do not delete the topic at the end"),
+            *arguments,
+        )(lambda options: _on_stage(options, name, show))
+        return show
 
-def _demo(
-    verbs: Commands[argparse.ArgumentParser],
-    name: str,
-    text: str,
-    run: Callable[[Stage], int],
-) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, help=text)
-    parser.add_argument("--topic", help="publish to this topic, and keep it; default: a new one")
-    parser.add_argument("--keep", action="store_true", help="do not delete the topic at the end")
-    parser.set_defaults(run=lambda options: _on_stage(options, name, run))
-    return parser
+    return declare
 
 
 @contextmanager
@@ -78,36 +71,29 @@ def _broker(options: argparse.Namespace) -> Iterator[str]:
             yield url
 
 
-def _on_stage(options: argparse.Namespace, name: str, run: Callable[[Stage], int]) -> int:
+def _on_stage(options: argparse.Namespace, name: str, show: Demo) -> int:
     topic = options.topic or f"demo-{name}-{secrets.token_hex(4)}"
     with _broker(options) as url:
         print(f"topic       {topic}", flush=True)
         stage = Stage(options, url, topic)
         try:
-            return run(stage)
+            return show(stage)
         finally:
-            stage.client.close()
-            if not (options.topic or options.keep):
-                _delete(url, topic)
+            stage.close(deletes_topic=not (options.topic or options.keep))
 
 
-def _delete(url: str, topic: str) -> None:
-    from ledgerfold.broker.client.administration.admin import Admin
-
-    # The topic does not exist if nothing was published.
-    with Admin(url) as admin, suppress(TopicNotFound):
-        admin.delete_topic(topic, force=True)
-        print("deleted     the topic; --keep leaves it there")
-
-
+@_demo(
+    "git",
+    "a git repository's history: path = key",
+    argument("repository", nargs="?", default=".", type=absolute_path, help="default: ."),
+    _CLEANUP_POLICY,
+)
 def _git(stage: Stage) -> int:
     from ledgerfold.broker.demo import git_history
 
-    if stage.options.cleanup_policy is not None:
-        return kafka_demos.git(stage)
     repository = stage.options.repository
     commit = git_history.last_commit(repository)
-    if git_history.is_shallow(repository):
+    if not stage.is_kafka and git_history.is_shallow(repository):
         print(f"{repository} is a shallow clone: its history begins where it was cut off")
     commits: set[str] = set()
     tombstones = 0
@@ -119,33 +105,66 @@ def _git(stage: Stage) -> int:
             tombstones += change.value is None
             yield Outgoing(change.path, change.value)
 
+    if stage.is_kafka:
+        stage.create_log()
     stage.publish(messages(), batching=True)
+    expected: dict[str, object] = dict(git_history.tree(repository, commit))
+    tree = f"git ls-tree -r {commit[:12]}, {counted(len(expected), 'path')}"
+    if stage.is_kafka:
+        stage.roll()
+        stage.clean()
+        return _check_log(stage, expected, tree)
     print(
         f"history     {counted(len(commits), 'commit')}, {counted(tombstones, 'deletion')}, "
         f"up to {commit[:12]}"
     )
     if stage.compact() != DONE:
         return FAILED
+    return _check_view(stage, expected, tree)
+
+
+def _check_view(stage: Stage, expected: dict[str, object], tree: str) -> int:
     found: dict[str, object] = {}
     rows: list[dict[str, str]] = []
     for message in stage.read(compacted=True):
-        document = json.loads(message.data())
-        found[message.partition_key()] = (document["mode"], document["blob"])
+        path, document = message.partition_key(), json.loads(message.data())
+        found[path] = (document["mode"], document["blob"])
         if len(rows) < SHOWN:
-            place = {"id": message_id_text(message.message_id()), "path": message.partition_key()}
+            place = {"id": message_id_text(message.message_id()), "path": path}
             rows.append(place | {"mode": document["mode"], "commit": document["commit"][:12]})
     stage.print_sizes()
     if rows:
         print(f"\nThe compacted view, first {len(rows)} of {len(found):,}:\n{aligned(rows)}\n")
-    expected: dict[str, object] = dict(git_history.tree(repository, commit))
-    return verdict(
-        differences(found, expected),
-        f"the compacted view equals git ls-tree -r {commit[:12]}, {counted(len(found), 'path')}",
-    )
+    return verdict(differences(found, expected), f"the compacted view equals {tree}")
 
 
+def _check_log(stage: Stage, expected: dict[str, object], tree: str) -> int:
+    """Compares a cleaned log, in which tombstones are retained."""
+    found: dict[str, object] = {}
+    seen, twice, tombstones = set[str](), list[str](), 0
+    for message in stage.read(compacted=False):
+        path = message.partition_key()
+        twice += [f"{path} is there twice"] if path in seen else []
+        seen.add(path)
+        if message.is_tombstone():
+            tombstones += 1
+        else:
+            document = json.loads(message.data())
+            found[path] = (document["mode"], document["blob"])
+    print(f"stays       {counted(tombstones, 'tombstone')}, for delete.retention.ms")
+    return verdict(twice + differences(found, expected), f"the cleaned log equals {tree}")
+
+
+@_demo(
+    "ticker",
+    "a stock ticker: symbol = key",
+    *(
+        argument(option, **POSITIVE, default=default, help="default %(default)s")
+        for option, default in (("--seed", 1), ("--symbols", 500), ("--messages", 100_000))
+    ),
+)
 def _ticker(stage: Stage) -> int:
-    from ledgerfold.broker.demo.ticker import quotes
+    from ledgerfold.broker.demo.examples import quotes
 
     options = stage.options
     expected: dict[str, object] = {}
@@ -167,40 +186,5 @@ def _ticker(stage: Stage) -> int:
     return verdict(differences(found, expected), right)
 
 
-def _example(stage: Stage, pairs: tuple[tuple[str, str], ...]) -> int:
-    from ledgerfold.broker.demo.examples import compacted
-
-    ids = stage.publish((Outgoing(key, value.encode()) for key, value in pairs), batching=False)
-    if stage.compact() != DONE:
-        return FAILED
-    for title, is_compacted in (("before", False), ("after", True)):
-        rows = [
-            {
-                "id": message_id_text(message.message_id()),
-                "key": message.partition_key(),
-                "value": message.data().decode(),
-            }
-            for message in stage.read(compacted=is_compacted)
-        ]
-        print(f"\n{title}\n{aligned(rows)}")
-    found = [(row["id"], row["key"], row["value"]) for row in rows]
-    expected = [(message_id_text(ids[place]), key, value) for place, key, value in compacted(pairs)]
-    print()
-    wrong = [] if found == expected else [f"{found} instead of {expected}"]
-    return verdict(wrong, "of each key the last message, in order, under its own id")
-
-
-def _addresses(stage: Stage) -> int:
-    from ledgerfold.broker.demo.examples import ADDRESSES
-
-    if stage.options.cleanup_policy is not None:
-        return kafka_demos.addresses(stage)
-    return _example(stage, ADDRESSES)
-
-
-def _prices(stage: Stage) -> int:
-    from ledgerfold.broker.demo.examples import PRICES
-
-    if stage.options.cleanup_policy is not None:
-        return kafka_demos.prices(stage)
-    return _example(stage, PRICES)
+_demo("addresses", "six addresses of three people", _CLEANUP_POLICY)(examples.addresses)
+_demo("prices", "seven prices of three products", _CLEANUP_POLICY)(examples.prices)

@@ -1,22 +1,32 @@
-"""The steps of every demonstration: publish, compact, read back, compare."""
+"""The steps of every demonstration: publish, compact, read back, compare.
+
+With `--cleanup-policy` the topic is a Kafka topic, and Kafka's cleaner compacts it. Its dirty ratio
+prevents automatic cleaning: the demonstration starts each turn.
+"""
 
 from __future__ import annotations
 
 import argparse
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.cli.connecting import why_waiting
 from ledgerfold.broker.cli.data.producing import Outgoing, send_all
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
+from ledgerfold.broker.cli.topics.compaction import report_end, wait_for_end
 from ledgerfold.broker.cli.units import format_size
+from ledgerfold.storage.errors import LedgerfoldError, TopicNotFound
 from ledgerfold.storage.text import counted
 
 if TYPE_CHECKING:
-    from ledgerfold.broker.client import Client, Message, MessageId
+    from ledgerfold.broker.client import Message, MessageId
+    from ledgerfold.broker.client.administration.kafka_answers import CleanerTurn
 
 # Number of rows, or differences, printed.
 SHOWN = 8
+_NO_AUTOMATIC_CLEANING = {"min.cleanable.dirty.ratio": "1"}
 
 
 class Stage:
@@ -24,11 +34,21 @@ class Stage:
 
     def __init__(self, options: argparse.Namespace, url: str, topic: str) -> None:
         from ledgerfold.broker.client import Client
+        from ledgerfold.broker.client.administration.admin import Admin
 
         self.options = options
-        self.url = url
         self.topic = topic
-        self.client: Client = Client(url)
+        self.client, self.admin = Client(url), Admin(url)
+        self._policy: str = getattr(options, "cleanup_policy", None) or ""
+        self.is_kafka = self._policy != ""
+
+    def close(self, *, deletes_topic: bool) -> None:
+        self.client.close()
+        # The topic does not exist if nothing was published.
+        with self.admin, suppress(TopicNotFound):
+            if deletes_topic:
+                self.admin.delete_topic(self.topic, force=True)
+                print("deleted     the topic; --keep leaves it there")
 
     def publish(self, messages: Iterable[Outgoing], *, batching: bool) -> list[MessageId]:
         """Publishes messages. Returns their ids, in order. Raises errors of the producer."""
@@ -41,18 +61,16 @@ class Stage:
         print(f"published   {counted(count, 'message')} in {time.monotonic() - began:.2f} s")
         return ids
 
+    def publish_pairs(self, pairs: Iterable[tuple[str, str]]) -> list[MessageId]:
+        return self.publish((Outgoing(k, v.encode()) for k, v in pairs), batching=False)
+
     def compact(self) -> int:
         """Compacts, waits, and prints the run's figures. Returns the exit code."""
-        from ledgerfold.broker.cli.connecting import why_waiting
-        from ledgerfold.broker.cli.topics.compaction import report_end, wait_for_end
-        from ledgerfold.broker.client.administration.admin import Admin
-
-        with Admin(self.url) as admin:
-            if why := why_waiting(admin):
-                print(f"compacting  {why}", flush=True)
-            admin.trigger_compaction(self.topic)
-            print("compacted   ", end="")
-            return report_end(wait_for_end(admin, self.topic))
+        if why := why_waiting(self.admin):
+            print(f"compacting  {why}", flush=True)
+        self.admin.trigger_compaction(self.topic)
+        print("compacted   ", end="")
+        return report_end(wait_for_end(self.admin, self.topic))
 
     def read(self, *, compacted: bool) -> Iterator[Message]:
         from ledgerfold.broker.client import MessageId
@@ -65,16 +83,45 @@ class Stage:
         reader.close()
 
     def print_sizes(self) -> None:
-        from ledgerfold.broker.client.administration.admin import Admin
-
-        with Admin(self.url) as admin:
-            internal = admin.internal_stats(self.topic)
+        internal = self.admin.internal_stats(self.topic)
         ledger = internal["compactedLedger"]
         print(
             f"stored      {counted(internal['numberOfEntries'], 'raw entry', 'raw entries')}, "
             f"{format_size(internal['totalSize'])}; compacted "
             f"{counted(ledger['entries'], 'entry', 'entries')}, {format_size(ledger['size'])}"
         )
+
+    # The steps of a Kafka topic.
+
+    def create_log(self) -> None:
+        config = {"cleanup.policy": self._policy, **_NO_AUTOMATIC_CLEANING}
+        self.admin.create_topic(self.topic, kafka=config)
+
+    def roll(self) -> None:
+        """Rolls the active segment, so that its records can be cleaned."""
+        base = self.admin.kafka.roll_segment(self.topic)
+        print(f"rolled      the active segment begins at offset {base}")
+
+    def clean(self) -> None:
+        """Runs turns until everything cleanable is clean. Raises LedgerfoldError if one fails."""
+        if why := why_waiting(self.admin):
+            print(f"cleaning    {why}", flush=True)
+        while (turn := self._turn()).checkpoint is not None:
+            (plan,) = self.admin.kafka.plan_cleaning(self.topic)
+            if not plan.cleanable_bytes:
+                return
+        raise LedgerfoldError(f"The round failed: {turn.failure or 'it was aborted'}.")
+
+    def _turn(self) -> CleanerTurn:
+        turn = self.admin.kafka.clean(self.topic)
+        if turn.stats is not None:
+            stats = turn.stats
+            print(
+                f"cleaned     {stats.messages_read:,} -> {stats.messages_written:,} messages, "
+                f"{format_size(stats.bytes_read)} -> {format_size(stats.bytes_written)}, "
+                f"{counted(stats.map_keys, 'key')} in the map, checkpoint {turn.checkpoint}"
+            )
+        return turn
 
 
 def verdict(wrong: list[str], right: str) -> int:

@@ -17,12 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of, print_why_waiting
+from ledgerfold.broker.cli.connecting import TOPIC, admin_of, partitions_of, print_why_waiting
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
-from ledgerfold.broker.cli.kafka.config import add_broker_config_verbs
+from ledgerfold.broker.cli.kafka.config import config_verbs
 from ledgerfold.broker.cli.output import (
-    add_answer,
-    add_output,
+    ANSWER,
+    DOCUMENT,
+    ROWS,
     content,
     json_printer,
     print_answer,
@@ -31,51 +32,25 @@ from ledgerfold.broker.cli.output import (
     width_of,
 )
 from ledgerfold.broker.cli.tables import Row, aligned, cut, printable
+from ledgerfold.broker.cli.units import FILE
+from ledgerfold.broker.cli.verbs import Verbs, argument, defaults, flag
 from ledgerfold.storage.errors import InvalidRequest
-from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.text import counted
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client.administration.kafka_answers import CleanerTurn, CleaningPlan
 
-Commands = argparse._SubParsersAction
-_FORMATS = ("table", "json", "jsonl")
+COMMANDS = Verbs()
+VERBS = COMMANDS.command(
+    "cleaner",
+    "the log cleaner of Kafka topics",
+    config_verbs("the broker's settings for Kafka topics", defaults(topic="")),
+)
 
 
-def add_cleaner(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("cleaner", help="the log cleaner of Kafka topics")
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    run = verbs.add_parser("run", help="run one turn now: choose a log, clean it, and report why")
-    run.add_argument("--topic", default="", help="clean this topic; default: the cleaner chooses")
-    add_output(run, _FORMATS)
-    run.set_defaults(run=_run)
-    plan = verbs.add_parser("plan", help="show what a turn would do, without changes")
-    add_name(plan)
-    keys = "include up to 1000 keys of the offset map, which the compactor builds"
-    plan.add_argument("--map", action="store_true", help=keys)
-    add_output(plan, _FORMATS)
-    plan.set_defaults(run=_plan)
-    status = verbs.add_parser("status", help="show gauges by Kafka's names, states, the last turns")
-    add_output(status, ("table", "jsonl", "json"))
-    status.set_defaults(run=_status)
-    checkpoint = verbs.add_parser("checkpoint", help="write Kafka's cleaner-offset-checkpoint")
-    checkpoint.add_argument(
-        "--out", type=absolute_path, metavar="FILE", help="default: standard output"
-    )
-    checkpoint.add_argument("--namespace", metavar="NS", help="only its topics; default: all")
-    checkpoint.set_defaults(run=_checkpoint)
-    add_answer(checkpoint)
-    for name, text, call in (
-        ("pause", "abort a topic's cleaning, and pause it", _pause),
-        ("resume", "undo one pause", _resume),
-    ):
-        verb = verbs.add_parser(name, help=text)
-        add_name(verb)
-        add_answer(verb)
-        verb.set_defaults(run=call)
-    add_broker_config_verbs(verbs)
-
-
+@VERBS.verb("run", "run one turn now: choose a log, clean it, and report why")
+@argument("--topic", default="", help="clean this topic; default: the cleaner chooses")
+@ROWS
 def _run(options: argparse.Namespace) -> int:
     admin, code = admin_of(options), DONE
     topics = partitions_of(admin, options.topic) if options.topic else [""]
@@ -95,6 +70,9 @@ def _run(options: argparse.Namespace) -> int:
     return code
 
 
+@VERBS.verb("plan", "show what a turn would do, without changes", TOPIC)
+@flag("--map", help="include up to 1000 keys of the offset map, which the compactor builds")
+@ROWS
 def _plan(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     if options.map:
@@ -226,6 +204,7 @@ def _print(row: Row, width: int | None) -> None:
         print(f"\n{aligned(table, width)}")
 
 
+@VERBS.verb("status", "show gauges by Kafka's names, states, the last turns", DOCUMENT)
 def _status(options: argparse.Namespace) -> None:
     cleaner = admin_of(options).kafka.cleaner()
     document: dict[str, Any] = {
@@ -253,6 +232,10 @@ def _status(options: argparse.Namespace) -> None:
         print(cut(f"  {printable(line)}", width))
 
 
+@VERBS.verb("checkpoint", "write Kafka's cleaner-offset-checkpoint")
+@argument("--out", **FILE, help="default: standard output")
+@argument("--namespace", metavar="NS", help="only its topics; default: all")
+@ANSWER
 def _checkpoint(options: argparse.Namespace) -> None:
     cleaner = admin_of(options).kafka.cleaner(options.namespace or "")
     if cleaner.shared_lines:
@@ -275,12 +258,14 @@ def _checkpoint(options: argparse.Namespace) -> None:
     print_answer(options, rows, text.splitlines())
 
 
+@VERBS.verb("pause", "abort a topic's cleaning, and pause it", TOPIC, ANSWER)
 def _pause(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     topics = partitions_of(admin, options.topic)
     _print_states(options, ((each, admin.kafka.pause_cleaning(each)) for each in topics))
 
 
+@VERBS.verb("resume", "undo one pause", TOPIC, ANSWER)
 def _resume(options: argparse.Namespace) -> None:
     """Resumes the partitions that are paused. Fails only if none is."""
     admin = admin_of(options)

@@ -15,31 +15,45 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of
-from ledgerfold.broker.cli.output import add_output, print_rows
+from ledgerfold.broker.cli.connecting import admin_of
+from ledgerfold.broker.cli.output import ROWS, print_rows
 from ledgerfold.broker.cli.properties import read_properties
+from ledgerfold.broker.cli.verbs import (
+    Argument,
+    Verbs,
+    argument,
+    flag,
+    one_of,
+    repeated,
+    together,
+)
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.text import counted
 
-Commands = argparse._SubParsersAction
 _POLICY = "cleanup.policy"
 
 
-def add_creation_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of `topics create` and `create-partitioned-topic`."""
-    parser.add_argument(
+# The options of `topics create` and `create-partitioned-topic`.
+CREATION_OPTIONS = together(
+    argument(
         "--cleanup-policy",
         metavar="compact|delete|compact,delete",
         help="create a Kafka topic (docs/KAFKA.md)",
-    )
-    parser.add_argument(
+    ),
+    repeated(
         "--config",
-        action="append",
-        default=[],
         metavar="NAME=VALUE",
         help="a Kafka topic's setting, by Kafka's name; may be repeated",
-    )
+    ),
+)
+# An option of `serve`.
+KAFKA_CONFIG = repeated(
+    "--kafka-config",
+    metavar="FILE|NAME=VALUE",
+    help="broker settings for Kafka topics: a server.properties file, or one setting; may be "
+    "repeated, the last value is used",
+)
 
 
 def created_with(options: argparse.Namespace) -> dict[str, str] | None:
@@ -55,35 +69,16 @@ def created_with(options: argparse.Namespace) -> dict[str, str] | None:
     return config if options.cleanup_policy is None else {_POLICY: options.cleanup_policy, **config}
 
 
-def add_topic_config_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
-    _add_verbs(verbs, "a Kafka topic's settings", of_topic=True)
+def config_verbs(what: str, of: Argument) -> Verbs:
+    """Returns the verbs for the settings of a topic, or of the broker: the topic ""."""
+    verbs = Verbs(of)
+    verbs.verb("set-config", f"change {what}, all or none")(_set)
+    verbs.verb("get-config", f"show {what}")(_get)
+    verbs.verb("unset-config", f"reset {what} to inherited values")(_unset)
+    return verbs
 
 
-def add_broker_config_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
-    _add_verbs(verbs, "the broker's settings for Kafka topics", of_topic=False)
-
-
-def _add_verbs(verbs: Commands[argparse.ArgumentParser], what: str, *, of_topic: bool) -> None:
-    change = verbs.add_parser("set-config", help=f"change {what}, all or none")
-    get = verbs.add_parser("get-config", help=f"show {what}")
-    unset = verbs.add_parser("unset-config", help=f"reset {what} to inherited values")
-    for verb in (change, get, unset):
-        if of_topic:
-            add_name(verb)
-        else:
-            verb.set_defaults(topic="")
-    change.add_argument("pairs", nargs="+", metavar="NAME=VALUE", help="settings by Kafka's names")
-    change.set_defaults(run=_set)
-    get.add_argument("name", nargs="?", metavar="NAME", help="show only this setting's value")
-    which = get.add_mutually_exclusive_group()
-    which.add_argument("--all", action="store_true", help="include the documentation of each")
-    which.add_argument("--set", action="store_true", help="only those set on it")
-    add_output(get, ("table", "json", "jsonl"))
-    get.set_defaults(run=_get)
-    unset.add_argument("names", nargs="+", metavar="NAME", help="settings to reset")
-    unset.set_defaults(run=_unset)
-
-
+@argument("pairs", nargs="+", metavar="NAME=VALUE", help="settings by Kafka's names")
 def _set(options: argparse.Namespace) -> None:
     values = parse_pairs(options.pairs)
     if not options.topic:
@@ -91,10 +86,17 @@ def _set(options: argparse.Namespace) -> None:
     admin_of(options).kafka.change_config(options.topic, values=values)
 
 
+@argument("names", nargs="+", metavar="NAME", help="settings to reset")
 def _unset(options: argparse.Namespace) -> None:
     admin_of(options).kafka.change_config(options.topic, unset=options.names)
 
 
+@argument("name", nargs="?", metavar="NAME", help="show only this setting's value")
+@one_of(
+    flag("--all", help="include the documentation of each"),
+    flag("--set", help="only those set on it"),
+)
+@ROWS
 def _get(options: argparse.Namespace) -> None:
     config = admin_of(options).kafka.config(options.topic)
     if options.name is not None:
@@ -114,17 +116,6 @@ def _get(options: argparse.Namespace) -> None:
             for each in config.values()
             if each.source == own or not options.set
         ),
-    )
-
-
-def add_serve_options(add_to: argparse._ActionsContainer) -> None:
-    add_to.add_argument(
-        "--kafka-config",
-        action="append",
-        default=[],
-        metavar="FILE|NAME=VALUE",
-        help="broker settings for Kafka topics: a server.properties file, or one setting; may be "
-        "repeated, the last value is used",
     )
 
 

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of, partitions_of
+from ledgerfold.broker.cli.connecting import TOPIC, admin_of, partitions_of
 from ledgerfold.broker.cli.output import (
-    add_answer,
-    add_output,
+    ANSWER,
+    DOCUMENT,
     print_answer,
     print_object,
     wants_table,
@@ -24,46 +24,13 @@ from ledgerfold.broker.cli.output import (
 )
 from ledgerfold.broker.cli.tables import Row, aligned
 from ledgerfold.broker.cli.units import parse_count
+from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 
 if TYPE_CHECKING:
     from ledgerfold.broker.client.administration.kafka_answers import LogDescription
 
-Commands = argparse._SubParsersAction
+VERBS = Verbs()
 _ALL = -1
-
-
-def add_log_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
-    roll = verbs.add_parser("roll", help="roll a Kafka topic's active segment")
-    add_name(roll)
-    roll.set_defaults(run=_roll)
-    add_answer(roll)
-    delete = verbs.add_parser(
-        "delete-records", help="delete a Kafka topic's records below an offset"
-    )
-    add_name(delete)
-    offset = "the new log start offset; -1: the high watermark"
-    delete.add_argument("offset", type=_offset, help=offset)
-    delete.set_defaults(run=_delete)
-    add_answer(delete)
-    truncate = verbs.add_parser(
-        "truncate-log", help="delete a Kafka topic's records from an offset on"
-    )
-    add_name(truncate)
-    end = "the new log end offset; a batch that extends beyond it is deleted whole"
-    truncate.add_argument("offset", type=parse_count, help=end)
-    truncate.set_defaults(run=_truncate)
-    add_answer(truncate)
-    describe = verbs.add_parser(
-        "describe-log", help="show a Kafka topic's offsets, segments, producers, batches"
-    )
-    add_name(describe)
-    describe.add_argument("--batches", action="store_true", help="include batches, a page of 4 MiB")
-    from_help = "start of the page; default: the log start offset"
-    describe.add_argument(
-        "--from", dest="start", type=parse_count, metavar="OFFSET", help=from_help
-    )
-    add_output(describe, ("table", "jsonl", "json"))
-    describe.set_defaults(run=_describe)
 
 
 def _offset(text: str) -> int:
@@ -76,6 +43,7 @@ def _offset(text: str) -> int:
     return offset
 
 
+@VERBS.verb("roll", "roll a Kafka topic's active segment", TOPIC, ANSWER)
 def _roll(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     topics = partitions_of(admin, options.topic)
@@ -90,12 +58,22 @@ def _roll(options: argparse.Namespace) -> None:
     print_answer(options, rows, starmap(line, rolled))
 
 
+@VERBS.verb("delete-records", "delete a Kafka topic's records below an offset", TOPIC)
+@argument("offset", type=_offset, help="the new log start offset; -1: the high watermark")
+@ANSWER
 def _delete(options: argparse.Namespace) -> None:
     offset = None if options.offset == _ALL else options.offset
     start = admin_of(options).kafka.set_log_start(options.topic, offset)
     print_object(options, {"log_start_offset": start}, f"The log begins at offset {start}.")
 
 
+@VERBS.verb("truncate-log", "delete a Kafka topic's records from an offset on", TOPIC)
+@argument(
+    "offset",
+    type=parse_count,
+    help="the new log end offset; a batch that extends beyond it is deleted whole",
+)
+@ANSWER
 def _truncate(options: argparse.Namespace) -> None:
     left = admin_of(options).kafka.truncate_log(options.topic, options.offset)
     cleaned = "" if left.checkpoint is None else f" It is clean up to {left.checkpoint}."
@@ -106,6 +84,16 @@ def _truncate(options: argparse.Namespace) -> None:
     )
 
 
+@VERBS.verb("describe-log", "show a Kafka topic's offsets, segments, producers, batches", TOPIC)
+@flag("--batches", help="include batches, a page of 4 MiB")
+@argument(
+    "--from",
+    dest="start",
+    type=parse_count,
+    metavar="OFFSET",
+    help="start of the page; default: the log start offset",
+)
+@DOCUMENT
 def _describe(options: argparse.Namespace) -> None:
     wants_batches = options.batches or options.start is not None
     admin = admin_of(options)

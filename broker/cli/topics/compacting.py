@@ -9,23 +9,25 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of, refuse_url
-from ledgerfold.broker.cli.output import add_answer
+from ledgerfold.broker.cli.connecting import TOPIC, admin_of, refuse_url
+from ledgerfold.broker.cli.output import ANSWER
 from ledgerfold.broker.cli.topics.compaction import (
     progress_bar,
     report_nothing_new,
     show_end,
     wait_and_report,
 )
-from ledgerfold.broker.cli.topics.emulation import add_emulation_options, emulation_of
-from ledgerfold.broker.cli.topics.strategies import (
-    add_allow_strategy,
-    add_strategy_options,
+from ledgerfold.broker.cli.topics.serve_options import (
+    ALLOW_STRATEGY,
+    EMULATION_OPTIONS,
     allowed_of,
+    emulation_of,
     strategy_of,
+    strategy_options,
 )
+from ledgerfold.broker.cli.units import DIR
+from ledgerfold.broker.cli.verbs import Verbs, argument, flag, group
 from ledgerfold.storage.errors import DirectoryLocked, InvalidRequest
-from ledgerfold.storage.paths import absolute_path
 
 if TYPE_CHECKING:
     from ledgerfold.broker.common.settings import BrokerSettings
@@ -34,32 +36,32 @@ if TYPE_CHECKING:
 _ASK = "Use the running broker: `ledgerfold compact --url HOST:PORT {topic}`; or stop it."
 
 
-def add_compact(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "compact",
-        help="compact a topic once, with or without a broker",
-        description="Compacts a topic once, and waits for the end: with --data in a directory "
-        "without a running broker, as Pulsar's compact-topic; else by the broker at --url.",
-    )
-    add_name(parser)
-    data = "the data directory; no broker may have it open"
-    parser.add_argument("--data", type=absolute_path, metavar="DIR", help=data)
-    add_answer(parser)
-    parser.set_defaults(run=_compact)
-    run = parser.add_argument_group("for this run only")
-    add_strategy_options(run, "the strategy; default: the topic's")
-    serve = parser.add_argument_group(
-        "with --data: options of `serve`, which the data directory does not store"
-    )
-    worker = "start a worker (local, the default), or use the one at HOST:PORT"
-    serve.add_argument("--compactor", default="local", metavar="local|HOST:PORT", help=worker)
-    serve.add_argument("--spark-master", metavar="MASTER", help="default local[2]")
-    keys = "retain messages without a key"
-    serve.add_argument("--retain-null-key", action="store_true", help=keys)
-    add_allow_strategy(serve.add_argument)
-    add_emulation_options(serve)
+COMMANDS = Verbs()
 
 
+@COMMANDS.verb(
+    "compact",
+    "compact a topic once, with or without a broker",
+    TOPIC,
+    description="Compacts a topic once, and waits for the end: with --data in a directory "
+    "without a running broker, as Pulsar's compact-topic; else by the broker at --url.",
+)
+@argument("--data", **DIR, help="the data directory; no broker may have it open")
+@ANSWER
+@group("for this run only", strategy_options("the strategy; default: the topic's"))
+@group(
+    "with --data: options of `serve`, which the data directory does not store",
+    argument(
+        "--compactor",
+        default="local",
+        metavar="local|HOST:PORT",
+        help="start a worker (local, the default), or use the one at HOST:PORT",
+    ),
+    argument("--spark-master", metavar="MASTER", help="default local[2]"),
+    flag("--retain-null-key", help="retain messages without a key"),
+    ALLOW_STRATEGY,
+    EMULATION_OPTIONS,
+)
 def _compact(options: argparse.Namespace) -> int:
     strategy = strategy_of(options)
     if options.data is not None:

@@ -10,16 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of, print_why_waiting, why_waiting
+from ledgerfold.broker.cli.connecting import TOPIC, admin_of, print_why_waiting, why_waiting
 from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE, FAILED
-from ledgerfold.broker.cli.output import (
-    add_answer,
-    add_output,
-    print_object,
-    print_rows,
-    wants_table,
-)
-from ledgerfold.broker.cli.units import format_size, parse_count, parse_time_ms
+from ledgerfold.broker.cli.output import ANSWER, ROWS, print_object, print_rows, wants_table
+from ledgerfold.broker.cli.units import TIME, format_size, parse_count
+from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.errors import (
     CompactedLedgerDamaged,
     Corruption,
@@ -33,40 +28,17 @@ if TYPE_CHECKING:
     from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
     from ledgerfold.v1.records_pb2 import CompactionStrategy, RunRecord
 
-Commands = argparse._SubParsersAction
+VERBS = Verbs()
+COMMANDS = Verbs()
 # The catalogue's default, which `--help` need not load.
 DEFAULT_STRATEGY = "publishing-order"
 _DAMAGE = frozenset(kind.reason for kind in (CompactedLedgerDamaged, Corruption, MissingFile))
 
 
-def add_compaction_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
-    compact = verbs.add_parser("compact", help="compact a topic")
-    add_name(compact)
-    compact.add_argument("--wait", action="store_true", help="wait until it is done")
-    compact.add_argument("--timeout", type=parse_time_ms, metavar="TIME", help="limit for --wait")
-    compact.set_defaults(run=_compact)
-    add_answer(compact)
-    status = verbs.add_parser("compaction-status", help="show the result of the last compaction")
-    add_name(status)
-    status.add_argument("-w", "--wait-complete", action="store_true", help="wait until it is done")
-    status.set_defaults(run=_status)
-    add_answer(status)
-    cancel = verbs.add_parser("cancel-compaction", help="cancel the running compaction")
-    add_name(cancel)
-    cancel.set_defaults(run=_cancel)
-    add_answer(cancel)
-
-
-def add_runs(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("runs", help="list compaction runs, newest first")
-    parser.add_argument("topic", nargs="?", default="", help="default: all topics")
-    parser.add_argument(
-        "-n", "--number", type=parse_count, default=20, help="at most this many; 0: all; default 20"
-    )
-    add_output(parser, ("table", "json", "jsonl"))
-    parser.set_defaults(run=_runs)
-
-
+@VERBS.verb("compact", "compact a topic", TOPIC)
+@flag("--wait", help="wait until it is done")
+@argument("--timeout", **TIME, help="limit for --wait")
+@ANSWER
 def _compact(options: argparse.Namespace) -> int:
     admin = admin_of(options)
     number = admin.trigger_compaction(options.topic)
@@ -99,9 +71,14 @@ def show_end(options: argparse.Namespace, status: GetCompactionStatusResponse) -
     """Reports ended runs, as report_end or as `runs`. Returns the exit code."""
     if options.output is None:
         return report_end(status)
-    runs = [each.run for each in status.partitions] or [status.run]
+    runs = _runs(status)
     print_rows(options, map(_json, runs))
-    return max(_code(run) for run in runs)
+    return max(map(_code, runs))
+
+
+def _runs(status: GetCompactionStatusResponse) -> list[RunRecord]:
+    """Returns the last run of each partition, or of the topic."""
+    return [each.run for each in status.partitions] or [status.run]
 
 
 def wait_for_end(
@@ -124,8 +101,7 @@ def report_end(status: GetCompactionStatusResponse) -> int:
     """Prints one line of figures, or the error, for each partition. Returns the exit code."""
     if not status.partitions:
         return _report_run(status.run)
-    runs = [each.run for each in status.partitions]
-    return max(_report_run(run, f"{_shown(run.topic)}: ") for run in runs)
+    return max(_report_run(run, f"{_shown(run.topic)}: ") for run in _runs(status))
 
 
 def _report_run(run: RunRecord, whose: str = "") -> int:
@@ -217,6 +193,9 @@ def progress_bar() -> Iterator[Callable[[GetCompactionStatusResponse], object]]:
         yield show
 
 
+@VERBS.verb("compaction-status", "show the result of the last compaction", TOPIC)
+@flag("-w", "--wait-complete", help="wait until it is done")
+@ANSWER
 def _status(options: argparse.Namespace) -> int:
     admin = admin_of(options)
     status = admin.compaction_status(options.topic)
@@ -232,12 +211,11 @@ def _status_json(status: GetCompactionStatusResponse) -> dict[str, Any]:
     """Returns pulsar-admin's two fields, with the runs and the strategy of the next one."""
     from ledgerfold.v1.admin_pb2 import CompactionStatus
 
-    runs = [each.run for each in status.partitions] or [status.run]
     return {
         "status": CompactionStatus.Name(status.status).removeprefix("COMPACTION_STATUS_"),
         "last_error": status.last_error,
         "strategy": _strategy_text(status.strategy),
-        "runs": [_json(run) for run in runs if run.number],
+        "runs": [_json(run) for run in _runs(status) if run.number],
     }
 
 
@@ -246,8 +224,8 @@ def _status_code(status: GetCompactionStatusResponse) -> int:
 
     if status.status != admin_pb2.COMPACTION_STATUS_ERROR:
         return DONE
-    runs = [each.run for each in status.partitions] or [status.run]
-    return DAMAGED if any(run.error_reason in _DAMAGE for run in runs) else FAILED
+    is_damaged = any(run.error_reason in _DAMAGE for run in _runs(status))
+    return DAMAGED if is_damaged else FAILED
 
 
 def print_status(status: GetCompactionStatusResponse) -> int:
@@ -256,8 +234,7 @@ def print_status(status: GetCompactionStatusResponse) -> int:
     Returns the exit code; after an error, that of the run.
     """
     code = _print_outcome(status)
-    runs = [each.run for each in status.partitions] or [status.run]
-    last = {text for run in runs if (text := _strategy(run))}
+    last = {text for run in _runs(status) if (text := _strategy(run))}
     coming = _strategy_text(status.strategy)
     if {*last, coming} - {"", DEFAULT_STRATEGY}:
         by = f"By {' and '.join(sorted(last))}; the" if last else "The"
@@ -279,6 +256,7 @@ def _print_outcome(status: GetCompactionStatusResponse) -> int:
     return _status_code(status)
 
 
+@VERBS.verb("cancel-compaction", "cancel the running compaction", TOPIC, ANSWER)
 def _cancel(options: argparse.Namespace) -> int:
     number = admin_of(options).cancel_compaction(options.topic)
     text = f"Run {number} cancelled." if number else "No compaction is running."
@@ -286,7 +264,13 @@ def _cancel(options: argparse.Namespace) -> int:
     return DONE
 
 
-def _runs(options: argparse.Namespace) -> int:
+@COMMANDS.verb("runs", "list compaction runs, newest first")
+@argument("topic", nargs="?", default="", help="default: all topics")
+@argument(
+    "-n", "--number", type=parse_count, default=20, help="at most this many; 0: all; default 20"
+)
+@ROWS
+def _list(options: argparse.Namespace) -> int:
     runs = admin_of(options).runs(options.topic, limit=options.number)
     print_rows(options, _table(runs) if wants_table(options) else map(_json, runs))
     return DONE

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of
-from ledgerfold.broker.cli.output import add_answer, print_object
+from ledgerfold.broker.cli.connecting import SUBSCRIPTION, TOPIC, admin_of
+from ledgerfold.broker.cli.output import ANSWER, print_object
 from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
-from ledgerfold.broker.cli.units import parse_positive, parse_time_ms
+from ledgerfold.broker.cli.units import TIME, parse_positive
+from ledgerfold.broker.cli.verbs import Verbs, argument, defaults, flag, one_of
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.message_ids import FORM
 from ledgerfold.storage.text import counted
@@ -16,60 +17,24 @@ from ledgerfold.storage.text import counted
 if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId
 
-Commands = argparse._SubParsersAction
+VERBS = Verbs()
+_AGE = argument(
+    *("-t", "--expire-time"),
+    **TIME,
+    required=True,
+    help="expire messages published longer ago: 100, 10m, 3d",
+)
 
 
-def add_cursor_verbs(verbs: Commands[argparse.ArgumentParser]) -> None:
-    expire = _verb(verbs, "expire-messages", "expire messages older than a time")
-    _add_age(expire)
-    expire.set_defaults(run=_expire)
-    add_answer(expire)
-    every = verbs.add_parser(
-        "expire-messages-all-subscriptions",
-        help="expire messages older than a time, on every subscription",
-    )
-    add_name(every)
-    _add_age(every)
-    every.set_defaults(run=_expire, subscription="")
-    add_answer(every)
-    reset = _verb(verbs, "reset-cursor", "move a subscription to a message, or back to a time")
-    to = reset.add_mutually_exclusive_group(required=True)
-    to.add_argument("-t", "--time", type=parse_time_ms, metavar="TIME", help="to this time ago")
-    to.add_argument("-m", "--message-id", metavar=f"earliest|latest|{ID}", help="to this message")
-    reset.add_argument(
-        "-e", "--exclude-reset-position", action="store_true", help="start after the message"
-    )
-    reset.set_defaults(run=_reset)
-    skip = _verb(verbs, "skip", "skip entries of the backlog")
-    skip.add_argument(
-        "-n", "--count", type=parse_positive, required=True, help="the number of entries"
-    )
-    skip.set_defaults(run=_skip)
-    add_answer(skip)
-    clear = _verb(verbs, "clear-backlog", "skip the whole backlog")
-    clear.set_defaults(run=_clear)
-    add_answer(clear)
-
-
-def _verb(
-    verbs: Commands[argparse.ArgumentParser], name: str, text: str
-) -> argparse.ArgumentParser:
-    parser = verbs.add_parser(name, help=text)
-    add_name(parser)
-    parser.add_argument("-s", "--subscription", required=True, help="the subscription's name")
-    return parser
-
-
-def _add_age(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        *("-t", "--expire-time"),
-        type=parse_time_ms,
-        required=True,
-        metavar="TIME",
-        help="expire messages published longer ago: 100, 10m, 3d",
-    )
-
-
+# The lower decorator declares the first verb.
+@VERBS.verb(
+    "expire-messages-all-subscriptions",
+    "expire messages older than a time, on every subscription",
+    *(TOPIC, defaults(subscription=""), _AGE, ANSWER),
+)
+@VERBS.verb(
+    "expire-messages", "expire messages older than a time", TOPIC, SUBSCRIPTION, _AGE, ANSWER
+)
 def _expire(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     expired = admin.expire_messages(options.topic, options.subscription, options.expire_time)
@@ -77,6 +42,15 @@ def _expire(options: argparse.Namespace) -> None:
     print_object(options, {"entries_expired": expired}, text)
 
 
+@VERBS.verb(
+    "reset-cursor", "move a subscription to a message, or back to a time", TOPIC, SUBSCRIPTION
+)
+@one_of(
+    argument("-t", "--time", **TIME, help="to this time ago"),
+    argument("-m", "--message-id", metavar=f"earliest|latest|{ID}", help="to this message"),
+    required=True,
+)
+@flag("-e", "--exclude-reset-position", help="start after the message")
 def _reset(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     if options.time is not None:
@@ -98,11 +72,15 @@ def _message_id(text: str) -> MessageId:
     return message_id
 
 
+@VERBS.verb("skip", "skip entries of the backlog", TOPIC, SUBSCRIPTION)
+@argument("-n", "--count", type=parse_positive, required=True, help="the number of entries")
+@ANSWER
 def _skip(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     _print_skipped(options, admin.skip_messages(options.topic, options.subscription, options.count))
 
 
+@VERBS.verb("clear-backlog", "skip the whole backlog", TOPIC, SUBSCRIPTION, ANSWER)
 def _clear(options: argparse.Namespace) -> None:
     _print_skipped(options, admin_of(options).clear_backlog(options.topic, options.subscription))
 

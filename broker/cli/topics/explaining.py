@@ -14,9 +14,10 @@ import binascii
 import sys
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.connecting import add_name, admin_of
-from ledgerfold.broker.cli.output import add_output, print_rows, wants_table
+from ledgerfold.broker.cli.connecting import TOPIC, admin_of
+from ledgerfold.broker.cli.output import ROWS, print_rows, wants_table
 from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
+from ledgerfold.broker.cli.verbs import Verbs, argument, flag, one_of
 from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.message_ids import FORM
@@ -25,26 +26,19 @@ if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId
     from ledgerfold.v1.explain_pb2 import ExplainedVersion, RunSpan
 
-Commands = argparse._SubParsersAction
+COMMANDS = Verbs()
 
 
-def add_explain(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "explain", help="explain what compaction does to the messages of a key"
-    )
-    add_name(parser)
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("-k", "--key", help="the key, as `read` shows it")
-    what.add_argument("--key-base64", metavar="BASE64", help="a key that is not text, in base64")
-    what.add_argument("--null-key", action="store_true", help="the messages without a key")
-    what.add_argument("--at", metavar=ID, help="one message, by its id")
-    what.add_argument(
-        "--offset", type=int, metavar="N", help="one message of a Kafka topic, by its offset"
-    )
-    add_output(parser, ("table", "json", "jsonl"))
-    parser.set_defaults(run=_explain)
-
-
+@COMMANDS.verb("explain", "explain what compaction does to the messages of a key", TOPIC)
+@one_of(
+    argument("-k", "--key", help="the key, as `read` shows it"),
+    argument("--key-base64", metavar="BASE64", help="a key that is not text, in base64"),
+    flag("--null-key", help="the messages without a key"),
+    argument("--at", metavar=ID, help="one message, by its id"),
+    argument("--offset", type=int, metavar="N", help="one message of a Kafka topic, by its offset"),
+    required=True,
+)
+@ROWS
 def _explain(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client import MessageId
 

@@ -17,10 +17,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.cli.connecting import admin_of
-from ledgerfold.broker.cli.output import add_output, json_printer, wants_table, width_of
+from ledgerfold.broker.cli.output import ROWS, json_printer, wants_table, width_of
 from ledgerfold.broker.cli.tables import Row
-from ledgerfold.broker.cli.what_if.file import add_file, ask_about_file, file_of
-from ledgerfold.broker.cli.what_if.options import Question, add_question, question_of
+from ledgerfold.broker.cli.verbs import Verbs, argument
+from ledgerfold.broker.cli.what_if.file import FILE_OPTIONS, ask_about_file, file_of
+from ledgerfold.broker.cli.what_if.options import QUESTION, Question, question_of
 from ledgerfold.broker.cli.what_if.plot import check_plot, write_plot
 from ledgerfold.broker.cli.what_if.rows import (
     cleaning_row,
@@ -35,24 +36,18 @@ from ledgerfold.broker.cli.what_if.tables import print_tables
 if TYPE_CHECKING:
     from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
-Commands = argparse._SubParsersAction
+COMMANDS = Verbs()
 
 
-def add_what_if(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser(
-        "what-if",
-        help="predict the effect of strategies, schedules or settings of Kafka's cleaner",
-        description="Analyzes a topic or a file, without changes.",
-    )
-    add_question(parser)
-    add_file(parser)
-    parser.add_argument(
-        "--plot", metavar="FILE", help="draw the results into a .svg, .png or .html file"
-    )
-    add_output(parser, ("table", "json", "jsonl"))
-    parser.set_defaults(run=_what_if)
-
-
+@COMMANDS.verb(
+    "what-if",
+    "predict the effect of strategies, schedules or settings of Kafka's cleaner",
+    QUESTION,
+    FILE_OPTIONS,
+    description="Analyzes a topic or a file, without changes.",
+)
+@argument("--plot", metavar="FILE", help="draw the results into a .svg, .png or .html file")
+@ROWS
 def _what_if(options: argparse.Namespace) -> None:
     question = question_of(options)
     if options.plot is not None:

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfold.broker.cli.connecting import refuse_url
 from ledgerfold.broker.cli.data.import_rows import Row, Rows, opened, read_rows
-from ledgerfold.broker.cli.data.row_rules import RowRules, add_row_rules, message_of_row, rules_of
+from ledgerfold.broker.cli.data.row_rules import ROW_RULES, RowRules, message_of_row, rules_of
+from ledgerfold.broker.cli.verbs import argument, flag, together
 from ledgerfold.broker.cli.what_if.options import Question
 from ledgerfold.storage.errors import InvalidRequest
 
@@ -51,22 +52,20 @@ class File(NamedTuple):
         return ["key", "value"] + ([self.event_time] if self.event_time else [])
 
 
-def add_file(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+FILE_OPTIONS = together(
+    argument(
         "--csv", metavar="FILE", help="analyze a CSV file; columns key, value, event_time_ms, ..."
-    )
-    parser.add_argument(
-        "--jsonl", metavar="FILE", help="analyze a file with one JSON object per line"
-    )
-    add_row_rules(parser)
-    parser.add_argument(
+    ),
+    argument("--jsonl", metavar="FILE", help="analyze a file with one JSON object per line"),
+    ROW_RULES,
+    argument(
         "--spark-master",
         default="local[2]",
         metavar="URL",
         help="Spark master for the analysis of a file; default local[2]",
-    )
-    keys = "for a file: retain messages without a key"
-    parser.add_argument("--retain-null-key", action="store_true", help=keys)
+    ),
+    flag("--retain-null-key", help="for a file: retain messages without a key"),
+)
 
 
 def file_of(options: argparse.Namespace) -> File | None:

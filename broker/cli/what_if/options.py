@@ -18,6 +18,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfold.broker.cli.units import parse_count, parse_size, parse_time_ms, settings_of
+from ledgerfold.broker.cli.verbs import argument, repeated, together
 from ledgerfold.storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -36,20 +37,33 @@ class Question(NamedTuple):
     trials: list[dict[str, str]]
 
 
-def add_question(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def parse_thresholds(text: str) -> list[int]:
+    return _parsed(text, parse_size)
+
+
+def parse_intervals(text: str) -> list[int]:
+    return _parsed(text, parse_time_ms)
+
+
+def _parsed(text: str, parse: Callable[[str], int]) -> list[int]:
+    values = [parse(each) for each in text.split(",")]
+    if 0 in values:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return values
+
+
+QUESTION = together(
+    argument(
         "topic",
         nargs="?",
         help="NAME, TENANT/NAMESPACE/NAME, or persistent://TENANT/NAMESPACE/NAME",
-    )
-    parser.add_argument(
+    ),
+    repeated(
         "--strategy",
-        action="append",
-        default=[],
         metavar="NAME[:FIELD=VALUE,...]",
         help="a strategy to analyze; may be repeated; default: the topic's own",
-    )
-    parser.add_argument(
+    ),
+    argument(
         "--diff",
         nargs="?",
         type=parse_count,
@@ -57,31 +71,26 @@ def add_question(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="KEYS",
         help=f"list up to KEYS keys for which the results differ; default {_DIFFERENCES}",
-    )
-    parser.add_argument(
+    ),
+    repeated(
         "--threshold",
-        action="append",
         type=parse_thresholds,
-        default=[],
         metavar="SIZE,...",
         help="replay the history with a run when more than SIZE follows the horizon",
-    )
-    parser.add_argument(
+    ),
+    repeated(
         "--every",
-        action="append",
         type=parse_intervals,
-        default=[],
         metavar="TIME,...",
         help="replay the history with a run every TIME",
-    )
-    parser.add_argument(
+    ),
+    repeated(
         "--config",
-        action="append",
-        default=[],
         metavar="NAME=VALUE,...",
         help="for a Kafka topic: replay its log with each value of a setting, by Kafka's name; may "
         "be repeated, for all combinations",
-    )
+    ),
+)
 
 
 def question_of(options: argparse.Namespace) -> Question:
@@ -134,18 +143,3 @@ def parse_strategy(text: str) -> CompactionStrategy:
         name, rest = text, ""
     settings = settings_of(filter(None, rest.split(",")))
     return checked(CompactionStrategy(name=name, settings=settings))
-
-
-def parse_thresholds(text: str) -> list[int]:
-    return _parsed(text, parse_size)
-
-
-def parse_intervals(text: str) -> list[int]:
-    return _parsed(text, parse_time_ms)
-
-
-def _parsed(text: str, parse: Callable[[str], int]) -> list[int]:
-    values = [parse(each) for each in text.split(",")]
-    if 0 in values:
-        raise argparse.ArgumentTypeError("must be 1 or more")
-    return values

@@ -6,14 +6,14 @@ import argparse
 
 import pytest
 
-from ledgerfold.broker.cli.topics.emulation import add_emulation_options, emulation_of
+from ledgerfold.broker.cli.topics.serve_options import EMULATION_OPTIONS, emulation_of
 from ledgerfold.broker.policies.profiles import PROFILES, emulation
 from ledgerfold.storage.errors import InvalidRequest
 
 
 def told(*arguments: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    add_emulation_options(parser)
+    EMULATION_OPTIONS.add_to(parser)
     return parser.parse_args(arguments)
 
 

@@ -286,8 +286,10 @@ def test_what_the_terminal_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> Non
 
     written = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii"))
-    monkeypatch.setattr("ledgerfold.broker.cli.data.inspecting._info", lambda options: print("é"))
-    assert main(["info"]) == 0
+    parser = argparse.ArgumentParser()
+    parser.set_defaults(run=lambda options: print("é"))
+    monkeypatch.setattr("ledgerfold.broker.cli.main.make_parser", lambda: parser)
+    assert main([]) == 0
     assert written.getvalue() == b"\\xe9\n"
 
 

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from ledgerfold.broker.cli.main import make_parser
-from ledgerfold.broker.cli.topics.strategies import strategy_of
+from ledgerfold.broker.cli.topics.serve_options import strategy_of
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from tests.unit.cli.conftest import Ledgerfold

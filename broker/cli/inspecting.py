@@ -1,44 +1,24 @@
-"""`info` and `segment dump`: inspect a broker, or a segment file without a broker."""
+"""`info`, `clock` and `segment dump`: a broker, its time, and a segment file without a broker."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ledgerfold.broker.cli.connecting import admin_of
-from ledgerfold.broker.cli.output import (
-    add_answer,
-    add_output,
-    content,
-    print_object,
-    print_rows,
-)
+from ledgerfold.broker.cli.output import ANSWER, ROWS, content, print_object, print_rows
+from ledgerfold.broker.cli.units import parse_moment_ms, parse_time_ms
+from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.message_ids import id_text
 from ledgerfold.storage.paths import absolute_path
 
-Commands = argparse._SubParsersAction
+BROKER = Verbs()
 
 
-def add_info(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("info", help="show the broker's version, durability, compactor")
-    parser.set_defaults(run=_info)
-    add_answer(parser)
-
-
-def add_segment(commands: Commands[argparse.ArgumentParser]) -> None:
-    parser = commands.add_parser("segment", help="inspect segment files", calls_broker=False)
-    verbs = parser.add_subparsers(title="verbs", metavar="VERB", required=True)
-    dump = verbs.add_parser(
-        "dump", help="list the entries of a file, with checksums verified", calls_broker=False
-    )
-    dump.add_argument("file", type=absolute_path, help="ledgers/N/N.log in a data directory")
-    dump.add_argument("--messages", action="store_true", help="list messages instead of entries")
-    add_output(dump, ("table", "json", "jsonl"))
-    dump.set_defaults(run=_dump)
-
-
+@BROKER.verb("info", "show the broker's version, durability, compactor", ANSWER)
 def _info(options: argparse.Namespace) -> None:
     from ledgerfold.v1.admin_pb2 import CompactorState
 
@@ -65,6 +45,45 @@ def _info(options: argparse.Namespace) -> None:
     )
 
 
+CLOCK = BROKER.command("clock", "show the broker's time, or move its manual clock")
+
+
+@CLOCK.verb("show", "show the broker's time", ROWS)
+def _show(options: argparse.Namespace) -> None:
+    _print_time(options, admin_of(options).clock().now_ms)
+
+
+@CLOCK.verb("set", "move the clock to a later time, and run what becomes due")
+@argument("time", type=parse_moment_ms, help="ISO 8601, or ms since the epoch")
+@ROWS
+def _set(options: argparse.Namespace) -> None:
+    _print_time(options, admin_of(options).move_clock(to_ms=options.time))
+
+
+@CLOCK.verb("advance", "move the clock forward, and run what becomes due")
+@argument("by", type=parse_time_ms, help="500ms, 10s, 5m, 2h, 3d or 1w")
+@ROWS
+def _advance(options: argparse.Namespace) -> None:
+    _print_time(options, admin_of(options).move_clock(advance_ms=options.by))
+
+
+def _print_time(options: argparse.Namespace, now_ms: int) -> None:
+    now = datetime.fromtimestamp(now_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    row = {"now": now, "now_ms": now_ms}
+    if options.output == "json":
+        print_object(options, row)
+    else:
+        print_rows(options, [row])
+
+
+FILES = Verbs()
+SEGMENT = FILES.command("segment", "inspect segment files", calls_broker=False)
+
+
+@SEGMENT.verb("dump", "list the entries of a file, with checksums verified", calls_broker=False)
+@argument("file", type=absolute_path, help="ledgers/N/N.log in a data directory")
+@flag("--messages", help="list messages instead of entries")
+@ROWS
 def _dump(options: argparse.Namespace) -> None:
     rows = _messages(options.file) if options.messages else _entries(options.file)
     print_rows(options, rows)

@@ -1,0 +1,171 @@
+"""The policies of topics and namespaces: verbs like `set-retention`, in `topics`, `namespaces` and
+`topicPolicies`.
+
+ledgerfold topics set-compaction-strategy prices keep-n --set n=3
+ledgerfold namespaces set-emulation public/default --profile pulsar-4 exact_backlog=true
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from ledgerfold.broker.cli.connecting import TOPIC, admin_of
+from ledgerfold.broker.cli.output import ANSWER, print_object
+from ledgerfold.broker.cli.topics.serve_options import PROFILE_NAMES, strategy_settings
+from ledgerfold.broker.cli.units import LIMIT_SIZE, LIMIT_TIME, SIZE, TIME, settings_of
+from ledgerfold.broker.cli.verbs import Argument, Verbs, argument, defaults, flag, together
+from ledgerfold.storage.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from ledgerfold.v1.records_pb2 import Policies
+
+POLICIES = Verbs()
+_APPLIED = flag("-ap", "--applied", help="including an inherited one")
+_NAMESPACE = argument("namespace", help="TENANT/NAMESPACE")
+_EMULATION = ("emulation", "retain_null_key")
+
+
+def of_scope(scope: str) -> Argument:
+    """Describes the topic or the namespace whose policies a verb is about."""
+    return together(TOPIC if scope == "topic" else _NAMESPACE, defaults(scope=scope))
+
+
+def _scope(options: argparse.Namespace) -> dict[str, Any]:
+    return {options.scope: getattr(options, options.scope)}
+
+
+def _policies(options: argparse.Namespace) -> Policies:
+    return admin_of(options).policies(**_scope(options), applied=options.applied)
+
+
+def _set(options: argparse.Namespace, **values: Any) -> None:
+    from ledgerfold.v1.records_pb2 import Policies
+
+    admin_of(options).update_policies(**_scope(options), values=Policies(**values))
+
+
+def _remove(options: argparse.Namespace, *fields: str) -> None:
+    admin_of(options).update_policies(**_scope(options), remove=fields)
+
+
+@POLICIES.verb("set-compaction-threshold", "compact above this backlog")
+@argument("-t", "--threshold", **SIZE, required=True, help="100M; 0: never")
+def _set_threshold(options: argparse.Namespace) -> None:
+    _set(options, compaction_threshold_bytes=options.threshold)
+
+
+@POLICIES.verb("get-compaction-threshold", "show the threshold in bytes", ANSWER, _APPLIED)
+def _get_threshold(options: argparse.Namespace) -> None:
+    policies = _policies(options)
+    is_set = policies.HasField("compaction_threshold_bytes")
+    threshold = policies.compaction_threshold_bytes if is_set else None
+    text = "null" if threshold is None else str(threshold)
+    print_object(options, {"compaction_threshold_bytes": threshold}, text)
+
+
+@POLICIES.verb("remove-compaction-threshold", "inherit the threshold")
+def _remove_threshold(options: argparse.Namespace) -> None:
+    _remove(options, "compaction_threshold_bytes")
+
+
+@POLICIES.verb("set-retention", "retain raw data that every cursor has passed")
+@argument("-t", "--time", **LIMIT_TIME, required=True, help="3d; -1: no limit")
+@argument("-s", "--size", **LIMIT_SIZE, required=True, help="10G; -1: no limit")
+def _set_retention(options: argparse.Namespace) -> None:
+    _set(options, retention_ms=options.time, retention_bytes=options.size)
+
+
+@POLICIES.verb("get-retention", "show time in ms and size in bytes", ANSWER, _APPLIED)
+def _get_retention(options: argparse.Namespace) -> None:
+    policies = _policies(options)
+    if policies.HasField("retention_ms") or policies.HasField("retention_bytes"):
+        document = {"time_ms": policies.retention_ms, "size_bytes": policies.retention_bytes}
+        print_object(options, document)
+    else:
+        print_object(options, {"time_ms": None, "size_bytes": None}, "null")
+
+
+@POLICIES.verb("remove-retention", "inherit retention")
+def _remove_retention(options: argparse.Namespace) -> None:
+    _remove(options, "retention_ms", "retention_bytes")
+
+
+@POLICIES.verb(
+    "set-compaction-strategy", "set the strategy that decides what compaction keeps of a key"
+)
+@argument("strategy", help="publishing-order, event-time...: docs/STRATEGIES.md")
+@strategy_settings("--set")
+def _set_strategy(options: argparse.Namespace) -> None:
+    settings = settings_of(options.strategy_settings)
+    admin_of(options).set_compaction_strategy(options.strategy, settings, **_scope(options))
+
+
+@POLICIES.verb("get-compaction-strategy", "show the strategy's name and settings", _APPLIED, ANSWER)
+def _get_strategy(options: argparse.Namespace) -> None:
+    policies = _policies(options)
+    if policies.HasField("compaction_strategy"):
+        found = policies.compaction_strategy
+        print_object(options, {"name": found.name, "settings": dict(found.settings)})
+    else:
+        print_object(options, {"name": None, "settings": {}}, "null")
+
+
+@POLICIES.verb("remove-compaction-strategy", "inherit the strategy")
+def _remove_strategy(options: argparse.Namespace) -> None:
+    _remove(options, "compaction_strategy")
+
+
+@POLICIES.verb("set-message-ttl", "expire messages older than this")
+@argument(
+    *("-t", "-ttl", "--ttl", "--messageTTL"),
+    **TIME,
+    dest="ttl",
+    required=True,
+    help="100, 10m, 3d; 0: never",
+)
+def _set_ttl(options: argparse.Namespace) -> None:
+    _set(options, message_ttl_ms=options.ttl)
+
+
+@POLICIES.verb("get-message-ttl", "show the message TTL in seconds", _APPLIED, ANSWER)
+def _get_ttl(options: argparse.Namespace) -> None:
+    policies = _policies(options)
+    ttl_s = policies.message_ttl_ms / 1000 if policies.HasField("message_ttl_ms") else None
+    text = "null" if ttl_s is None else f"{ttl_s:g}"
+    print_object(options, {"message_ttl_seconds": ttl_s}, text)
+
+
+@POLICIES.verb("remove-message-ttl", "inherit the message TTL")
+def _remove_ttl(options: argparse.Namespace) -> None:
+    _remove(options, "message_ttl_ms")
+
+
+@POLICIES.verb("set-emulation", "set the version of Pulsar or Kafka to emulate")
+@argument("--profile", choices=PROFILE_NAMES, help="reset to this profile")
+@argument("fields", nargs="*", metavar="FIELD=true|false", help="as in PROFILES.md")
+def _set_emulation(options: argparse.Namespace) -> None:
+    from ledgerfold.broker.policies.profiles import parse_policies
+
+    if options.profile is None and not options.fields:
+        raise InvalidRequest("Give a --profile, fields like exact_backlog=false, or both.")
+    values = parse_policies(options.profile, options.fields)
+    admin_of(options).update_policies(**_scope(options), values=values)
+
+
+@POLICIES.verb("get-emulation", "show the fields that are set")
+@flag("-ap", "--applied", help="all effective fields")
+@ANSWER
+def _get_emulation(options: argparse.Namespace) -> None:
+    policies = _policies(options)
+    document = {field.name: value for field, value in policies.emulation.ListFields()}
+    if policies.HasField("retain_null_key"):
+        document["retain_null_key"] = policies.retain_null_key
+    print_object(options, document)
+
+
+@POLICIES.verb("remove-emulation", "inherit fields")
+@argument("fields", nargs="*", metavar="FIELD", help="default: all")
+def _remove_emulation(options: argparse.Namespace) -> None:
+    wanted = options.fields or _EMULATION
+    _remove(options, *(name if name in _EMULATION else f"emulation.{name}" for name in wanted))
