@@ -107,34 +107,39 @@ def print_rows(
 
     `wrapped`: columns of the table that are wrapped instead of cut.
     """
-    if not wants_table(options):
-        with json_printer(options) as show:
-            for row in rows:
-                show(row)
-        return
-    listed: list[Row] = []
-    try:
-        listed.extend(rows)
-    finally:
-        if listed:
-            print(aligned(listed, width_of(options), wrapped=wrapped))
-    if not listed:
+    is_empty = True
+    with row_printer(options, wrapped=wrapped) as show:
+        for row in rows:
+            show(row)
+            is_empty = False
+    if is_empty and wants_table(options):
         print("(none)", file=sys.stderr)
 
 
 @contextmanager
-def row_printer(options: argparse.Namespace) -> Iterator[Callable[[Row], None]]:
+def row_printer(
+    options: argparse.Namespace, *, wrapped: Collection[str] = ()
+) -> Iterator[Callable[[Row], None]]:
     """Yields a function that prints a row: JSON immediately, a table at the end."""
-    if not wants_table(options):
-        with json_printer(options) as show:
-            yield show
-        return
     listed: list[Row] = []
     try:
-        yield listed.append
+        with printer(options, listed.append) as show:
+            yield show
     finally:
         if listed:
-            print(aligned(listed, width_of(options)))
+            print(aligned(listed, width_of(options), wrapped=wrapped))
+
+
+@contextmanager
+def printer(
+    options: argparse.Namespace, print_row: Callable[[Row], None]
+) -> Iterator[Callable[[Row], None]]:
+    """Yields a function that prints a row immediately: JSON, or for people by `print_row`."""
+    if wants_table(options):
+        yield print_row
+        return
+    with json_printer(options) as show:
+        yield show
 
 
 @contextmanager

@@ -10,10 +10,9 @@
 
 from __future__ import annotations
 
-import re
-from datetime import datetime
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.cli.units import INT64_MAX, moment_ms
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.message_ids import FORM, parsed_id
 from ledgerfold.storage.partition_names import parse_partition, partition_name
@@ -21,7 +20,6 @@ from ledgerfold.storage.partition_names import parse_partition, partition_name
 if TYPE_CHECKING:
     from ledgerfold.broker.client import MessageId
 
-_INT64_MAX = 2**63 - 1
 # For help texts.
 ID = "L:E[:P[:I]]"
 
@@ -31,8 +29,8 @@ def parse_start(text: str) -> MessageId | int:
     message_id = parse_message_id(text)
     if message_id is not None:
         return message_id
-    time_ms = int(text) if re.fullmatch(r"[0-9]+", text) else _iso_ms(text)
-    if time_ms is None or not 0 <= time_ms <= _INT64_MAX:
+    time_ms = moment_ms(text)
+    if time_ms is None or time_ms > INT64_MAX:
         raise InvalidRequest(
             f"{text!r} is not a start position: expected earliest, latest, {FORM}, "
             "ms since the epoch, or a time like 2024-01-31T12:00:00Z."
@@ -68,10 +66,3 @@ def topic_of(topic: str, message_id: MessageId) -> str:
     if partition.index != index:
         raise InvalidRequest(f"A message of partition {index} is not in {topic}.")
     return topic
-
-
-def _iso_ms(text: str) -> int | None:
-    try:
-        return int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        return None

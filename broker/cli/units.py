@@ -20,7 +20,7 @@ from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
 
 Settings = dict[str, Any]
-_INT64_MAX = 2**63 - 1
+INT64_MAX = 2**63 - 1
 _SIZES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _TIMES_MS = {
     "ms": 1,
@@ -61,16 +61,22 @@ def parse_moment_ms(text: str) -> int:
     """Parses ms since the epoch, or ISO 8601 (local time without a zone), into ms since the
     epoch.
     """
-    try:
-        is_number = re.fullmatch(r"[0-9]+", text) is not None
-        moment = int(text) if is_number else int(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError):
-        moment = -1
-    if moment < 0:
+    moment = moment_ms(text)
+    if moment is None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not a time like 2024-01-31T12:00:00Z, or ms since the epoch"
         )
     return _checked(text, moment)
+
+
+def moment_ms(text: str) -> int | None:
+    """Returns the time that `text` denotes, in ms since the epoch; None: it denotes none."""
+    try:
+        is_number = re.fullmatch(r"[0-9]+", text) is not None
+        moment = int(text) if is_number else int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+    return moment if moment >= 0 else None
 
 
 def parse_limit_ms(text: str) -> int:
@@ -105,7 +111,7 @@ POSITIVE: Settings = {"type": parse_positive, "metavar": "N"}
 
 
 def _checked(text: str, number: int) -> int:
-    if number > _INT64_MAX:
+    if number > INT64_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is too large")
     return number
 
@@ -125,12 +131,20 @@ def settings_of(given: Iterable[str]) -> dict[str, str]:
     >>> settings_of(["property=a=b"])
     {'property': 'a=b'}
     """
-    settings: dict[str, str] = {}
+    wrong, twice = "{!r} is not a setting: expected FIELD=VALUE.", "Setting {!r} is given twice."
+    return parse_pairs(given, wrong, twice)
+
+
+def parse_pairs(given: Iterable[str], wrong: str, twice: str) -> dict[str, str]:
+    """Parses texts with an equals sign. Raises InvalidRequest, with `wrong` or `twice`, into which
+    it inserts the text or the repeated name.
+    """
+    pairs: dict[str, str] = {}
     for each in given:
         name, equals, value = each.partition("=")
         if not (name and equals):
-            raise InvalidRequest(f"{each!r} is not a setting: expected FIELD=VALUE.")
-        if name in settings:
-            raise InvalidRequest(f"Setting {name!r} is given twice.")
-        settings[name] = value
-    return settings
+            raise InvalidRequest(wrong.format(each))
+        if name in pairs:
+            raise InvalidRequest(twice.format(name))
+        pairs[name] = value
+    return pairs

@@ -189,16 +189,18 @@ def write_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
 
 
 def _read_checkpoints(folder: Path) -> dict[str, dict[TopicPartition, int]]:
-    """Reads the checkpoint files next to the folder. Raises Corruption, OSError."""
-    from ledgerfold.broker.kafka.log.checkpoint_file import CHECKPOINT_FILE, read_checkpoint
+    from ledgerfold.broker.kafka.log.checkpoint_file import CHECKPOINT_FILE
 
-    found = {}
-    for name in (CHECKPOINT_FILE, LOG_START_FILE, RECOVERY_POINT_FILE):
-        path = folder.resolve().parent / name
-        found[name] = (
-            read_checkpoint(path.read_text("utf-8", "replace"), name) if path.exists() else {}
-        )
-    return found
+    names = (CHECKPOINT_FILE, LOG_START_FILE, RECOVERY_POINT_FILE)
+    return {name: read_beside(folder, name) for name in names}
+
+
+def read_beside(folder: Path, name: str) -> dict[TopicPartition, int]:
+    """Reads a checkpoint file next to the folder. Raises Corruption, OSError."""
+    from ledgerfold.broker.kafka.log.checkpoint_file import read_checkpoint
+
+    path = folder.resolve().parent / name
+    return read_checkpoint(path.read_text("utf-8", "replace") if path.exists() else "", name)
 
 
 def _topic_id(text: str) -> UUID:

@@ -16,9 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ledgerfold.broker.cli.data.export_kafka import LOG_START_FILE
+from ledgerfold.broker.cli.data.export_kafka import LOG_START_FILE, read_beside
 from ledgerfold.broker.cli.ending import interruptible
 from ledgerfold.broker.cli.exit_codes import DONE
+from ledgerfold.broker.cli.settings_files import read_settings
 from ledgerfold.broker.cli.units import FILE
 from ledgerfold.broker.cli.verbs import argument, flag, group
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
@@ -123,8 +124,6 @@ def import_kafka_log(options: argparse.Namespace) -> int:
 
 def _config(options: argparse.Namespace) -> dict[str, str]:
     """Returns the topic's settings. Options override the file; the default policy is compact."""
-    from ledgerfold.broker.cli.data.topic_config_file import read_settings
-
     config = {"cleanup.policy": "compact"}
     if options.config_file is not None:
         config |= read_settings(options.config_file)
@@ -277,19 +276,12 @@ def checkpoints_of(folder: Path) -> Checkpoints:
     """Reads the checkpoints of the partition that the folder's name denotes. Raises Corruption,
     OSError.
     """
-    from ledgerfold.broker.kafka.log.checkpoint_file import (
-        CHECKPOINT_FILE,
-        TopicPartition,
-        read_checkpoint,
-    )
+    from ledgerfold.broker.kafka.log.checkpoint_file import CHECKPOINT_FILE, TopicPartition
     from ledgerfold.storage.kafka.folder import partition_of
 
-    found = list[int | None]()
-    for name in (CHECKPOINT_FILE, LOG_START_FILE):
-        path = folder.resolve().parent / name
-        text = path.read_text("utf-8", "replace") if path.exists() else ""
-        found.append(read_checkpoint(text, name).get(TopicPartition(*partition_of(folder))))
-    first_dirty, log_start = found
+    partition = TopicPartition(*partition_of(folder))
+    first_dirty = read_beside(folder, CHECKPOINT_FILE).get(partition)
+    log_start = read_beside(folder, LOG_START_FILE).get(partition)
     # Without one, Kafka begins at the log start, too.
     return Checkpoints(first_dirty if (first_dirty or 0) >= 0 else None, log_start)
 

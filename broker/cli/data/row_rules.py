@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 from ledgerfold.broker.cli.data.import_rows import Row
 from ledgerfold.broker.cli.data.producing import Outgoing
+from ledgerfold.broker.cli.units import INT64_MAX
 from ledgerfold.broker.cli.verbs import argument, together
 from ledgerfold.storage.errors import InvalidRequest
-
-_INT64_MAX = 2**63 - 1
 
 
 class RowRules(NamedTuple):
@@ -68,15 +67,16 @@ def message_of_row(row: Row, rules: RowRules) -> Outgoing:
     key = _encodable_text(row, rules.key)
     if not key:
         raise InvalidRequest(f"Line {row.line} has no {rules.key!r} for the key.")
-    event_time_ms = None
-    if rules.event_time is not None:
-        text = row.texts.get(rules.event_time) or ""
-        if re.fullmatch("[0-9]{1,19}", text) is None or int(text) > _INT64_MAX:
-            raise InvalidRequest(
-                f"Line {row.line}: {rules.event_time!r} is not a time in ms: {text}"
-            )
-        event_time_ms = int(text)
+    event_time_ms = None if rules.event_time is None else time_of_row(row, rules.event_time)
     return Outgoing(key, _value(row, rules), event_time_ms)
+
+
+def time_of_row(row: Row, field: str, default: str = "") -> int:
+    """Returns a field's time in ms. Raises InvalidRequest, also for no time without `default`."""
+    text = row.texts.get(field) or default
+    if re.fullmatch("[0-9]{1,19}", text) is None or int(text) > INT64_MAX:
+        raise InvalidRequest(f"Line {row.line}: {field!r} is not a time in ms: {text}")
+    return int(text)
 
 
 def _value(row: Row, rules: RowRules) -> bytes | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import TOPIC, admin_of, partitions_of, print_why_waiting
@@ -25,9 +25,9 @@ from ledgerfold.broker.cli.output import (
     DOCUMENT,
     ROWS,
     content,
-    json_printer,
     print_answer,
     print_object,
+    printer,
     wants_table,
     width_of,
 )
@@ -173,22 +173,17 @@ def _why(plan: CleaningPlan, *, is_asked_for: bool) -> str:
     return f"asked for; {why}" if is_asked_for else why
 
 
-@contextmanager
-def _printer(options: argparse.Namespace) -> Iterator[Callable[[Row], None]]:
-    """Yields a function that prints an object immediately, one for each partition."""
-    if not wants_table(options):
-        with json_printer(options) as show:
-            yield show
-        return
-    width, gap = width_of(options), ""
+def _printer(options: argparse.Namespace) -> AbstractContextManager[Callable[[Row], None]]:
+    """Returns a function that prints an object immediately, one for each partition."""
+    gap = ""
 
-    def show_lines(row: Row) -> None:
+    def print_lines(row: Row) -> None:
         nonlocal gap
         print(gap, end="")
-        _print(row, width)
+        _print(row, width_of(options))
         gap = "\n"
 
-    yield show_lines
+    return printer(options, print_lines)
 
 
 def _print(row: Row, width: int | None) -> None:

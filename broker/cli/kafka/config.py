@@ -17,7 +17,8 @@ from pathlib import Path
 
 from ledgerfold.broker.cli.connecting import admin_of
 from ledgerfold.broker.cli.output import ROWS, print_rows
-from ledgerfold.broker.cli.properties import read_properties
+from ledgerfold.broker.cli.settings_files import read_properties
+from ledgerfold.broker.cli.units import parse_pairs
 from ledgerfold.broker.cli.verbs import (
     Argument,
     Verbs,
@@ -58,7 +59,7 @@ KAFKA_CONFIG = repeated(
 
 def created_with(options: argparse.Namespace) -> dict[str, str] | None:
     """Returns the settings of the Kafka topic to create; None: a Pulsar topic."""
-    config = parse_pairs(options.config)
+    config = _settings_of(options.config)
     if options.cleanup_policy is None and not config:
         return None
     if (options.cleanup_policy is None) == (_POLICY not in config):
@@ -80,7 +81,7 @@ def config_verbs(what: str, of: Argument) -> Verbs:
 
 @argument("pairs", nargs="+", metavar="NAME=VALUE", help="settings by Kafka's names")
 def _set(options: argparse.Namespace) -> None:
-    values = parse_pairs(options.pairs)
+    values = _settings_of(options.pairs)
     if not options.topic:
         _check_known(values)
     admin_of(options).kafka.change_config(options.topic, values=values)
@@ -124,7 +125,7 @@ def serve_config(options: argparse.Namespace) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in options.kafka_config:
         if "=" in text and not Path(text).is_file():
-            pairs = parse_pairs([text])
+            pairs = _settings_of([text])
             _check_known(pairs)
             found |= pairs
         else:
@@ -163,18 +164,6 @@ def _others(pairs: Mapping[str, str]) -> list[str]:
     return [name for name in pairs if name not in BROKER_SETTINGS]
 
 
-def parse_pairs(pairs: Iterable[str]) -> dict[str, str]:
-    """Parses "NAME=VALUE" settings. Raises InvalidRequest.
-
-    >>> parse_pairs(["cleanup.policy=compact,delete", "segment.ms=5"])
-    {'cleanup.policy': 'compact,delete', 'segment.ms': '5'}
-    """
-    found = dict[str, str]()
-    for pair in pairs:
-        name, separator, value = pair.partition("=")
-        if not (name and separator):
-            raise InvalidRequest(f"{pair!r}: expected NAME=VALUE, like segment.ms=60000.")
-        if name in found:
-            raise InvalidRequest(f"{name} is set twice.")
-        found[name] = value
-    return found
+def _settings_of(given: Iterable[str]) -> dict[str, str]:
+    wrong = "{!r}: expected NAME=VALUE, like segment.ms=60000."
+    return parse_pairs(given, wrong, "{} is set twice.")

@@ -11,7 +11,6 @@ The rows are written as a log into a temporary folder, which a separate compacto
 from __future__ import annotations
 
 import argparse
-import re
 import tempfile
 import time
 from collections.abc import Iterable
@@ -20,7 +19,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfold.broker.cli.connecting import refuse_url
 from ledgerfold.broker.cli.data.import_rows import Row, Rows, opened, read_rows
-from ledgerfold.broker.cli.data.row_rules import ROW_RULES, RowRules, message_of_row, rules_of
+from ledgerfold.broker.cli.data.row_rules import (
+    ROW_RULES,
+    RowRules,
+    message_of_row,
+    rules_of,
+    time_of_row,
+)
 from ledgerfold.broker.cli.verbs import argument, flag, together
 from ledgerfold.broker.cli.what_if.options import Question
 from ledgerfold.storage.errors import InvalidRequest
@@ -30,7 +35,6 @@ if TYPE_CHECKING:
     from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 _EVENT_TIME, _PUBLISH_TIME = "event_time_ms", "publish_time_ms"
-_INT64_MAX = 2**63 - 1
 
 
 class File(NamedTuple):
@@ -147,22 +151,15 @@ def to_message(row: Row, file: File) -> FileMessage:
             (imported.key or "").encode(),
             imported.value or b"",
             imported.event_time_ms or 0,
-            _time_ms(row, _PUBLISH_TIME),
+            time_of_row(row, _PUBLISH_TIME, "0"),
         )
     key, value = row.texts.get("key"), row.texts.get("value")
     try:
         return FileMessage(
             None if key is None else key.encode(),
             (value or "").encode(),
-            _time_ms(row, file.event_time or _EVENT_TIME, is_needed=file.event_time is not None),
-            _time_ms(row, _PUBLISH_TIME),
+            time_of_row(row, file.event_time or _EVENT_TIME, "" if file.event_time else "0"),
+            time_of_row(row, _PUBLISH_TIME, "0"),
         )
     except UnicodeEncodeError as error:
         raise InvalidRequest(f"Line {row.line}: {error.object!r} is not valid Unicode.") from error
-
-
-def _time_ms(row: Row, name: str, *, is_needed: bool = False) -> int:
-    text = row.texts.get(name) or ("" if is_needed else "0")
-    if re.fullmatch("[0-9]{1,19}", text) is None or int(text) > _INT64_MAX:
-        raise InvalidRequest(f"Line {row.line}: {name!r} is not a time in ms: {text}")
-    return int(text)

@@ -17,7 +17,13 @@ from itertools import chain, product
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from ledgerfold.broker.cli.units import parse_count, parse_size, parse_time_ms, settings_of
+from ledgerfold.broker.cli.units import (
+    parse_count,
+    parse_pairs,
+    parse_size,
+    parse_time_ms,
+    settings_of,
+)
 from ledgerfold.broker.cli.verbs import argument, repeated, together
 from ledgerfold.storage.errors import InvalidRequest
 
@@ -118,14 +124,15 @@ def parse_trials(texts: Sequence[str]) -> list[dict[str, str]]:
     """
     from ledgerfold.broker.whatif.kafka_trials import check_count
 
-    values: dict[str, list[str]] = {}
-    for text in texts:
-        name, equals, rest = text.partition("=")
-        if not name or not equals:
-            raise InvalidRequest(f"--config {text}: expected NAME=VALUE, or NAME=VALUE,VALUE,...")
-        if name in values:
-            raise InvalidRequest(f"--config {name} is given twice: give its values as one list.")
-        values[name] = [rest] if name == "cleanup.policy" else rest.split(",")
+    given = parse_pairs(
+        texts,
+        "--config {}: expected NAME=VALUE, or NAME=VALUE,VALUE,...",
+        "--config {} is given twice: give its values as one list.",
+    )
+    values = {
+        name: [text] if name == "cleanup.policy" else text.split(",")
+        for name, text in given.items()
+    }
     check_count(prod(map(len, values.values())))
     return [dict(zip(values, each, strict=True)) for each in product(*values.values()) if each]
 

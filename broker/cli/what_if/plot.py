@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ledgerfold.v1.what_if_pb2 import Replay, TopicWhatIf
+    from ledgerfold.v1.what_if_pb2 import CleaningReplay, Replay, TopicWhatIf
 
 _ENDINGS = ("svg", "png", "html")
 _PANEL_INCHES = (8.0, 3.2)
@@ -80,7 +80,7 @@ def _drawn(found: Sequence[TopicWhatIf], kind: str) -> bytes:
 
 def _panels(found: TopicWhatIf) -> tuple[Callable[[Axes, TopicWhatIf], None], ...]:
     if found.cleanings:
-        return (_cleanings, _cleaning_costs)
+        return (_spaces, _costs)
     return (_strategies, _spaces, _costs) if found.replays else (_strategies,)
 
 
@@ -99,11 +99,13 @@ def _strategies(axes: Axes, found: TopicWhatIf) -> None:
 
 
 def _spaces(axes: Axes, found: TopicWhatIf) -> None:
-    for replay in found.replays:
+    replays: list[Replay | CleaningReplay] = [*found.replays, *found.cleanings]
+    for replay in replays:
         times = [_moment(at.publish_time_ms) for at in replay.points]
         sizes = [at.bytes for at in replay.points]
-        axes.plot(times, sizes, label=_when(replay), linewidth=1)  # type: ignore[arg-type]
-    axes.set_title(f"{found.topic}: space over publish time (UTC)")
+        axes.plot(times, sizes, label=_label(replay), linewidth=1)  # type: ignore[arg-type]
+    time = "the time of its records" if found.cleanings else "publish time"
+    axes.set_title(f"{found.topic}: space over {time} (UTC)")
     axes.legend()
     axes.set_ylim(bottom=0)
     _in_sizes(axes.yaxis)
@@ -111,50 +113,39 @@ def _spaces(axes: Axes, found: TopicWhatIf) -> None:
 
 def _costs(axes: Axes, found: TopicWhatIf) -> None:
     for replay in found.replays:
-        axes.scatter(replay.write_amplification, replay.rewind_mean_bytes)
-        place = replay.write_amplification, replay.rewind_mean_bytes
-        axes.annotate(_when(replay), place, xytext=(5, 5), textcoords="offset points")
-    axes.set_title(f"{found.topic}: what is rewritten, and what a reader has to read")
-    axes.set_xlabel("bytes rewritten by bytes published")
-    axes.set_ylabel("mean rewind")
+        _mark(axes, replay, replay.rewind_mean_bytes)
+    for cleaning in found.cleanings:
+        _mark(axes, cleaning, cleaning.space_peak_bytes)
+    if found.cleanings:
+        axes.set_title(f"{found.topic}: what is rewritten, and the space that it takes")
+        axes.set_xlabel("bytes rewritten by bytes appended")
+        axes.set_ylabel("peak space")
+    else:
+        axes.set_title(f"{found.topic}: what is rewritten, and what a reader has to read")
+        axes.set_xlabel("bytes rewritten by bytes published")
+        axes.set_ylabel("mean rewind")
     axes.margins(0.2)
     axes.set_ylim(bottom=0)
     _in_sizes(axes.yaxis)
 
 
-def _cleanings(axes: Axes, found: TopicWhatIf) -> None:
-    for cleaning in found.cleanings:
-        times = [_moment(at.publish_time_ms) for at in cleaning.points]
-        sizes = [at.bytes for at in cleaning.points]
-        label = trial_text(cleaning.trial)
-        axes.plot(times, sizes, label=label, linewidth=1)  # type: ignore[arg-type]
-    axes.set_title(f"{found.topic}: space over the time of its records (UTC)")
-    axes.legend()
-    axes.set_ylim(bottom=0)
-    _in_sizes(axes.yaxis)
+def _mark(axes: Axes, replay: Replay | CleaningReplay, size_bytes: float) -> None:
+    place = replay.write_amplification, size_bytes
+    axes.scatter(*place)
+    axes.annotate(_label(replay), place, xytext=(5, 5), textcoords="offset points")
 
 
-def _cleaning_costs(axes: Axes, found: TopicWhatIf) -> None:
-    for cleaning in found.cleanings:
-        place = cleaning.write_amplification, cleaning.space_peak_bytes
-        axes.scatter(*place)
-        label = trial_text(cleaning.trial)
-        axes.annotate(label, place, xytext=(5, 5), textcoords="offset points")
-    axes.set_title(f"{found.topic}: what is rewritten, and the space that it takes")
-    axes.set_xlabel("bytes rewritten by bytes appended")
-    axes.set_ylabel("peak space")
-    axes.margins(0.2)
-    axes.set_ylim(bottom=0)
-    _in_sizes(axes.yaxis)
+def _label(replay: Replay | CleaningReplay) -> str:
+    from ledgerfold.v1.what_if_pb2 import CleaningReplay
+
+    if isinstance(replay, CleaningReplay):
+        return trial_text(replay.trial)
+    return str(setting_row(replay.setting)["when"])
 
 
 def _moment(time_ms: int) -> datetime:
     """Converts ms to a datetime, limited to the year 9999: a clock may have been wrong."""
     return datetime.fromtimestamp(min(time_ms / 1000, _LAST_SECOND), UTC)
-
-
-def _when(replay: Replay) -> str:
-    return str(setting_row(replay.setting)["when"])
 
 
 def _in_sizes(axis: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ledgerfold.broker.cli.kafka.config import serve_config
-from ledgerfold.broker.cli.properties import read_properties
+from ledgerfold.broker.cli.settings_files import read_properties
 from ledgerfold.storage.errors import InvalidRequest, KafkaError
 from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import ledgerfold
