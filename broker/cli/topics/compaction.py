@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import TOPIC, admin_of, print_why_waiting, why_waiting
 from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE, FAILED
-from ledgerfold.broker.cli.output import ANSWER, ROWS, print_object, print_rows, wants_table
+from ledgerfold.broker.cli.output import (
+    ANSWER,
+    ROWS,
+    fields,
+    print_object,
+    print_rows,
+    wants_table,
+)
 from ledgerfold.broker.cli.units import TIME, format_size, parse_count
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.errors import (
@@ -306,11 +313,8 @@ def _json(run: RunRecord) -> dict[str, Any]:
         "strategy": run.strategy,
         "strategy_settings": dict(run.strategy_settings),
         "strategy_version": run.strategy_version,
-        "messages_in": run.counts.messages_in,
-        "messages_out": run.counts.messages_out,
-        "removed_events": run.counts.removed_events,
-        "bytes_in": run.counts.bytes_in,
-        "bytes_out": run.counts.bytes_out,
+        **fields(run.counts, "messages_in", "messages_out", "removed_events"),
+        **fields(run.counts, "bytes_in", "bytes_out"),
         "duration_ms": max(0, run.ended_ms - run.started_ms) if run.ended_ms else 0,
         "ledger": run.ledger_id,
         "horizon": _horizon(run),
