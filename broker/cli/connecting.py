@@ -15,10 +15,9 @@ if TYPE_CHECKING:
     from ledgerfold.broker.client.administration.admin import Admin
 
 TOPIC = argument(
-    "topic",
-    help="NAME in public/default, TENANT/NAMESPACE/NAME, or persistent://TENANT/NAMESPACE/NAME",
+    "topic", "NAME in public/default, TENANT/NAMESPACE/NAME, or persistent://TENANT/NAMESPACE/NAME"
 )
-SUBSCRIPTION = argument("-s", "--subscription", required=True, help="the subscription's name")
+SUBSCRIPTION = argument("-s --subscription", "the subscription's name", required=True)
 
 
 def refuse_url(options: argparse.Namespace, instead: str) -> None:

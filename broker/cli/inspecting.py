@@ -45,14 +45,14 @@ def _show(options: argparse.Namespace) -> None:
 
 
 @CLOCK.verb("set", "move the clock to a later time, and run what becomes due")
-@argument("time", type=parse_moment_ms, help="ISO 8601, or ms since the epoch")
+@argument("time", "ISO 8601, or ms since the epoch", type=parse_moment_ms)
 @ROWS
 def _set(options: argparse.Namespace) -> None:
     _print_time(options, admin_of(options).move_clock(to_ms=options.time))
 
 
 @CLOCK.verb("advance", "move the clock forward, and run what becomes due")
-@argument("by", type=parse_time_ms, help="500ms, 10s, 5m, 2h, 3d or 1w")
+@argument("by", "500ms, 10s, 5m, 2h, 3d or 1w", type=parse_time_ms)
 @ROWS
 def _advance(options: argparse.Namespace) -> None:
     _print_time(options, admin_of(options).move_clock(advance_ms=options.by))
@@ -72,8 +72,8 @@ SEGMENT = FILES.command("segment", "inspect segment files", calls_broker=False)
 
 
 @SEGMENT.verb("dump", "list the entries of a file, with checksums verified", calls_broker=False)
-@argument("file", type=absolute_path, help="ledgers/N/N.log in a data directory")
-@flag("--messages", help="list messages instead of entries")
+@argument("file", "ledgers/N/N.log in a data directory", type=absolute_path)
+@flag("--messages", "list messages instead of entries")
 @ROWS
 def _dump(options: argparse.Namespace) -> None:
     rows = _messages(options.file) if options.messages else _entries(options.file)

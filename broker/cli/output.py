@@ -38,8 +38,8 @@ def output(*choices: str) -> Argument:
 
 def _output(choices: Sequence[str], help_: str, cut_: str) -> Argument:
     return together(
-        argument("-o", "--output", choices=choices, help=help_),
-        flag("--no-truncate", help=f"do not cut {cut_} at the terminal's width"),
+        argument("-o --output", help_, choices=choices),
+        flag("--no-truncate", f"do not cut {cut_} at the terminal's width"),
     )
 
 

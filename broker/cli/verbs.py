@@ -1,8 +1,8 @@
 """Tables of commands and verbs, which are declared at the functions that run them.
 
 >>> VERBS = Verbs()
->>> @VERBS.verb("delete", "delete a topic", argument("topic"))
-... @flag("-f", "--force", help="disconnect its clients")
+>>> @VERBS.verb("delete", "delete a topic", argument("topic", "its name"))
+... @flag("-f --force", "disconnect its clients")
 ... def _delete(options: argparse.Namespace) -> None:
 ...     print(options.topic, options.force)
 >>> parser = argparse.ArgumentParser()
@@ -100,19 +100,21 @@ class Verbs:
             together(*self._common, *verb.arguments).add_to(parser)
 
 
-def argument(*names: str, **settings: Any) -> Argument:
-    """Describes an argument or an option, as `add_argument` takes it."""
-    return Argument(lambda parser: parser.add_argument(*names, **settings))
+def argument(names: str, help_: str, **settings: Any) -> Argument:
+    """Describes an argument, "topic", or an option, "-f --force". `settings`: those of
+    `add_argument`.
+    """
+    return Argument(lambda parser: parser.add_argument(*names.split(), help=help_, **settings))
 
 
-def flag(*names: str, **settings: Any) -> Argument:
+def flag(names: str, help_: str, **settings: Any) -> Argument:
     """Describes an option without a value."""
-    return argument(*names, action="store_true", **settings)
+    return argument(names, help_, action="store_true", **settings)
 
 
-def repeated(*names: str, **settings: Any) -> Argument:
+def repeated(names: str, help_: str, **settings: Any) -> Argument:
     """Describes an option that may be given several times."""
-    return argument(*names, action="append", default=[], **settings)
+    return argument(names, help_, action="append", default=[], **settings)
 
 
 def defaults(**values: Any) -> Argument:

@@ -33,39 +33,30 @@ if TYPE_CHECKING:
 
 COMMANDS = Verbs()
 _FIRST = "earliest"
-_NUMBER = ("-n", "--number", "--num-messages")
+_NUMBER = "-n --number --num-messages"
 _TYPES = ("Exclusive", "Shared", "Failover", "Key_Shared")
 # Maximum delay of a message that the broker has already sent.
 _IN_FLIGHT_MS = 200
 
 
 _COMMON = together(
-    flag("--read-compacted", help="read the compacted view"),
-    flag("--until-end", help="stop at the end of the topic"),
+    flag("--read-compacted", "read the compacted view"),
+    flag("--until-end", "stop at the end of the topic"),
     output("text", "json", "jsonl"),
 )
 
 
 @COMMANDS.verb("consume", "consume messages through a subscription", TOPIC)
+@argument("-s --subscription --subscription-name", "created if it does not exist", required=True)
+@argument("-t --type --subscription-type", "default Exclusive", default="Exclusive", choices=_TYPES)
 @argument(
-    *("-s", "--subscription", "--subscription-name"),
-    required=True,
-    help="created if it does not exist",
-)
-@argument(
-    *("-t", "--type", "--subscription-type"),
-    default="Exclusive",
-    choices=_TYPES,
-    help="default Exclusive",
-)
-@argument(
-    *("-p", "--position", "--subscription-position"),
+    "-p --position --subscription-position",
+    "start of a new subscription; default Latest",
     default="Latest",
     choices=("Latest", "Earliest"),
-    help="start of a new subscription; default Latest",
 )
-@argument(*_NUMBER, type=parse_count, default=1, help="0: no limit; default 1")
-@flag("--no-ack", help="do not acknowledge messages")
+@argument(_NUMBER, "0: no limit; default 1", type=parse_count, default=1)
+@flag("--no-ack", "do not acknowledge messages")
 @_COMMON
 def _consume(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client import ConsumerType, InitialPosition
@@ -118,27 +109,24 @@ def _position(text: str) -> tuple[int, ...]:
 
 @COMMANDS.verb("read", "read messages without a subscription", TOPIC)
 @argument(
-    *("-m", "--from", "--start-message-id"),
+    "-m --from --start-message-id",
+    "start; TIME: ms since the epoch, or ISO 8601; default earliest",
     dest="start",
     default=_FIRST,
     metavar=f"earliest|latest|{ID}|TIME",
-    help="start; TIME: ms since the epoch, or ISO 8601; default earliest",
 )
-@flag(
-    *("-i", "--inclusive", "--start-message-id-inclusive"),
-    help="include the message at --from",
-)
+@flag("-i --inclusive --start-message-id-inclusive", "include the message at --from")
 @argument(
-    "--offset", **COUNT, help="for a Kafka topic: start at that offset, or the next one that exists"
+    "--offset", "for a Kafka topic: start at that offset, or the next one that exists", **COUNT
 )
 @argument(
     "--isolation",
+    "for a Kafka topic: the isolation level; default read_uncommitted",
     choices=("read_uncommitted", "read_committed"),
     default="read_uncommitted",
-    help="for a Kafka topic: the isolation level; default read_uncommitted",
 )
-@argument(*_NUMBER, type=parse_count, default=0, help="default 0: no limit")
-@flag("--create", help="create the topic if it does not exist")
+@argument(_NUMBER, "default 0: no limit", type=parse_count, default=0)
+@flag("--create", "create the topic if it does not exist")
 @_COMMON
 def _read(options: argparse.Namespace) -> None:
     if options.offset is not None and options.start != _FIRST:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 COMMANDS = Verbs()
 _DATA = together(
     argument(
-        "data", type=absolute_path, metavar="DATA", help="the data directory, as in `serve --data`"
+        "data", "the data directory, as in `serve --data`", type=absolute_path, metavar="DATA"
     ),
     output("table", "json"),
 )
@@ -71,10 +71,10 @@ def _verify(options: argparse.Namespace) -> int:
     "have lost records, even after they were rebuilt from the ledgers.",
     calls_broker=False,
 )
-@flag("--yes", help="apply the repair")
+@flag("--yes", "apply the repair")
 @flag(
     "--rebuild-metadata",
-    help="with --yes, if the metadata have lost records: rebuild them from the ledgers",
+    "with --yes, if the metadata have lost records: rebuild them from the ledgers",
 )
 def _repair(options: argparse.Namespace) -> int:
     from ledgerfold.storage.repair.plan import make_plan

@@ -44,12 +44,12 @@ _FOLDER = re.compile(r"(?!\.{1,2}-\d+$)[-._0-9A-Za-z]{1,249}-\d{1,10}")
 
 
 @EXPORT.verb("kafka-log", "write a Kafka topic as a partition folder", TOPIC)
-@argument("folder", metavar="DIR", help="a new folder, named TOPIC-PARTITION")
+@argument("folder", "a new folder, named TOPIC-PARTITION", metavar="DIR")
 @flag(
     "--checkpoints",
-    help="also write the checkpoint files next to DIR: start, clean end, and end of the log",
+    "also write the checkpoint files next to DIR: start, clean end, and end of the log",
 )
-@argument("--topic-id", metavar="ID", help="the id that kafka-topics.sh shows; default: a new one")
+@argument("--topic-id", "the id that kafka-topics.sh shows; default: a new one", metavar="ID")
 def _export(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 

@@ -61,23 +61,21 @@ class Checkpoints(NamedTuple):
 
 KAFKA_OPTIONS = group(
     "import kafka-log DIR",
-    argument(
-        "folder", nargs="?", metavar="DIR", help="the folder; its name is the default of --topic"
-    ),
-    argument("--cleanup-policy", metavar="POLICY", help="compact (the default), delete, or both"),
+    argument("folder", "the folder; its name is the default of --topic", nargs="?", metavar="DIR"),
+    argument("--cleanup-policy", "compact (the default), delete, or both", metavar="POLICY"),
     argument(
         "--config",
+        "a setting of the topic, by Kafka's name; may be repeated",
         action="append",
         metavar="K=V",
-        help="a setting of the topic, by Kafka's name; may be repeated",
     ),
     argument(
         "--config-file",
-        **FILE,
-        help="the topic's settings, as printed by kafka-configs.sh --describe, or K=V lines; "
+        "the topic's settings, as printed by kafka-configs.sh --describe, or K=V lines; "
         "--config overrides them",
+        **FILE,
     ),
-    flag("--paused", help="leave cleaning of the topic paused"),
+    flag("--paused", "leave cleaning of the topic paused"),
     description="imports a Kafka partition folder, such as DIR/orders-0, which is only read",
 )
 

@@ -141,21 +141,21 @@ class _Import:
 
 
 @COMMANDS.verb("import", "publish a CSV or JSON-lines file, keyed by a field")
-@argument("file", metavar="FILE.csv|FILE.jsonl|-|kafka-log", help="-: standard input")
+@argument("file", "-: standard input", metavar="FILE.csv|FILE.jsonl|-|kafka-log")
 @ROW_RULES
-@argument("--topic", help="default: the file's name")
-@argument("--format", choices=("csv", "jsonl"), help="default: by the file's extension")
+@argument("--topic", "default: the file's name")
+@argument("--format", "default: by the file's extension", choices=("csv", "jsonl"))
 @argument(
     "--on-error",
+    "what to do at an invalid row; with skip, the exit code is 1 if any was; default stop",
     choices=("skip", "stop"),
     default="stop",
-    help="what to do at an invalid row; with skip, the exit code is 1 if any was; default stop",
 )
 @argument(
     "--skip-rows",
+    "for a file: skip its first N rows, to continue an interrupted import",
     **COUNT,
     default=0,
-    help="for a file: skip its first N rows, to continue an interrupted import",
 )
 @KAFKA_OPTIONS
 def _import(options: argparse.Namespace) -> int:

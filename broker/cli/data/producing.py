@@ -110,38 +110,31 @@ def _with_empty(options: argparse.Namespace, key: str | None, value: bytes) -> O
 
 
 @COMMANDS.verb("produce", "publish messages", TOPIC)
-@repeated("-m", "--message", "--messages", help="a message; may be repeated")
-@argument("-s", "--separator", help="split each -m into messages at this separator")
+@repeated("-m --message --messages", "a message; may be repeated")
+@argument("-s --separator", "split each -m into messages at this separator")
+@repeated("-f --file --files", "a file that is one message; may be repeated", type=absolute_path)
+@argument("-k --key", "the key of every message")
 @repeated(
-    *("-f", "--file", "--files"),
-    type=absolute_path,
-    help="a file that is one message; may be repeated",
-)
-@argument("-k", "--key", help="the key of every message")
-@repeated(
-    *("-p", "--property", "--properties"),
+    "-p --property --properties",
+    "properties of every message; may be repeated",
     metavar="NAME=VALUE[,...]",
-    help="properties of every message; may be repeated",
 )
 @argument(
-    *("-n", "--times", "--num-produce"),
-    type=parse_positive,
-    default=1,
-    help="publish -m and -f this many times",
+    "-n --times --num-produce", "publish -m and -f this many times", type=parse_positive, default=1
 )
-@argument("--event-time", type=parse_count, metavar="MS", help="event time, in ms since the epoch")
-@flag("--tombstone", help="publish a tombstone: a message without a value")
-@flag("--batch", help="publish all messages as one batch, up to 15 MiB")
+@argument("--event-time", "event time, in ms since the epoch", type=parse_count, metavar="MS")
+@flag("--tombstone", "publish a tombstone: a message without a value")
+@flag("--batch", "publish all messages as one batch, up to 15 MiB")
 @argument(
     "--compression",
+    "compression; default none; gzip only on Kafka topics, zlib only on others",
     type=str.lower,
     choices=("zstd", "lz4", "zlib", "snappy", "gzip"),
-    help="compression; default none; gzip only on Kafka topics, zlib only on others",
 )
-@argument("-K", "--key-delimiter", metavar="DELIM", help="input lines are KEY DELIM VALUE")
-@flag("-Z", "--empty-is-tombstone", help="publish empty values as tombstones")
-@flag("-v", "--verbose", help="print message ids")
-@argument("-o", "--output", choices=FORMATS, help="format of message ids; default: one per line")
+@argument("-K --key-delimiter", "input lines are KEY DELIM VALUE", metavar="DELIM")
+@flag("-Z --empty-is-tombstone", "publish empty values as tombstones")
+@flag("-v --verbose", "print message ids")
+@argument("-o --output", "format of message ids; default: one per line", choices=FORMATS)
 def _produce(options: argparse.Namespace) -> None:
     _check(options)
     properties = _properties(options)

@@ -36,19 +36,17 @@ class RowRules(NamedTuple):
 
 
 ROW_RULES = together(
-    argument("--key", metavar="FIELD", help="for a file: the field that is the key"),
+    argument("--key", "for a file: the field that is the key", metavar="FIELD"),
     argument(
         "--value",
-        metavar="FIELD",
-        help="the field that is the value, null is a tombstone; default: the row as JSON, a JSON "
+        "the field that is the value, null is a tombstone; default: the row as JSON, a JSON "
         "line unchanged",
+        metavar="FIELD",
     ),
     argument(
-        "--event-time",
-        metavar="FIELD",
-        help="the field that is the event time, in ms since the epoch",
+        "--event-time", "the field that is the event time, in ms since the epoch", metavar="FIELD"
     ),
-    argument("--tombstone-when", metavar="FIELD=VALUE", help="treat matching rows as tombstones"),
+    argument("--tombstone-when", "treat matching rows as tombstones", metavar="FIELD=VALUE"),
 )
 
 

@@ -32,8 +32,8 @@ DEMOS = COMMANDS.command(
 )
 _CLEANUP_POLICY = argument(
     "--cleanup-policy",
+    "use a Kafka topic, cleaned by Kafka's cleaner",
     choices=("compact", "compact,delete"),
-    help="use a Kafka topic, cleaned by Kafka's cleaner",
 )
 Demo = Callable[[Stage], int]
 
@@ -45,8 +45,8 @@ def _demo(name: str, help_: str, *arguments: Argument) -> Callable[[Demo], Demo]
         DEMOS.verb(
             name,
             help_,
-            argument("--topic", help="publish to this topic, and keep it; default: a new one"),
-            flag("--keep", help="do not delete the topic at the end"),
+            argument("--topic", "publish to this topic, and keep it; default: a new one"),
+            flag("--keep", "do not delete the topic at the end"),
             *arguments,
         )(lambda options: _on_stage(options, name, show))
         return show
@@ -85,7 +85,7 @@ def _on_stage(options: argparse.Namespace, name: str, show: Demo) -> int:
 @_demo(
     "git",
     "a git repository's history: path = key",
-    argument("repository", nargs="?", default=".", type=absolute_path, help="default: ."),
+    argument("repository", "default: .", nargs="?", default=".", type=absolute_path),
     _CLEANUP_POLICY,
 )
 def _git(stage: Stage) -> int:
@@ -159,7 +159,7 @@ def _check_log(stage: Stage, expected: dict[str, object], tree: str) -> int:
     "ticker",
     "a stock ticker: symbol = key",
     *(
-        argument(option, **POSITIVE, default=default, help="default %(default)s")
+        argument(option, "default %(default)s", **POSITIVE, default=default)
         for option, default in (("--seed", 1), ("--symbols", 500), ("--messages", 100_000))
     ),
 )

@@ -50,7 +50,7 @@ VERBS = COMMANDS.command(
 
 
 @VERBS.verb("run", "run one turn now: choose a log, clean it, and report why")
-@argument("--topic", default="", help="clean this topic; default: the cleaner chooses")
+@argument("--topic", "clean this topic; default: the cleaner chooses", default="")
 @ROWS
 def _run(options: argparse.Namespace) -> int:
     admin, code = admin_of(options), DONE
@@ -72,7 +72,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 @VERBS.verb("plan", "show what a turn would do, without changes", TOPIC)
-@flag("--map", help="include up to 1000 keys of the offset map, which the compactor builds")
+@flag("--map", "include up to 1000 keys of the offset map, which the compactor builds")
 @ROWS
 def _plan(options: argparse.Namespace) -> None:
     admin = admin_of(options)
@@ -213,8 +213,8 @@ def _status(options: argparse.Namespace) -> None:
 
 
 @VERBS.verb("checkpoint", "write Kafka's cleaner-offset-checkpoint")
-@argument("--out", **FILE, help="default: standard output")
-@argument("--namespace", metavar="NS", help="only its topics; default: all")
+@argument("--out", "default: standard output", **FILE)
+@argument("--namespace", "only its topics; default: all", metavar="NS")
 @ANSWER
 def _checkpoint(options: argparse.Namespace) -> None:
     cleaner = admin_of(options).kafka.cleaner(options.namespace or "")

@@ -39,21 +39,21 @@ _POLICY = "cleanup.policy"
 CREATION_OPTIONS = together(
     argument(
         "--cleanup-policy",
+        "create a Kafka topic (docs/KAFKA.md)",
         metavar="compact|delete|compact,delete",
-        help="create a Kafka topic (docs/KAFKA.md)",
     ),
     repeated(
         "--config",
+        "a Kafka topic's setting, by Kafka's name; may be repeated",
         metavar="NAME=VALUE",
-        help="a Kafka topic's setting, by Kafka's name; may be repeated",
     ),
 )
 # An option of `serve`.
 KAFKA_CONFIG = repeated(
     "--kafka-config",
-    metavar="FILE|NAME=VALUE",
-    help="broker settings for Kafka topics: a server.properties file, or one setting; may be "
+    "broker settings for Kafka topics: a server.properties file, or one setting; may be "
     "repeated, the last value is used",
+    metavar="FILE|NAME=VALUE",
 )
 
 
@@ -79,7 +79,7 @@ def config_verbs(what: str, of: Argument) -> Verbs:
     return verbs
 
 
-@argument("pairs", nargs="+", metavar="NAME=VALUE", help="settings by Kafka's names")
+@argument("pairs", "settings by Kafka's names", nargs="+", metavar="NAME=VALUE")
 def _set(options: argparse.Namespace) -> None:
     values = _settings_of(options.pairs)
     if not options.topic:
@@ -87,15 +87,15 @@ def _set(options: argparse.Namespace) -> None:
     admin_of(options).kafka.change_config(options.topic, values=values)
 
 
-@argument("names", nargs="+", metavar="NAME", help="settings to reset")
+@argument("names", "settings to reset", nargs="+", metavar="NAME")
 def _unset(options: argparse.Namespace) -> None:
     admin_of(options).kafka.change_config(options.topic, unset=options.names)
 
 
-@argument("name", nargs="?", metavar="NAME", help="show only this setting's value")
+@argument("name", "show only this setting's value", nargs="?", metavar="NAME")
 @one_of(
-    flag("--all", help="include the documentation of each"),
-    flag("--set", help="only those set on it"),
+    flag("--all", "include the documentation of each"),
+    flag("--set", "only those set on it"),
 )
 @ROWS
 def _get(options: argparse.Namespace) -> None:

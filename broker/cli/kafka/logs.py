@@ -60,7 +60,7 @@ def _roll(options: argparse.Namespace) -> None:
 
 
 @VERBS.verb("delete-records", "delete a Kafka topic's records below an offset", TOPIC)
-@argument("offset", type=_offset, help="the new log start offset; -1: the high watermark")
+@argument("offset", "the new log start offset; -1: the high watermark", type=_offset)
 @ANSWER
 def _delete(options: argparse.Namespace) -> None:
     offset = None if options.offset == _ALL else options.offset
@@ -71,8 +71,8 @@ def _delete(options: argparse.Namespace) -> None:
 @VERBS.verb("truncate-log", "delete a Kafka topic's records from an offset on", TOPIC)
 @argument(
     "offset",
+    "the new log end offset; a batch that extends beyond it is deleted whole",
     type=parse_count,
-    help="the new log end offset; a batch that extends beyond it is deleted whole",
 )
 @ANSWER
 def _truncate(options: argparse.Namespace) -> None:
@@ -86,13 +86,13 @@ def _truncate(options: argparse.Namespace) -> None:
 
 
 @VERBS.verb("describe-log", "show a Kafka topic's offsets, segments, producers, batches", TOPIC)
-@flag("--batches", help="include batches, a page of 4 MiB")
+@flag("--batches", "include batches, a page of 4 MiB")
 @argument(
     "--from",
+    "start of the page; default: the log start offset",
     dest="start",
     type=parse_count,
     metavar="OFFSET",
-    help="start of the page; default: the log start offset",
 )
 @DOCUMENT
 def _describe(options: argparse.Namespace) -> None:

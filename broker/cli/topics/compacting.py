@@ -46,19 +46,19 @@ COMMANDS = Verbs()
     description="Compacts a topic once, and waits for the end: with --data in a directory "
     "without a running broker, as Pulsar's compact-topic; else by the broker at --url.",
 )
-@argument("--data", **DIR, help="the data directory; no broker may have it open")
+@argument("--data", "the data directory; no broker may have it open", **DIR)
 @ANSWER
 @group("for this run only", strategy_options("the strategy; default: the topic's"))
 @group(
     "with --data: options of `serve`, which the data directory does not store",
     argument(
         "--compactor",
+        "start a worker (local, the default), or use the one at HOST:PORT",
         default="local",
         metavar="local|HOST:PORT",
-        help="start a worker (local, the default), or use the one at HOST:PORT",
     ),
-    argument("--spark-master", metavar="MASTER", help="default local[2]"),
-    flag("--retain-null-key", help="retain messages without a key"),
+    argument("--spark-master", "default local[2]", metavar="MASTER"),
+    flag("--retain-null-key", "retain messages without a key"),
     ALLOW_STRATEGY,
     EMULATION_OPTIONS,
 )

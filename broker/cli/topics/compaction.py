@@ -43,8 +43,8 @@ _DAMAGE = frozenset(kind.reason for kind in (CompactedLedgerDamaged, Corruption,
 
 
 @VERBS.verb("compact", "compact a topic", TOPIC)
-@flag("--wait", help="wait until it is done")
-@argument("--timeout", **TIME, help="limit for --wait")
+@flag("--wait", "wait until it is done")
+@argument("--timeout", "limit for --wait", **TIME)
 @ANSWER
 def _compact(options: argparse.Namespace) -> int:
     admin = admin_of(options)
@@ -201,7 +201,7 @@ def progress_bar() -> Iterator[Callable[[GetCompactionStatusResponse], object]]:
 
 
 @VERBS.verb("compaction-status", "show the result of the last compaction", TOPIC)
-@flag("-w", "--wait-complete", help="wait until it is done")
+@flag("-w --wait-complete", "wait until it is done")
 @ANSWER
 def _status(options: argparse.Namespace) -> int:
     admin = admin_of(options)
@@ -272,10 +272,8 @@ def _cancel(options: argparse.Namespace) -> int:
 
 
 @COMMANDS.verb("runs", "list compaction runs, newest first")
-@argument("topic", nargs="?", default="", help="default: all topics")
-@argument(
-    "-n", "--number", type=parse_count, default=20, help="at most this many; 0: all; default 20"
-)
+@argument("topic", "default: all topics", nargs="?", default="")
+@argument("-n --number", "at most this many; 0: all; default 20", type=parse_count, default=20)
 @ROWS
 def _list(options: argparse.Namespace) -> int:
     runs = admin_of(options).runs(options.topic, limit=options.number)

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
 VERBS = Verbs()
 _AGE = argument(
-    *("-t", "--expire-time"),
-    **TIME,
-    required=True,
-    help="expire messages published longer ago: 100, 10m, 3d",
+    "-t --expire-time", "expire messages published longer ago: 100, 10m, 3d", **TIME, required=True
 )
 
 
@@ -46,11 +43,11 @@ def _expire(options: argparse.Namespace) -> None:
     "reset-cursor", "move a subscription to a message, or back to a time", TOPIC, SUBSCRIPTION
 )
 @one_of(
-    argument("-t", "--time", **TIME, help="to this time ago"),
-    argument("-m", "--message-id", metavar=f"earliest|latest|{ID}", help="to this message"),
+    argument("-t --time", "to this time ago", **TIME),
+    argument("-m --message-id", "to this message", metavar=f"earliest|latest|{ID}"),
     required=True,
 )
-@flag("-e", "--exclude-reset-position", help="start after the message")
+@flag("-e --exclude-reset-position", "start after the message")
 def _reset(options: argparse.Namespace) -> None:
     admin = admin_of(options)
     if options.time is not None:
@@ -73,7 +70,7 @@ def _message_id(text: str) -> MessageId:
 
 
 @VERBS.verb("skip", "skip entries of the backlog", TOPIC, SUBSCRIPTION)
-@argument("-n", "--count", type=parse_positive, required=True, help="the number of entries")
+@argument("-n --count", "the number of entries", type=parse_positive, required=True)
 @ANSWER
 def _skip(options: argparse.Namespace) -> None:
     admin = admin_of(options)

@@ -31,11 +31,11 @@ COMMANDS = Verbs()
 
 @COMMANDS.verb("explain", "explain what compaction does to the messages of a key", TOPIC)
 @one_of(
-    argument("-k", "--key", help="the key, as `read` shows it"),
-    argument("--key-base64", metavar="BASE64", help="a key that is not text, in base64"),
-    flag("--null-key", help="the messages without a key"),
-    argument("--at", metavar=ID, help="one message, by its id"),
-    argument("--offset", type=int, metavar="N", help="one message of a Kafka topic, by its offset"),
+    argument("-k --key", "the key, as `read` shows it"),
+    argument("--key-base64", "a key that is not text, in base64", metavar="BASE64"),
+    flag("--null-key", "the messages without a key"),
+    argument("--at", "one message, by its id", metavar=ID),
+    argument("--offset", "one message of a Kafka topic, by its offset", type=int, metavar="N"),
     required=True,
 )
 @ROWS

@@ -18,7 +18,7 @@ VERBS = Verbs()
 
 
 @VERBS.verb("create-partitioned-topic", "create a topic and its partitions", TOPIC)
-@argument("-p", "--partitions", **POSITIVE, required=True, help="the number of partitions")
+@argument("-p --partitions", "the number of partitions", **POSITIVE, required=True)
 @CREATION_OPTIONS
 def _create(options: argparse.Namespace) -> None:
     admin_of(options).create_partitioned_topic(
@@ -27,7 +27,7 @@ def _create(options: argparse.Namespace) -> None:
 
 
 @VERBS.verb("update-partitioned-topic", "add partitions", TOPIC)
-@argument("-p", "--partitions", **POSITIVE, required=True, help="the new number of partitions")
+@argument("-p --partitions", "the new number of partitions", **POSITIVE, required=True)
 def _update(options: argparse.Namespace) -> None:
     admin_of(options).update_partitioned_topic(options.topic, options.partitions)
 
@@ -43,7 +43,7 @@ def _metadata(options: argparse.Namespace) -> None:
 
 
 @VERBS.verb("list-partitioned-topics", "list partitioned topics")
-@argument("namespace", nargs="?", default="", help="default: all")
+@argument("namespace", "default: all", nargs="?", default="")
 @ANSWER
 def _list(options: argparse.Namespace) -> None:
     found = admin_of(options).list_partitioned_topics(options.namespace)
@@ -51,13 +51,13 @@ def _list(options: argparse.Namespace) -> None:
 
 
 @VERBS.verb("delete-partitioned-topic", "delete a topic with its partitions", TOPIC)
-@flag("-f", "--force", help="disconnect its clients")
+@flag("-f --force", "disconnect its clients")
 def _delete(options: argparse.Namespace) -> None:
     admin_of(options).delete_partitioned_topic(options.topic, force=options.force)
 
 
 @VERBS.verb("partitioned-stats", "show stats, summed over all partitions", TOPIC)
-@flag("--per-partition", help="also for each partition")
+@flag("--per-partition", "also for each partition")
 @ANSWER
 def _stats(options: argparse.Namespace) -> None:
     admin = admin_of(options)

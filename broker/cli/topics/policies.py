@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import Policies
 
 POLICIES = Verbs()
-_APPLIED = flag("-ap", "--applied", help="including an inherited one")
-_NAMESPACE = argument("namespace", help="TENANT/NAMESPACE")
+_APPLIED = flag("-ap --applied", "including an inherited one")
+_NAMESPACE = argument("namespace", "TENANT/NAMESPACE")
 _EMULATION = ("emulation", "retain_null_key")
 
 
@@ -50,7 +50,7 @@ def _remove(options: argparse.Namespace, *fields: str) -> None:
 
 
 @POLICIES.verb("set-compaction-threshold", "compact above this backlog")
-@argument("-t", "--threshold", **SIZE, required=True, help="100M; 0: never")
+@argument("-t --threshold", "100M; 0: never", **SIZE, required=True)
 def _set_threshold(options: argparse.Namespace) -> None:
     _set(options, compaction_threshold_bytes=options.threshold)
 
@@ -70,8 +70,8 @@ def _remove_threshold(options: argparse.Namespace) -> None:
 
 
 @POLICIES.verb("set-retention", "retain raw data that every cursor has passed")
-@argument("-t", "--time", **LIMIT_TIME, required=True, help="3d; -1: no limit")
-@argument("-s", "--size", **LIMIT_SIZE, required=True, help="10G; -1: no limit")
+@argument("-t --time", "3d; -1: no limit", **LIMIT_TIME, required=True)
+@argument("-s --size", "10G; -1: no limit", **LIMIT_SIZE, required=True)
 def _set_retention(options: argparse.Namespace) -> None:
     _set(options, retention_ms=options.time, retention_bytes=options.size)
 
@@ -94,7 +94,7 @@ def _remove_retention(options: argparse.Namespace) -> None:
 @POLICIES.verb(
     "set-compaction-strategy", "set the strategy that decides what compaction keeps of a key"
 )
-@argument("strategy", help="publishing-order, event-time...: docs/STRATEGIES.md")
+@argument("strategy", "publishing-order, event-time...: docs/STRATEGIES.md")
 @strategy_settings("--set")
 def _set_strategy(options: argparse.Namespace) -> None:
     settings = settings_of(options.strategy_settings)
@@ -117,13 +117,7 @@ def _remove_strategy(options: argparse.Namespace) -> None:
 
 
 @POLICIES.verb("set-message-ttl", "expire messages older than this")
-@argument(
-    *("-t", "-ttl", "--ttl", "--messageTTL"),
-    **TIME,
-    dest="ttl",
-    required=True,
-    help="100, 10m, 3d; 0: never",
-)
+@argument("-t -ttl --ttl --messageTTL", "100, 10m, 3d; 0: never", **TIME, dest="ttl", required=True)
 def _set_ttl(options: argparse.Namespace) -> None:
     _set(options, message_ttl_ms=options.ttl)
 
@@ -142,8 +136,8 @@ def _remove_ttl(options: argparse.Namespace) -> None:
 
 
 @POLICIES.verb("set-emulation", "set the version of Pulsar or Kafka to emulate")
-@argument("--profile", choices=PROFILE_NAMES, help="reset to this profile")
-@argument("fields", nargs="*", metavar="FIELD=true|false", help="as in PROFILES.md")
+@argument("--profile", "reset to this profile", choices=PROFILE_NAMES)
+@argument("fields", "as in PROFILES.md", nargs="*", metavar="FIELD=true|false")
 def _set_emulation(options: argparse.Namespace) -> None:
     from ledgerfold.broker.policies.profiles import parse_policies
 
@@ -154,7 +148,7 @@ def _set_emulation(options: argparse.Namespace) -> None:
 
 
 @POLICIES.verb("get-emulation", "show the fields that are set")
-@flag("-ap", "--applied", help="all effective fields")
+@flag("-ap --applied", "all effective fields")
 @ANSWER
 def _get_emulation(options: argparse.Namespace) -> None:
     policies = _policies(options)
@@ -165,7 +159,7 @@ def _get_emulation(options: argparse.Namespace) -> None:
 
 
 @POLICIES.verb("remove-emulation", "inherit fields")
-@argument("fields", nargs="*", metavar="FIELD", help="default: all")
+@argument("fields", "default: all", nargs="*", metavar="FIELD")
 def _remove_emulation(options: argparse.Namespace) -> None:
     wanted = options.fields or _EMULATION
     _remove(options, *(name if name in _EMULATION else f"emulation.{name}" for name in wanted))

@@ -21,9 +21,9 @@ _COMPACTOR_TYPES = ("PUBLISHING", "EVENT_TIME")
 def strategy_settings(option: str) -> Argument:
     return repeated(
         option,
+        "a setting of the strategy; may be repeated",
         dest="strategy_settings",
         metavar="FIELD=VALUE",
-        help="a setting of the strategy; may be repeated",
     )
 
 
@@ -33,12 +33,12 @@ def strategy_options(meaning: str, setting: str = "--set") -> Argument:
     """
     return together(
         one_of(
-            argument("--compaction-strategy", metavar="NAME", help=meaning),
+            argument("--compaction-strategy", meaning, metavar="NAME"),
             argument(
                 "--compactor-type",
+                "the strategy, by the name in Pulsar's tool",
                 dest="compaction_strategy",
                 choices=_COMPACTOR_TYPES,
-                help="the strategy, by the name in Pulsar's tool",
             ),
         ),
         strategy_settings(setting),
@@ -47,20 +47,18 @@ def strategy_options(meaning: str, setting: str = "--set") -> Argument:
 
 ALLOW_STRATEGY = repeated(
     "--allow-strategy",
-    metavar="MODULE:CLASS",
-    help="allow this user-defined strategy, in addition to the entry points of installed "
+    "allow this user-defined strategy, in addition to the entry points of installed "
     "packages; may be repeated",
+    metavar="MODULE:CLASS",
 )
 EMULATION_OPTIONS = together(
     repeated(
         "--profile",
+        "emulate this version of Pulsar or Kafka; one of each may be given",
         choices=PROFILE_NAMES,
-        help="emulate this version of Pulsar or Kafka; one of each may be given",
     ),
     repeated(
-        "--emulate",
-        metavar="FIELD=true|false",
-        help="change one field of the profile; may be repeated",
+        "--emulate", "change one field of the profile; may be repeated", metavar="FIELD=true|false"
     ),
 )
 

@@ -28,16 +28,10 @@ from ledgerfold.storage.message_ids import FORM
 from ledgerfold.storage.text import counted
 
 _SINCE = argument(
-    *("-d", "--datetime"),
-    **MOMENT,
-    required=True,
-    help="2024-01-31T12:00:00+00:00, or ms since the epoch",
+    "-d --datetime", "2024-01-31T12:00:00+00:00, or ms since the epoch", **MOMENT, required=True
 )
 _START = argument(
-    *("-m", "--message-id"),
-    default="latest",
-    metavar=f"earliest|latest|{ID}",
-    help="start after this message",
+    "-m --message-id", "start after this message", default="latest", metavar=f"earliest|latest|{ID}"
 )
 COMMANDS = Verbs()
 VERBS = COMMANDS.command(
@@ -66,13 +60,13 @@ def _create(options: argparse.Namespace) -> None:
 
 
 @VERBS.verb("delete", "delete a topic and its data", TOPIC)
-@flag("-f", "--force", help="disconnect its clients")
+@flag("-f --force", "disconnect its clients")
 def _delete(options: argparse.Namespace) -> None:
     admin_of(options).delete_topic(options.topic, force=options.force)
 
 
 @VERBS.verb("list", "list topics")
-@argument("namespace", nargs="?", default="", help="default: all")
+@argument("namespace", "default: all", nargs="?", default="")
 @ANSWER
 def _list(options: argparse.Namespace) -> None:
     found = admin_of(options).list_topics(options.namespace)
@@ -112,7 +106,7 @@ def _terminate(options: argparse.Namespace) -> None:
 
 
 @VERBS.verb("last-message-id", "show the last message's id", TOPIC, ANSWER)
-@flag("--read-compacted", help="in the compacted view")
+@flag("--read-compacted", "in the compacted view")
 def _last_message_id(options: argparse.Namespace) -> None:
     last = admin_of(options).last_message_id(options.topic, read_compacted=options.read_compacted)
     print_id(options, last)
@@ -142,6 +136,6 @@ def _subscribe(options: argparse.Namespace) -> None:
 
 
 @VERBS.verb("unsubscribe", "delete a subscription", TOPIC, SUBSCRIPTION)
-@flag("-f", "--force", help="disconnect its consumers")
+@flag("-f --force", "disconnect its consumers")
 def _unsubscribe(options: argparse.Namespace) -> None:
     admin_of(options).unsubscribe(options.topic, options.subscription, force=options.force)

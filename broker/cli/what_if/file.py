@@ -57,18 +57,16 @@ class File(NamedTuple):
 
 
 FILE_OPTIONS = together(
-    argument(
-        "--csv", metavar="FILE", help="analyze a CSV file; columns key, value, event_time_ms, ..."
-    ),
-    argument("--jsonl", metavar="FILE", help="analyze a file with one JSON object per line"),
+    argument("--csv", "analyze a CSV file; columns key, value, event_time_ms, ...", metavar="FILE"),
+    argument("--jsonl", "analyze a file with one JSON object per line", metavar="FILE"),
     ROW_RULES,
     argument(
         "--spark-master",
+        "Spark master for the analysis of a file; default local[2]",
         default="local[2]",
         metavar="URL",
-        help="Spark master for the analysis of a file; default local[2]",
     ),
-    flag("--retain-null-key", help="for a file: retain messages without a key"),
+    flag("--retain-null-key", "for a file: retain messages without a key"),
 )
 
 

@@ -60,41 +60,39 @@ def _parsed(text: str, parse: Callable[[str], int]) -> list[int]:
 
 QUESTION = together(
     argument(
-        "topic",
-        nargs="?",
-        help="NAME, TENANT/NAMESPACE/NAME, or persistent://TENANT/NAMESPACE/NAME",
+        "topic", "NAME, TENANT/NAMESPACE/NAME, or persistent://TENANT/NAMESPACE/NAME", nargs="?"
     ),
     repeated(
         "--strategy",
+        "a strategy to analyze; may be repeated; default: the topic's own",
         metavar="NAME[:FIELD=VALUE,...]",
-        help="a strategy to analyze; may be repeated; default: the topic's own",
     ),
     argument(
         "--diff",
+        f"list up to KEYS keys for which the results differ; default {_DIFFERENCES}",
         nargs="?",
         type=parse_count,
         const=_DIFFERENCES,
         default=0,
         metavar="KEYS",
-        help=f"list up to KEYS keys for which the results differ; default {_DIFFERENCES}",
     ),
     repeated(
         "--threshold",
+        "replay the history with a run when more than SIZE follows the horizon",
         type=parse_thresholds,
         metavar="SIZE,...",
-        help="replay the history with a run when more than SIZE follows the horizon",
     ),
     repeated(
         "--every",
+        "replay the history with a run every TIME",
         type=parse_intervals,
         metavar="TIME,...",
-        help="replay the history with a run every TIME",
     ),
     repeated(
         "--config",
-        metavar="NAME=VALUE,...",
-        help="for a Kafka topic: replay its log with each value of a setting, by Kafka's name; may "
+        "for a Kafka topic: replay its log with each value of a setting, by Kafka's name; may "
         "be repeated, for all combinations",
+        metavar="NAME=VALUE,...",
     ),
 )
 
