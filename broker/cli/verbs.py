@@ -100,21 +100,26 @@ class Verbs:
             together(*self._common, *verb.arguments).add_to(parser)
 
 
-def argument(names: str, help_: str, **settings: Any) -> Argument:
-    """Describes an argument, "topic", or an option, "-f --force". `settings`: those of
-    `add_argument`.
+def argument(usage: str, help_: str, **settings: Any) -> Argument:
+    """Describes an argument, "topic", or an option as in the help, "-s --size SIZE". `settings`:
+    those of `add_argument`.
     """
-    return Argument(lambda parser: parser.add_argument(*names.split(), help=help_, **settings))
+    *names, last = usage.split()
+    if names and not last.startswith("-"):
+        settings["metavar"] = last
+    else:
+        names.append(last)
+    return Argument(lambda parser: parser.add_argument(*names, help=help_, **settings))
 
 
-def flag(names: str, help_: str, **settings: Any) -> Argument:
+def flag(usage: str, help_: str, **settings: Any) -> Argument:
     """Describes an option without a value."""
-    return argument(names, help_, action="store_true", **settings)
+    return argument(usage, help_, action="store_true", **settings)
 
 
-def repeated(names: str, help_: str, **settings: Any) -> Argument:
+def repeated(usage: str, help_: str, **settings: Any) -> Argument:
     """Describes an option that may be given several times."""
-    return argument(names, help_, action="append", default=[], **settings)
+    return argument(usage, help_, action="append", default=[], **settings)
 
 
 def defaults(**values: Any) -> Argument:

@@ -109,11 +109,10 @@ def _position(text: str) -> tuple[int, ...]:
 
 @COMMANDS.verb("read", "read messages without a subscription", TOPIC)
 @argument(
-    "-m --from --start-message-id",
+    f"-m --from --start-message-id earliest|latest|{ID}|TIME",
     "start; TIME: ms since the epoch, or ISO 8601; default earliest",
     dest="start",
     default=_FIRST,
-    metavar=f"earliest|latest|{ID}|TIME",
 )
 @flag("-i --inclusive --start-message-id-inclusive", "include the message at --from")
 @argument(

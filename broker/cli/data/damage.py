@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
 COMMANDS = Verbs()
 _DATA = together(
-    argument(
-        "data", "the data directory, as in `serve --data`", type=absolute_path, metavar="DATA"
-    ),
+    argument("data DATA", "the data directory, as in `serve --data`", type=absolute_path),
     output("table", "json"),
 )
 

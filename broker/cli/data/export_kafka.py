@@ -44,12 +44,12 @@ _FOLDER = re.compile(r"(?!\.{1,2}-\d+$)[-._0-9A-Za-z]{1,249}-\d{1,10}")
 
 
 @EXPORT.verb("kafka-log", "write a Kafka topic as a partition folder", TOPIC)
-@argument("folder", "a new folder, named TOPIC-PARTITION", metavar="DIR")
+@argument("folder DIR", "a new folder, named TOPIC-PARTITION")
 @flag(
     "--checkpoints",
     "also write the checkpoint files next to DIR: start, clean end, and end of the log",
 )
-@argument("--topic-id", "the id that kafka-topics.sh shows; default: a new one", metavar="ID")
+@argument("--topic-id ID", "the id that kafka-topics.sh shows; default: a new one")
 def _export(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 

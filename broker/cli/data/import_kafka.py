@@ -61,13 +61,10 @@ class Checkpoints(NamedTuple):
 
 KAFKA_OPTIONS = group(
     "import kafka-log DIR",
-    argument("folder", "the folder; its name is the default of --topic", nargs="?", metavar="DIR"),
-    argument("--cleanup-policy", "compact (the default), delete, or both", metavar="POLICY"),
+    argument("folder DIR", "the folder; its name is the default of --topic", nargs="?"),
+    argument("--cleanup-policy POLICY", "compact (the default), delete, or both"),
     argument(
-        "--config",
-        "a setting of the topic, by Kafka's name; may be repeated",
-        action="append",
-        metavar="K=V",
+        "--config K=V", "a setting of the topic, by Kafka's name; may be repeated", action="append"
     ),
     argument(
         "--config-file",

@@ -141,7 +141,7 @@ class _Import:
 
 
 @COMMANDS.verb("import", "publish a CSV or JSON-lines file, keyed by a field")
-@argument("file", "-: standard input", metavar="FILE.csv|FILE.jsonl|-|kafka-log")
+@argument("file FILE.csv|FILE.jsonl|-|kafka-log", "-: standard input")
 @ROW_RULES
 @argument("--topic", "default: the file's name")
 @argument("--format", "default: by the file's extension", choices=("csv", "jsonl"))

@@ -115,14 +115,12 @@ def _with_empty(options: argparse.Namespace, key: str | None, value: bytes) -> O
 @repeated("-f --file --files", "a file that is one message; may be repeated", type=absolute_path)
 @argument("-k --key", "the key of every message")
 @repeated(
-    "-p --property --properties",
-    "properties of every message; may be repeated",
-    metavar="NAME=VALUE[,...]",
+    "-p --property --properties NAME=VALUE[,...]", "properties of every message; may be repeated"
 )
 @argument(
     "-n --times --num-produce", "publish -m and -f this many times", type=parse_positive, default=1
 )
-@argument("--event-time", "event time, in ms since the epoch", type=parse_count, metavar="MS")
+@argument("--event-time MS", "event time, in ms since the epoch", type=parse_count)
 @flag("--tombstone", "publish a tombstone: a message without a value")
 @flag("--batch", "publish all messages as one batch, up to 15 MiB")
 @argument(
@@ -131,7 +129,7 @@ def _with_empty(options: argparse.Namespace, key: str | None, value: bytes) -> O
     type=str.lower,
     choices=("zstd", "lz4", "zlib", "snappy", "gzip"),
 )
-@argument("-K --key-delimiter", "input lines are KEY DELIM VALUE", metavar="DELIM")
+@argument("-K --key-delimiter DELIM", "input lines are KEY DELIM VALUE")
 @flag("-Z --empty-is-tombstone", "publish empty values as tombstones")
 @flag("-v --verbose", "print message ids")
 @argument("-o --output", "format of message ids; default: one per line", choices=FORMATS)

@@ -36,17 +36,14 @@ class RowRules(NamedTuple):
 
 
 ROW_RULES = together(
-    argument("--key", "for a file: the field that is the key", metavar="FIELD"),
+    argument("--key FIELD", "for a file: the field that is the key"),
     argument(
-        "--value",
+        "--value FIELD",
         "the field that is the value, null is a tombstone; default: the row as JSON, a JSON "
         "line unchanged",
-        metavar="FIELD",
     ),
-    argument(
-        "--event-time", "the field that is the event time, in ms since the epoch", metavar="FIELD"
-    ),
-    argument("--tombstone-when", "treat matching rows as tombstones", metavar="FIELD=VALUE"),
+    argument("--event-time FIELD", "the field that is the event time, in ms since the epoch"),
+    argument("--tombstone-when FIELD=VALUE", "treat matching rows as tombstones"),
 )
 
 

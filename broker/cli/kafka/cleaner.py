@@ -214,7 +214,7 @@ def _status(options: argparse.Namespace) -> None:
 
 @VERBS.verb("checkpoint", "write Kafka's cleaner-offset-checkpoint")
 @argument("--out", "default: standard output", **FILE)
-@argument("--namespace", "only its topics; default: all", metavar="NS")
+@argument("--namespace NS", "only its topics; default: all")
 @ANSWER
 def _checkpoint(options: argparse.Namespace) -> None:
     cleaner = admin_of(options).kafka.cleaner(options.namespace or "")

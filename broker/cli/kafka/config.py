@@ -38,22 +38,15 @@ _POLICY = "cleanup.policy"
 # The options of `topics create` and `create-partitioned-topic`.
 CREATION_OPTIONS = together(
     argument(
-        "--cleanup-policy",
-        "create a Kafka topic (docs/KAFKA.md)",
-        metavar="compact|delete|compact,delete",
+        "--cleanup-policy compact|delete|compact,delete", "create a Kafka topic (docs/KAFKA.md)"
     ),
-    repeated(
-        "--config",
-        "a Kafka topic's setting, by Kafka's name; may be repeated",
-        metavar="NAME=VALUE",
-    ),
+    repeated("--config NAME=VALUE", "a Kafka topic's setting, by Kafka's name; may be repeated"),
 )
 # An option of `serve`.
 KAFKA_CONFIG = repeated(
-    "--kafka-config",
+    "--kafka-config FILE|NAME=VALUE",
     "broker settings for Kafka topics: a server.properties file, or one setting; may be "
     "repeated, the last value is used",
-    metavar="FILE|NAME=VALUE",
 )
 
 
@@ -79,7 +72,7 @@ def config_verbs(what: str, of: Argument) -> Verbs:
     return verbs
 
 
-@argument("pairs", "settings by Kafka's names", nargs="+", metavar="NAME=VALUE")
+@argument("pairs NAME=VALUE", "settings by Kafka's names", nargs="+")
 def _set(options: argparse.Namespace) -> None:
     values = _settings_of(options.pairs)
     if not options.topic:
@@ -87,12 +80,12 @@ def _set(options: argparse.Namespace) -> None:
     admin_of(options).kafka.change_config(options.topic, values=values)
 
 
-@argument("names", "settings to reset", nargs="+", metavar="NAME")
+@argument("names NAME", "settings to reset", nargs="+")
 def _unset(options: argparse.Namespace) -> None:
     admin_of(options).kafka.change_config(options.topic, unset=options.names)
 
 
-@argument("name", "show only this setting's value", nargs="?", metavar="NAME")
+@argument("name NAME", "show only this setting's value", nargs="?")
 @one_of(
     flag("--all", "include the documentation of each"),
     flag("--set", "only those set on it"),

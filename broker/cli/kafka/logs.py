@@ -88,11 +88,10 @@ def _truncate(options: argparse.Namespace) -> None:
 @VERBS.verb("describe-log", "show a Kafka topic's offsets, segments, producers, batches", TOPIC)
 @flag("--batches", "include batches, a page of 4 MiB")
 @argument(
-    "--from",
+    "--from OFFSET",
     "start of the page; default: the log start offset",
     dest="start",
     type=parse_count,
-    metavar="OFFSET",
 )
 @DOCUMENT
 def _describe(options: argparse.Namespace) -> None:

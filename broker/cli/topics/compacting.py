@@ -52,12 +52,11 @@ COMMANDS = Verbs()
 @group(
     "with --data: options of `serve`, which the data directory does not store",
     argument(
-        "--compactor",
+        "--compactor local|HOST:PORT",
         "start a worker (local, the default), or use the one at HOST:PORT",
         default="local",
-        metavar="local|HOST:PORT",
     ),
-    argument("--spark-master", "default local[2]", metavar="MASTER"),
+    argument("--spark-master MASTER", "default local[2]"),
     flag("--retain-null-key", "retain messages without a key"),
     ALLOW_STRATEGY,
     EMULATION_OPTIONS,

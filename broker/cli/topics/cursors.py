@@ -44,7 +44,7 @@ def _expire(options: argparse.Namespace) -> None:
 )
 @one_of(
     argument("-t --time", "to this time ago", **TIME),
-    argument("-m --message-id", "to this message", metavar=f"earliest|latest|{ID}"),
+    argument(f"-m --message-id earliest|latest|{ID}", "to this message"),
     required=True,
 )
 @flag("-e --exclude-reset-position", "start after the message")

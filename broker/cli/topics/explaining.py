@@ -32,10 +32,10 @@ COMMANDS = Verbs()
 @COMMANDS.verb("explain", "explain what compaction does to the messages of a key", TOPIC)
 @one_of(
     argument("-k --key", "the key, as `read` shows it"),
-    argument("--key-base64", "a key that is not text, in base64", metavar="BASE64"),
+    argument("--key-base64 BASE64", "a key that is not text, in base64"),
     flag("--null-key", "the messages without a key"),
     argument("--at", "one message, by its id", metavar=ID),
-    argument("--offset", "one message of a Kafka topic, by its offset", type=int, metavar="N"),
+    argument("--offset N", "one message of a Kafka topic, by its offset", type=int),
     required=True,
 )
 @ROWS

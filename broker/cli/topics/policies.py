@@ -137,7 +137,7 @@ def _remove_ttl(options: argparse.Namespace) -> None:
 
 @POLICIES.verb("set-emulation", "set the version of Pulsar or Kafka to emulate")
 @argument("--profile", "reset to this profile", choices=PROFILE_NAMES)
-@argument("fields", "as in PROFILES.md", nargs="*", metavar="FIELD=true|false")
+@argument("fields FIELD=true|false", "as in PROFILES.md", nargs="*")
 def _set_emulation(options: argparse.Namespace) -> None:
     from ledgerfold.broker.policies.profiles import parse_policies
 
@@ -159,7 +159,7 @@ def _get_emulation(options: argparse.Namespace) -> None:
 
 
 @POLICIES.verb("remove-emulation", "inherit fields")
-@argument("fields", "default: all", nargs="*", metavar="FIELD")
+@argument("fields FIELD", "default: all", nargs="*")
 def _remove_emulation(options: argparse.Namespace) -> None:
     wanted = options.fields or _EMULATION
     _remove(options, *(name if name in _EMULATION else f"emulation.{name}" for name in wanted))

@@ -33,7 +33,7 @@ def strategy_options(meaning: str, setting: str = "--set") -> Argument:
     """
     return together(
         one_of(
-            argument("--compaction-strategy", meaning, metavar="NAME"),
+            argument("--compaction-strategy NAME", meaning),
             argument(
                 "--compactor-type",
                 "the strategy, by the name in Pulsar's tool",
@@ -46,10 +46,9 @@ def strategy_options(meaning: str, setting: str = "--set") -> Argument:
 
 
 ALLOW_STRATEGY = repeated(
-    "--allow-strategy",
+    "--allow-strategy MODULE:CLASS",
     "allow this user-defined strategy, in addition to the entry points of installed "
     "packages; may be repeated",
-    metavar="MODULE:CLASS",
 )
 EMULATION_OPTIONS = together(
     repeated(
@@ -57,9 +56,7 @@ EMULATION_OPTIONS = together(
         "emulate this version of Pulsar or Kafka; one of each may be given",
         choices=PROFILE_NAMES,
     ),
-    repeated(
-        "--emulate", "change one field of the profile; may be repeated", metavar="FIELD=true|false"
-    ),
+    repeated("--emulate FIELD=true|false", "change one field of the profile; may be repeated"),
 )
 
 

@@ -31,7 +31,7 @@ _SINCE = argument(
     "-d --datetime", "2024-01-31T12:00:00+00:00, or ms since the epoch", **MOMENT, required=True
 )
 _START = argument(
-    "-m --message-id", "start after this message", default="latest", metavar=f"earliest|latest|{ID}"
+    f"-m --message-id earliest|latest|{ID}", "start after this message", default="latest"
 )
 COMMANDS = Verbs()
 VERBS = COMMANDS.command(

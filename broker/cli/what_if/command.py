@@ -46,7 +46,7 @@ COMMANDS = Verbs()
     FILE_OPTIONS,
     description="Analyzes a topic or a file, without changes.",
 )
-@argument("--plot", "draw the results into a .svg, .png or .html file", metavar="FILE")
+@argument("--plot FILE", "draw the results into a .svg, .png or .html file")
 @ROWS
 def _what_if(options: argparse.Namespace) -> None:
     question = question_of(options)

@@ -57,14 +57,13 @@ class File(NamedTuple):
 
 
 FILE_OPTIONS = together(
-    argument("--csv", "analyze a CSV file; columns key, value, event_time_ms, ...", metavar="FILE"),
-    argument("--jsonl", "analyze a file with one JSON object per line", metavar="FILE"),
+    argument("--csv FILE", "analyze a CSV file; columns key, value, event_time_ms, ..."),
+    argument("--jsonl FILE", "analyze a file with one JSON object per line"),
     ROW_RULES,
     argument(
-        "--spark-master",
+        "--spark-master URL",
         "Spark master for the analysis of a file; default local[2]",
         default="local[2]",
-        metavar="URL",
     ),
     flag("--retain-null-key", "for a file: retain messages without a key"),
 )

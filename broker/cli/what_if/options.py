@@ -63,36 +63,27 @@ QUESTION = together(
         "topic", "NAME, TENANT/NAMESPACE/NAME, or persistent://TENANT/NAMESPACE/NAME", nargs="?"
     ),
     repeated(
-        "--strategy",
+        "--strategy NAME[:FIELD=VALUE,...]",
         "a strategy to analyze; may be repeated; default: the topic's own",
-        metavar="NAME[:FIELD=VALUE,...]",
     ),
     argument(
-        "--diff",
+        "--diff KEYS",
         f"list up to KEYS keys for which the results differ; default {_DIFFERENCES}",
         nargs="?",
         type=parse_count,
         const=_DIFFERENCES,
         default=0,
-        metavar="KEYS",
     ),
     repeated(
-        "--threshold",
+        "--threshold SIZE,...",
         "replay the history with a run when more than SIZE follows the horizon",
         type=parse_thresholds,
-        metavar="SIZE,...",
     ),
+    repeated("--every TIME,...", "replay the history with a run every TIME", type=parse_intervals),
     repeated(
-        "--every",
-        "replay the history with a run every TIME",
-        type=parse_intervals,
-        metavar="TIME,...",
-    ),
-    repeated(
-        "--config",
+        "--config NAME=VALUE,...",
         "for a Kafka topic: replay its log with each value of a setting, by Kafka's name; may "
         "be repeated, for all combinations",
-        metavar="NAME=VALUE,...",
     ),
 )
 
