@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 TOPIC = argument(
     "topic", "NAME in public/default, TENANT/NAMESPACE/NAME, or persistent://TENANT/NAMESPACE/NAME"
 )
-SUBSCRIPTION = argument("-s --subscription", "the subscription's name", required=True)
 
 
 def refuse_url(options: argparse.Namespace, instead: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ledgerfold.broker.cli.connecting import SUBSCRIPTION, TOPIC, admin_of
+from ledgerfold.broker.cli.connecting import TOPIC, admin_of
 from ledgerfold.broker.cli.kafka import logs
 from ledgerfold.broker.cli.kafka.config import (
     CREATION_OPTIONS,
@@ -19,26 +19,30 @@ from ledgerfold.broker.cli.output import (
     print_object,
 )
 from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
-from ledgerfold.broker.cli.topics import compaction, cursors, partitions
+from ledgerfold.broker.cli.topics import compaction
 from ledgerfold.broker.cli.topics.policies import POLICIES, of_scope
-from ledgerfold.broker.cli.units import MOMENT
-from ledgerfold.broker.cli.verbs import Verbs, argument, flag
+from ledgerfold.broker.cli.units import MOMENT, POSITIVE, TIME, parse_positive
+from ledgerfold.broker.cli.verbs import Verbs, argument, defaults, flag, one_of
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.message_ids import FORM
 from ledgerfold.storage.text import counted
 
+_SUBSCRIPTION = argument("-s --subscription", "the subscription's name", required=True)
+_NAMESPACE = argument("namespace", "default: all", nargs="?", default="")
+_FORCE = flag("-f --force", "disconnect its clients")
 _SINCE = argument(
     "-d --datetime", "2024-01-31T12:00:00+00:00, or ms since the epoch", **MOMENT, required=True
 )
 _START = argument(
     f"-m --message-id earliest|latest|{ID}", "start after this message", default="latest"
 )
+_AGE = argument(
+    "-t --expire-time", "expire messages published longer ago: 100, 10m, 3d", **TIME, required=True
+)
 COMMANDS = Verbs()
 VERBS = COMMANDS.command(
     "topics",
     "manage topics, their policies and compaction",
-    partitions.VERBS,
-    cursors.VERBS,
     compaction.VERBS,
     config_verbs("a Kafka topic's settings", TOPIC),
     logs.VERBS,
@@ -59,15 +63,12 @@ def _create(options: argparse.Namespace) -> None:
     admin_of(options).create_topic(options.topic, kafka=created_with(options))
 
 
-@VERBS.verb("delete", "delete a topic and its data", TOPIC)
-@flag("-f --force", "disconnect its clients")
+@VERBS.verb("delete", "delete a topic and its data", TOPIC, _FORCE)
 def _delete(options: argparse.Namespace) -> None:
     admin_of(options).delete_topic(options.topic, force=options.force)
 
 
-@VERBS.verb("list", "list topics")
-@argument("namespace", "default: all", nargs="?", default="")
-@ANSWER
+@VERBS.verb("list", "list topics", _NAMESPACE, ANSWER)
 def _list(options: argparse.Namespace) -> None:
     found = admin_of(options).list_topics(options.namespace)
     print_answer(options, ({"topic": each} for each in found), found)
@@ -126,7 +127,7 @@ def _subscriptions(options: argparse.Namespace) -> None:
     print_answer(options, ({"subscription": each} for each in found), found)
 
 
-@VERBS.verb("create-subscription", "create a durable subscription", TOPIC, SUBSCRIPTION, _START)
+@VERBS.verb("create-subscription", "create a durable subscription", TOPIC, _SUBSCRIPTION, _START)
 def _subscribe(options: argparse.Namespace) -> None:
     start = parse_message_id(options.message_id)
     if start is None:
@@ -135,7 +136,119 @@ def _subscribe(options: argparse.Namespace) -> None:
     admin_of(options).create_subscription(topic, options.subscription, start)
 
 
-@VERBS.verb("unsubscribe", "delete a subscription", TOPIC, SUBSCRIPTION)
+@VERBS.verb("unsubscribe", "delete a subscription", TOPIC, _SUBSCRIPTION)
 @flag("-f --force", "disconnect its consumers")
 def _unsubscribe(options: argparse.Namespace) -> None:
     admin_of(options).unsubscribe(options.topic, options.subscription, force=options.force)
+
+
+# Partitioned topics.
+
+
+@VERBS.verb("create-partitioned-topic", "create a topic and its partitions", TOPIC)
+@argument("-p --partitions", "the number of partitions", **POSITIVE, required=True)
+@CREATION_OPTIONS
+def _create_partitioned(options: argparse.Namespace) -> None:
+    admin_of(options).create_partitioned_topic(
+        options.topic, options.partitions, kafka=created_with(options)
+    )
+
+
+@VERBS.verb("update-partitioned-topic", "add partitions", TOPIC)
+@argument("-p --partitions", "the new number of partitions", **POSITIVE, required=True)
+def _update_partitioned(options: argparse.Namespace) -> None:
+    admin_of(options).update_partitioned_topic(options.topic, options.partitions)
+
+
+@VERBS.verb(
+    "get-partitioned-topic-metadata",
+    "show the number of partitions; 0: not partitioned",
+    TOPIC,
+    ANSWER,
+)
+def _metadata(options: argparse.Namespace) -> None:
+    print_object(options, admin_of(options).partitioned_topic_metadata(options.topic))
+
+
+@VERBS.verb("list-partitioned-topics", "list partitioned topics", _NAMESPACE, ANSWER)
+def _list_partitioned(options: argparse.Namespace) -> None:
+    found = admin_of(options).list_partitioned_topics(options.namespace)
+    print_answer(options, ({"topic": each} for each in found), found)
+
+
+@VERBS.verb("delete-partitioned-topic", "delete a topic with its partitions", TOPIC, _FORCE)
+def _delete_partitioned(options: argparse.Namespace) -> None:
+    admin_of(options).delete_partitioned_topic(options.topic, force=options.force)
+
+
+@VERBS.verb("partitioned-stats", "show stats, summed over all partitions", TOPIC)
+@flag("--per-partition", "also for each partition")
+@ANSWER
+def _partitioned_stats(options: argparse.Namespace) -> None:
+    admin = admin_of(options)
+    stats = admin.partitioned_stats(options.topic, per_partition=options.per_partition)
+    print_object(options, stats)
+
+
+# Cursors.
+
+
+# The lower decorator declares the first verb.
+@VERBS.verb(
+    "expire-messages-all-subscriptions",
+    "expire messages older than a time, on every subscription",
+    *(TOPIC, defaults(subscription=""), _AGE, ANSWER),
+)
+@VERBS.verb(
+    "expire-messages", "expire messages older than a time", TOPIC, _SUBSCRIPTION, _AGE, ANSWER
+)
+def _expire(options: argparse.Namespace) -> None:
+    admin = admin_of(options)
+    expired = admin.expire_messages(options.topic, options.subscription, options.expire_time)
+    text = f"{counted(expired, 'entry', 'entries')} expired"
+    print_object(options, {"entries_expired": expired}, text)
+
+
+@VERBS.verb(
+    "reset-cursor", "move a subscription to a message, or back to a time", TOPIC, _SUBSCRIPTION
+)
+@one_of(
+    argument("-t --time", "to this time ago", **TIME),
+    argument(f"-m --message-id earliest|latest|{ID}", "to this message"),
+    required=True,
+)
+@flag("-e --exclude-reset-position", "start after the message")
+def _reset(options: argparse.Namespace) -> None:
+    admin = admin_of(options)
+    if options.time is not None:
+        admin.reset_cursor(options.topic, options.subscription, ago_ms=options.time)
+        return
+    message_id = parse_message_id(options.message_id)
+    if message_id is None:
+        raise InvalidRequest(
+            f"{options.message_id!r} is not a message id: expected earliest, latest or {FORM}."
+        )
+    admin.reset_cursor(
+        topic_of(options.topic, message_id),
+        options.subscription,
+        message_id,
+        inclusive=not options.exclude_reset_position,
+    )
+
+
+@VERBS.verb("skip", "skip entries of the backlog", TOPIC, _SUBSCRIPTION)
+@argument("-n --count", "the number of entries", type=parse_positive, required=True)
+@ANSWER
+def _skip(options: argparse.Namespace) -> None:
+    admin = admin_of(options)
+    _print_skipped(options, admin.skip_messages(options.topic, options.subscription, options.count))
+
+
+@VERBS.verb("clear-backlog", "skip the whole backlog", TOPIC, _SUBSCRIPTION, ANSWER)
+def _clear(options: argparse.Namespace) -> None:
+    _print_skipped(options, admin_of(options).clear_backlog(options.topic, options.subscription))
+
+
+def _print_skipped(options: argparse.Namespace, skipped: int) -> None:
+    text = f"{counted(skipped, 'entry', 'entries')} skipped"
+    print_object(options, {"entries_skipped": skipped}, text)
