@@ -200,8 +200,8 @@ def content(key: bytes | None, value: bytes | None) -> dict[str, Any]:
         ("value", value, "encoding"),
     ):
         if data is not None:
-            row[name], encoding = _text(data)
-            if encoding != "utf-8":
+            row[name], encoding = decoded(data)
+            if encoding is not None:
                 row[encoding_name] = encoding
     return row
 
@@ -248,15 +248,20 @@ def _key(message: Message) -> bytes | None:
     return message.partition_key().encode(errors="surrogateescape")
 
 
-def _text(data: bytes) -> tuple[str, str]:
-    try:
-        return data.decode(), "utf-8"
-    except UnicodeDecodeError:
-        return base64.b64encode(data).decode(), "base64"
+def decoded(data: bytes, *, is_cut: bool = False) -> tuple[str, str | None]:
+    """Returns text and None, or base64 and its name. A value that was cut may end within a
+    character.
+    """
+    for end in range(len(data), len(data) - 4 if is_cut else len(data) - 1, -1):
+        try:
+            return data[:end].decode() + ("…" if is_cut else ""), None
+        except UnicodeDecodeError:
+            continue
+    return base64.b64encode(data).decode(), "base64"
 
 
 def _shown(data: bytes | None, absent: str) -> str:
     if data is None:
         return absent
-    text, encoding = _text(data)
-    return printable(text) if encoding == "utf-8" else f"base64:{text}"
+    text, encoding = decoded(data)
+    return printable(text) if encoding is None else f"base64:{text}"

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from ledgerfold.broker.cli.kafka.config import KAFKA_CONFIG, serve_config
+from ledgerfold.broker.cli.output import fields
 from ledgerfold.broker.cli.topics.serve_options import (
     ALLOW_STRATEGY,
     EMULATION_OPTIONS,
@@ -199,13 +200,12 @@ def _serve(options: argparse.Namespace) -> int:
     return serve(
         BrokerSettings(
             data_dir=options.data,
-            listen=options.listen,
-            metrics_listen=options.metrics_listen,
+            **fields(options, "listen", "metrics_listen", "retain_null_key", "compactor"),
+            **fields(options, "spark_master", "ready_file", "log_level", "streams_max"),
             compaction_threshold_bytes=options.compaction_threshold,
             retention_ms=options.retention_time,
             retention_bytes=options.retention_size,
             message_ttl_ms=options.message_ttl,
-            retain_null_key=options.retain_null_key,
             compaction_strategy=strategy,
             allowed_strategies=allowed_of(options, strategy.name),
             compaction_service=service,
@@ -214,13 +214,8 @@ def _serve(options: argparse.Namespace) -> int:
             emulation=emulation_of(options),
             kafka_config=serve_config(options),
             compaction_monitor_interval_ms=options.compaction_monitor_interval,
-            compactor=options.compactor,
-            spark_master=options.spark_master,
             test_clock_start_ms=options.test_clock,
-            ready_file=options.ready_file,
-            log_level=options.log_level,
             message_bytes_max=options.max_message_size,
-            streams_max=options.streams_max,
             unsent_bytes_max=options.unsent_max,
             store=StoreSettings(durability=options.durability, **given),
         )

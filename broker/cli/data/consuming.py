@@ -61,9 +61,8 @@ _COMMON = together(
 def _consume(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client import ConsumerType, InitialPosition
 
-    client = client_of(options)
-    missing = _missing(options, options.topic)
-    try:
+    with client_of(options) as client:
+        missing = _missing(options, options.topic)
         consumer = client.subscribe(
             options.topic,
             options.subscription,
@@ -81,8 +80,6 @@ def _consume(options: argparse.Namespace) -> None:
                 if not options.no_ack:
                     sys.stdout.flush()
                     consumer.acknowledge(message)
-    finally:
-        client.close()
 
 
 def _has_more(options: argparse.Namespace, partitions: list[str], consumer: Consumer) -> bool:
@@ -135,8 +132,7 @@ def _read(options: argparse.Namespace) -> None:
     if not options.create and (missing := _missing(options, topic)) is not None:
         # A reader would create the topic and wait without end.
         raise TopicNotFound(missing, "--create creates it.")
-    client = client_of(options)
-    try:
+    with client_of(options) as client:
         at_time = start if isinstance(start, int) else None
         at_id = None if isinstance(start, int) or options.offset is not None else start
         reader = client.create_reader(
@@ -152,8 +148,6 @@ def _read(options: argparse.Namespace) -> None:
         with message_printer(options) as show:
             for message in _messages(options, reader.read_next, reader.has_message_available, 0):
                 show(message)
-    finally:
-        client.close()
 
 
 def _missing(options: argparse.Namespace, topic: str) -> str | None:

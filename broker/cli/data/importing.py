@@ -169,8 +169,11 @@ def _import(options: argparse.Namespace) -> int:
     topic = options.topic or Path(options.file).stem
     format_ = _format(options)
     importing = _Import(rules_of(options), options.on_error == "skip", options.skip_rows)
-    with opened(options.file) as lines, Interrupts() as interrupts:
-        client = client_of(options)
+    with (
+        opened(options.file) as lines,
+        Interrupts() as interrupts,
+        client_of(options) as client,
+    ):
         try:
             rows = read_rows(lines, format_, importing.rules.fields)
             producer = client.create_producer(topic, batching_enabled=True)
@@ -178,14 +181,9 @@ def _import(options: argparse.Namespace) -> int:
         except InvalidRequest as error:
             raise InvalidRequest(f"{error} {importing.how_to_go_on()}") from error
         except (KeyboardInterrupt, LedgerfoldError, OSError) as error:
-            ended = (
-                "Interrupted."
-                if isinstance(error, KeyboardInterrupt)
-                else "The import is incomplete."
-            )
+            is_interrupted = isinstance(error, KeyboardInterrupt)
+            ended = "Interrupted." if is_interrupted else "The import is incomplete."
             print(f"ledgerfold: {ended} {importing.how_to_go_on()}", file=sys.stderr)
             raise
-        finally:
-            client.close()
     print(importing.counts(topic), file=sys.stderr)
     return FAILED if importing.skipped else DONE

@@ -136,17 +136,13 @@ def _with_empty(options: argparse.Namespace, key: str | None, value: bytes) -> O
 def _produce(options: argparse.Namespace) -> None:
     _check(options)
     properties = _properties(options)
-    client = client_of(options)
-    try:
-        with _id_printer(options) as on_stored:
-            count = send_all(
-                client.create_producer(options.topic, **_producer_options(options)),
-                _outgoing(options),
-                properties=properties,
-                on_stored=on_stored,
-            )
-    finally:
-        client.close()
+    with client_of(options) as client, _id_printer(options) as on_stored:
+        count = send_all(
+            client.create_producer(options.topic, **_producer_options(options)),
+            _outgoing(options),
+            properties=properties,
+            on_stored=on_stored,
+        )
     print(f"{counted(count, 'message')} published to {options.topic}", file=sys.stderr)
 
 

@@ -6,11 +6,10 @@ be rebuilt. The others are exact.
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.output import fields
+from ledgerfold.broker.cli.output import decoded, fields
 from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.storage.message_ids import id_text
 
@@ -29,6 +28,8 @@ if TYPE_CHECKING:
     )
 
 Row = dict[str, Any]
+_SIZES = {"T": 1024**4, "G": 1024**3, "M": 1024**2, "K": 1024, "": 1}
+_TIMES_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _OF_STRATEGY = ["bytes", "reclaimable_bytes", "garbage_ratio"]
 _OF_REPLAY = [
     "read_bytes",
@@ -69,7 +70,7 @@ def compared_names(found: TopicWhatIf) -> list[str]:
 
 
 def difference_row(difference: KeyDifference, strategies: Sequence[str]) -> Row:
-    key, encoding = _text(difference.key)
+    key, encoding = decoded(difference.key)
     row: Row = {"key": key}
     if encoding is not None:
         row["key_encoding"] = encoding
@@ -80,7 +81,7 @@ def difference_row(difference: KeyDifference, strategies: Sequence[str]) -> Row:
 def _kept(kept: KeptMessages) -> Row:
     if not kept.count:
         return {"messages": 0, "last": None, "value": None, "value_bytes": 0}
-    value, encoding = _text(kept.value, is_cut=kept.value_bytes > len(kept.value))
+    value, encoding = decoded(kept.value, is_cut=kept.value_bytes > len(kept.value))
     at = kept.last
     row: Row = {
         "messages": kept.count,
@@ -137,29 +138,11 @@ def trial_text(trial: CleaningTrial) -> str:
 def setting_row(setting: ReplaySetting) -> Row:
     """Formats the schedule of a replay, as the options name it."""
     if setting.WhichOneof("when") == "interval_ms":
-        return {"when": f"every {_time_text(setting.interval_ms)}"}
-    return {"when": f"threshold {_size_text(setting.threshold_bytes)}"}
+        return {"when": f"every {_text_in(_TIMES_MS, setting.interval_ms)}"}
+    return {"when": f"threshold {_text_in(_SIZES, setting.threshold_bytes)}"}
 
 
-def _size_text(size_bytes: int) -> str:
-    for unit, power in (("T", 4), ("G", 3), ("M", 2), ("K", 1)):
-        if size_bytes and size_bytes % 1024**power == 0:
-            return f"{size_bytes // 1024**power}{unit}"
-    return str(size_bytes)
-
-
-def _time_text(time_ms: int) -> str:
-    for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)):
-        if time_ms % unit_ms == 0:
-            return f"{time_ms // unit_ms}{unit}"
-    return f"{time_ms}ms"
-
-
-def _text(data: bytes, *, is_cut: bool = False) -> tuple[str, str | None]:
-    """Decodes a value, or encodes it in base64. A value that was cut may end within a character."""
-    for end in range(len(data), len(data) - 4 if is_cut else len(data) - 1, -1):
-        try:
-            return data[:end].decode() + ("…" if is_cut else ""), None
-        except UnicodeDecodeError:
-            continue
-    return base64.b64encode(data).decode(), "base64"
+def _text_in(units: Mapping[str, int], value: int) -> str:
+    """Formats a value in the largest unit of which it is a multiple."""
+    texts = (f"{value // unit}{name}" for name, unit in units.items() if value % unit == 0)
+    return next(texts) if value else "0"
