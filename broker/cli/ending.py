@@ -1,9 +1,8 @@
 """Interruption of commands, so that they can undo what they began.
 
->>> import os
 >>> try:
-...     with interruptible():
-...         os.kill(os.getpid(), signal.SIGTERM)
+...     with Interrupts(signal.SIGTERM):
+...         signal.raise_signal(signal.SIGTERM)
 ... except KeyboardInterrupt:
 ...     print("ended")
 ended
@@ -13,32 +12,16 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 
-@contextmanager
-def interruptible() -> Iterator[None]:
-    """Makes SIGTERM raise KeyboardInterrupt, as Ctrl-C does."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 class Interrupts:
-    """A context manager that delays Ctrl-C and SIGTERM while `is_held`.
+    """A context manager that makes signals raise KeyboardInterrupt, at once or in `check`.
 
-    Otherwise, and for a second signal, KeyboardInterrupt is raised at once; `check` raises a
-    delayed one.
+    While `is_held`, the first signal is delayed, until `check` is called.
 
-    >>> with Interrupts() as interrupts:
+    >>> with Interrupts(signal.SIGINT, signal.SIGTERM) as interrupts:
     ...     interrupts.is_held = True
     ...     signal.raise_signal(signal.SIGTERM)
     ...     print("sent to its end")
@@ -51,7 +34,8 @@ class Interrupts:
     ended
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *signals: signal.Signals) -> None:
+        self._signals = signals
         self.is_held = self._has_come = False
         self._before: dict[signal.Signals, Any] = {}
 
@@ -62,7 +46,7 @@ class Interrupts:
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in self._signals:
                 self._before[number] = signal.signal(number, self._on_signal)
         return self
 

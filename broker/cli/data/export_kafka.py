@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import base64
 import re
+import signal
 import sys
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -19,7 +20,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from ledgerfold.broker.cli.connecting import TOPIC
-from ledgerfold.broker.cli.ending import interruptible
+from ledgerfold.broker.cli.ending import Interrupts
+from ledgerfold.broker.cli.output import fields
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
@@ -54,7 +56,7 @@ def _export(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 
     folder = absolute_path(options.folder)
-    with interruptible(), KafkaLogs(options.url) as logs:
+    with Interrupts(signal.SIGTERM), KafkaLogs(options.url) as logs:
         log = export_folder(
             logs,
             options.topic,
@@ -156,9 +158,7 @@ def _aborted_by_segment(log: DescribeLogResponse, bases: Sequence[int]) -> list[
     found: list[list[Aborted]] = [[] for _ in bases]
     for each in log.aborted:
         at = max(bisect_right(bases, each.last_offset) - 1, 0)
-        found[at].append(
-            Aborted(each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
-        )
+        found[at].append(Aborted(**fields(each, *Aborted._fields)))
     return found
 
 

@@ -11,13 +11,14 @@ indexes, and modification times. Traces of a crash of Kafka are handled as by Ka
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfold.broker.cli.data.export_kafka import LOG_START_FILE, read_beside
-from ledgerfold.broker.cli.ending import interruptible
+from ledgerfold.broker.cli.ending import Interrupts
 from ledgerfold.broker.cli.exit_codes import DONE
 from ledgerfold.broker.cli.settings_files import read_settings
 from ledgerfold.broker.cli.units import FILE
@@ -100,7 +101,7 @@ def import_kafka_log(options: argparse.Namespace) -> int:
     folder = absolute_path(options.folder)
     topic = options.topic or partition_of(folder)[0]
     config = _config(options)
-    with interruptible(), KafkaLogs(options.url) as logs:
+    with Interrupts(signal.SIGTERM), KafkaLogs(options.url) as logs:
         imported = import_folder(logs, folder, topic, config, stays_paused=options.paused)
     notes = list(imported.notes)
     if imported.torn is not None:

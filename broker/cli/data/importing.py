@@ -9,6 +9,7 @@ early reports its progress, and `--skip-rows` continues from there.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -171,7 +172,7 @@ def _import(options: argparse.Namespace) -> int:
     importing = _Import(rules_of(options), options.on_error == "skip", options.skip_rows)
     with (
         opened(options.file) as lines,
-        Interrupts() as interrupts,
+        Interrupts(signal.SIGINT, signal.SIGTERM) as interrupts,
         client_of(options) as client,
     ):
         try:

@@ -19,15 +19,7 @@ from ledgerfold.broker.cli.connecting import admin_of
 from ledgerfold.broker.cli.output import ROWS, print_rows
 from ledgerfold.broker.cli.settings_files import read_properties
 from ledgerfold.broker.cli.units import parse_pairs
-from ledgerfold.broker.cli.verbs import (
-    Argument,
-    Verbs,
-    argument,
-    flag,
-    one_of,
-    repeated,
-    together,
-)
+from ledgerfold.broker.cli.verbs import Argument, Verbs, argument, flag, one_of, repeated, together
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.text import counted

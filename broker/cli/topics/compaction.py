@@ -12,22 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import TOPIC, admin_of, print_why_waiting, why_waiting
 from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE, FAILED
-from ledgerfold.broker.cli.output import (
-    ANSWER,
-    ROWS,
-    fields,
-    print_object,
-    print_rows,
-    wants_table,
-)
+from ledgerfold.broker.cli.output import ANSWER, ROWS, fields, print_object, print_rows, wants_table
 from ledgerfold.broker.cli.units import TIME, format_size, parse_count
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
-from ledgerfold.storage.errors import (
-    CompactedLedgerDamaged,
-    Corruption,
-    MissingFile,
-    Timeout,
-)
+from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, Timeout
 from ledgerfold.storage.text import counted
 
 if TYPE_CHECKING:

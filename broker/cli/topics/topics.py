@@ -6,11 +6,7 @@ import argparse
 
 from ledgerfold.broker.cli.connecting import TOPIC, admin_of
 from ledgerfold.broker.cli.kafka import logs
-from ledgerfold.broker.cli.kafka.config import (
-    CREATION_OPTIONS,
-    config_verbs,
-    created_with,
-)
+from ledgerfold.broker.cli.kafka.config import CREATION_OPTIONS, config_verbs, created_with
 from ledgerfold.broker.cli.output import (
     ANSWER,
     message_id_text,
