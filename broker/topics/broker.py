@@ -25,20 +25,20 @@ from ledgerfold.broker.common.names import namespace_of
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.common.shielding import run_to_completion
-from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionSnapshot
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
 from ledgerfold.broker.kafka.config.config import BrokerConfig
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.log.ledger_record import all_ledger_ids
+from ledgerfold.broker.policies.effective import PolicyLevels
 from ledgerfold.broker.topics.housekeeping import Housekeeping
 from ledgerfold.broker.topics.kafka_settings import defects_of, prepare_kafka_topic, start_cleaning
 from ledgerfold.broker.topics.kafka_topic import IS_KAFKA, IS_NOT_KAFKA, KafkaTopic
+from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.lost_records import check_records
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.topic import Topic
-from ledgerfold.broker.topics.topic_context import NamedTopic
 from ledgerfold.broker.worker.compactor import BrokerCompactor
 from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
 from ledgerfold.storage.ledger import LedgerStore
@@ -81,10 +81,12 @@ class Broker:
         self.kafka_config = BrokerConfig.of(settings.kafka_config)
         self.partitions = Partitions(metadata, lambda: self.executor, self.clock_ms)
         self.compactor = compactor
+        self.policy_levels = PolicyLevels(metadata, settings)
         self.policies = PolicyStore(self)
         self.compaction = CompactionScheduler(self, compactor, self.clock.sleep)
         self.cleaner = Cleaner(self, compactor, functools.partial(defects_of, self))
-        self.housekeeping = Housekeeping(self)
+        check_interval_ms = settings.retention_check_interval_ms
+        self.housekeeping = Housekeeping(self.topics, store, self.clock, check_interval_ms)
         # Called with the name of every deleted topic.
         self.on_deleted: set[Callable[[str], None]] = {
             self.compaction.history.forget,
@@ -146,19 +148,9 @@ class Broker:
     async def in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self.executor, work)
 
-    # -- called by topics -------------------------------------------------------------------
-
-    def is_loaded(self, topic: NamedTopic) -> bool:
+    def is_loaded(self, topic: LoadedTopic) -> bool:
         """Returns whether `topic` is still the loaded topic of its name."""
         return self._loaded(topic.name) is topic
-
-    def rolled(self, topic: CompactableTopic) -> None:
-        """Considers compaction of `topic`, which has closed a ledger."""
-        self.compaction.consider(topic)
-
-    def snapshot_of(self, topic: str) -> CompactionSnapshot | None:
-        """Returns the input of the topic's compaction run, until the run has ended."""
-        return self.compaction.snapshot_of(topic)
 
     # -- topics ----------------------------------------------------------------------------
 
@@ -245,7 +237,7 @@ class Broker:
         await topic.load()
         self.topics[name] = topic
         has_threshold = (topic.policies().compaction_threshold_bytes or 0) > 0
-        if has_threshold and topic.log.failure is None:
+        if has_threshold and topic.log.state.failure is None:
             await topic.enable_compaction_cursor()
         return topic
 

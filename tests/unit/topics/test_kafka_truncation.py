@@ -10,7 +10,7 @@ import pytest
 
 from ledgerfold.broker.kafka.cleaner.states import InProgress, Paused
 from ledgerfold.broker.kafka.producers.producer import Origin
-from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions, open_kafka_reader
+from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions
 from ledgerfold.broker.topics.kafka_truncation import Truncated, truncate_log
 from ledgerfold.storage.errors import (
     DiskFailure,
@@ -292,7 +292,7 @@ def test_a_reader_connects_again_and_is_refused_beyond_the_end(lab: KafkaLab) ->
 
     async def read() -> None:
         topic = await lab.broker.kafka_topic(TOPIC)
-        reader = await open_kafka_reader(topic, StartPosition(latest=True), KafkaReaderOptions())
+        reader = await topic.open_reader(StartPosition(latest=True), KafkaReaderOptions())
         waiting = asyncio.ensure_future(reader.take())
         await truncate_log(lab.broker, TOPIC, 1)
         with pytest.raises(Moved):
