@@ -8,8 +8,8 @@ Refused, unless the profile follows Pulsar 4 (docs/PROFILES.md, rule 6.6). In th
   horizon if that is later: passed entries that no run had read are permanently left out. When all
   entries have been passed this way, the run fails: Pulsar's waits until it times out.
 * Skip and clear-backlog remove the cursor's properties, including the compacted ledger's id: the
-  next load finds none, as after a truncation (broker/topics/operations.py), unless a run committed in
-  between.
+  next load finds none, as after a truncation (broker/topics/operations.py), unless a run committed
+  in between.
 * A committed run restores the normal state, even one that was running during the move.
 
 Source: ManagedCursorImpl.internalResetCursor, PulsarCompactorSubscription, CompactedTopicImpl; and

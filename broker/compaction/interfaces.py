@@ -10,46 +10,32 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from typing import Protocol
 
-from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.common.settings import BrokerSettings
-from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.policies.effective import PolicyLevels
-from ledgerfold.broker.policies.profiles import Emulation
+from ledgerfold.broker.subscriptions.lifecycle import SubscriptionTopic
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.v1.records_pb2 import Policies, TopicRecord
 
 
-class CompactableTopic(Protocol):
+class CompactableTopic(SubscriptionTopic, Protocol):
     # The last run number assigned before the topic was loaded.
     last_run_before_load: int
 
-    @property
-    def name(self) -> str: ...
-    @property
-    def is_loaded(self) -> bool: ...
     @property
     def record(self) -> TopicRecord: ...
     @property
     def stored(self) -> StoredTopic: ...
     @property
-    def log(self) -> TopicLog: ...
-    @property
     def store(self) -> LedgerStore: ...
-    @property
-    def clock(self) -> Clock: ...
     @property
     def compaction_mark_delete(self) -> Position: ...
     @property
     def compaction_moved_to(self) -> Position | None: ...
     def policies(self) -> Policies:
         """Returns the effective policies."""
-        ...
-
-    def emulation(self) -> Emulation:
-        """Returns the profile's fields in force."""
         ...
 
     def compaction_backlog_bytes(self) -> int: ...

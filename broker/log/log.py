@@ -84,7 +84,7 @@ class TopicLog:
                 raise
             _log.error("%s can only be read: %s", self._stored.name, error)
             self.state.fail(error)
-        self.state.last_durable = self.positions.last_recorded()
+        self.state.last_durable = self.ledgers.last_recorded()
         self.views.renew()
         if self.views.horizon is not None:
             # Raw entries deleted earlier were at or below it.

@@ -35,7 +35,6 @@ from ledgerfold.broker.topics.housekeeping import Housekeeping
 from ledgerfold.broker.topics.kafka_settings import defects_of, prepare_kafka_topic, start_cleaning
 from ledgerfold.broker.topics.kafka_topic import IS_KAFKA, IS_NOT_KAFKA, KafkaTopic
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic
-from ledgerfold.broker.topics.lost_records import check_records
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.topic import Topic
@@ -221,7 +220,7 @@ class Broker:
     async def _load(self, name: str, create: bool, kafka: Mapping[str, str] | None) -> AnyTopic:
         if self._is_stopping:
             raise Unavailable("The broker is stopping.")
-        check_records(self.store, name)
+        self._check_records(name)
         record = self.metadata.topic(name)
         if record is None:
             if not (create or self.partitions.count(name)):
@@ -246,6 +245,17 @@ class Broker:
         await topic.load()
         self.kafka_topics[topic.name] = topic
         return topic
+
+    def _check_records(self, *names: str) -> None:
+        """Raises MetadataLost for topics with lost records, and for their partitioned topics.
+
+        Reads would silently stop before the first entry without a record, and new entries would be
+        stored next to the lost ones (storage/losses.py).
+        """
+        for name, error in self.store.unrecorded.items():
+            partition = parse_partition(name)
+            if name in names or (partition is not None and partition.topic in names):
+                raise error
 
     def _lock(self, name: str) -> asyncio.Lock:
         """Returns the lock of loads, unloads, deletions and additions of partitions."""
@@ -343,7 +353,7 @@ class Broker:
     async def _partitions_held(self, name: str, partitions: int) -> AsyncIterator[None]:
         """Prevents others from creating, loading or deleting the topic and its partitions."""
         names = [partition_name(name, index) for index in range(min(partitions, PARTITIONS_MAX))]
-        check_records(self.store, name)
+        self._check_records(name)
         async with AsyncExitStack() as locks:
             for each in (name, *names):
                 await locks.enter_async_context(self._lock(each))
@@ -353,7 +363,7 @@ class Broker:
         self, names: Sequence[str], force: bool, and_also: Callable[[MetadataBatch], None]
     ) -> None:
         """Deletes the topics in one write. Raises TopicBusy; then nothing has changed."""
-        check_records(self.store, *names)
+        self._check_records(*names)
         async with AsyncExitStack() as locks:
             for name in names:
                 await locks.enter_async_context(self._lock(name))

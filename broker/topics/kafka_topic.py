@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from ledgerfold.broker.common.clock import Timer
 from ledgerfold.broker.kafka.config.config import LogConfig
-from ledgerfold.broker.kafka.log.begin_segment import begin_segment
 from ledgerfold.broker.kafka.log.log import KafkaLog
 from ledgerfold.broker.kafka.log.reads import StoredBatch
 from ledgerfold.broker.kafka.partition import Appended, Partition, TakenOver
@@ -209,19 +208,6 @@ class KafkaTopic(LoadedTopic):
         segment = self.log.roll()
         await self.log.settle()
         return segment.base_offset
-
-    async def begin_segment(
-        self, base_offset: int, empty_modified_ms: int | None, modified_ms: int | None
-    ) -> int:
-        """Begins a segment (broker/kafka/log/begin_segment.py). Returns the active one's base
-        offset.
-        """
-        times = empty_modified_ms, modified_ms
-        return (await begin_segment(self.log, self.stored, base_offset, *times)).base_offset
-
-    async def set_log_start(self, offset: int) -> int:
-        """Advances the log start, as Partition.set_log_start()."""
-        return await self.partition.set_log_start(offset)
 
     # -- reading ---------------------------------------------------------------------------
 

@@ -9,13 +9,12 @@ and so do all ledgers after it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Protocol
 
 from ledgerfold.broker.compaction.interfaces import CompactableTopic
 from ledgerfold.broker.compaction.snapshot import TopicSnapshot
 from ledgerfold.broker.policies.retention import has_limit, ledgers_to_trim
-from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.deduplication import Deduplication
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import Moved
@@ -26,8 +25,6 @@ _log = logging.getLogger(__name__)
 class TrimmedTopic(CompactableTopic, Protocol):
     """The part of a topic that trimming uses (broker/topics/topic.py)."""
 
-    @property
-    def subscriptions(self) -> Mapping[str, Subscription]: ...
     @property
     def deduplication(self) -> Deduplication: ...
     @property
