@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.log.stored_topic import StoredTopic
@@ -18,6 +18,8 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.v1.records_pb2 import Policies, TopicRecord
+
+_T = TypeVar("_T")
 
 
 class CompactableTopic(SubscriptionTopic, Protocol):
@@ -59,6 +61,9 @@ class BrokerContext(Protocol):
     def executor(self) -> Executor: ...
     @property
     def policy_levels(self) -> PolicyLevels: ...
+    async def in_thread(self, work: Callable[[], _T]) -> _T:
+        """Runs `work` on a thread of `executor`."""
+        ...
 
 
 class CompactionBroker(BrokerContext, Protocol):

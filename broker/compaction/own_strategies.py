@@ -6,8 +6,6 @@ plan. This check comes first, so that the error is returned before anything is s
 
 from __future__ import annotations
 
-import asyncio
-
 from ledgerfold.broker.compaction.interfaces import BrokerContext
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 
@@ -16,5 +14,4 @@ async def check_allowed(broker: BrokerContext, strategy: CompactionStrategy) -> 
     """Raises StrategyNotAllowed."""
     allowed = broker.settings.allowed_strategies
     if not allowed.knows(strategy.name):
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(broker.executor, allowed.check, strategy.name)
+        await broker.in_thread(lambda: allowed.check(strategy.name))

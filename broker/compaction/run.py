@@ -194,7 +194,7 @@ class CompactionRun:
     async def _take_ledger(self, snapshot: TopicSnapshot) -> None:
         """Records which ledger the run writes, and which it replaces."""
         record = self.record
-        record.ledger_id = await self._new_ledger_id()
+        record.ledger_id = await self._broker.in_thread(self._broker.metadata.allocate_ledger_id)
         record.previous_ledger_id = snapshot.previous_ledger_id
         record.horizon.CopyFrom(_position(snapshot.horizon))
         record.retain_null_key = self.topic.policies().retain_null_key
@@ -228,10 +228,6 @@ class CompactionRun:
         if snapshot.raw_after > EARLIEST:
             plan.horizon_previous.CopyFrom(_position(snapshot.raw_after))
         return plan
-
-    async def _new_ledger_id(self) -> int:
-        loop, allocate = asyncio.get_running_loop(), self._broker.metadata.allocate_ledger_id
-        return await loop.run_in_executor(self._broker.executor, allocate)
 
     async def _run_in_worker(self, plan: CompactionPlan) -> Manifest:
         self._working = asyncio.create_task(self._compactor.run(plan, self._on_progress))

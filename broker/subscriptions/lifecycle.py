@@ -78,19 +78,26 @@ class SubscriptionTopic(Protocol):
 
 def load_subscription(topic: SubscriptionTopic, record: CursorRecord) -> Subscription:
     """Restores a durable subscription. Does not add it to `topic.subscriptions`."""
-    subscription = Subscription(
+    cursor = Cursor.from_record(record)
+    subscription = _subscription_of(topic, record.subscription, cursor, record.created_ms)
+    subscription.is_recorded = True
+    return subscription
+
+
+def _subscription_of(
+    topic: SubscriptionTopic, name: str, cursor: Cursor, created_ms: int, *, durable: bool = True
+) -> Subscription:
+    return Subscription(
         topic.name,
-        record.subscription,
+        name,
         topic.log,
-        Cursor.from_record(record),
-        topic.persist_cursor,
+        cursor,
+        topic.persist_cursor if durable else None,
         emulation=topic.emulation,
         clock=topic.clock,
         outgoing=topic.outgoing,
-        created_ms=record.created_ms,
+        created_ms=created_ms,
     )
-    subscription.is_recorded = True
-    return subscription
 
 
 async def create_subscription(
@@ -122,19 +129,9 @@ async def create_subscription(
         return existing
     if name in topic.reader_names:
         raise SubscriptionBusy(topic.name, name, "a reader or table view uses it.")
-    persist = topic.persist_cursor if durable else None
-    subscription = Subscription(
-        topic.name,
-        name,
-        topic.log,
-        # The time makes it differ from a later subscription of the same name.
-        Cursor(mark_delete, incarnation=created_ms),
-        persist,
-        emulation=topic.emulation,
-        clock=topic.clock,
-        outgoing=topic.outgoing,
-        created_ms=created_ms,
-    )
+    # The time makes it differ from a later subscription of the same name.
+    cursor = Cursor(mark_delete, incarnation=created_ms)
+    subscription = _subscription_of(topic, name, cursor, created_ms, durable=durable)
     topic.subscriptions[name] = subscription
     try:
         await subscription.persist()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from typing import Protocol
@@ -80,9 +79,7 @@ async def prepare_kafka_topic(broker: KafkaBroker, name: str, config: Mapping[st
     """
     check_topic_name(topic_partition(name).topic)
     LogConfig.of(config, broker.kafka_config)
-    need_feature = broker.metadata.need_feature
-    loop = asyncio.get_running_loop()
-    await loop.run_in_executor(broker.executor, need_feature, KAFKA_TOPICS)
+    await broker.in_thread(lambda: broker.metadata.need_feature(KAFKA_TOPICS))
 
 
 async def change_config(broker: KafkaBroker, name: str, changes: Mapping[str, str | None]) -> None:

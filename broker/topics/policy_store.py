@@ -139,8 +139,7 @@ class PolicyStore:
             policies = updated_policies(current, changes, remove)
             batch = self._broker.metadata.begin()
             batch.put_namespace(NamespaceRecord(name=namespace, policies=policies))
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._broker.executor, self._broker.metadata.write, batch)
+            await self._broker.in_thread(lambda: self._broker.metadata.write(batch))
 
 
 async def _hold_raw_data(topic: Topic) -> None:

@@ -208,7 +208,7 @@ class Topic(LoadedTopic):
             with self.broker.metadata.batch() as batch:
                 batch.put_cursor(record)
 
-        await asyncio.get_running_loop().run_in_executor(self.broker.executor, write)
+        await self.broker.in_thread(write)
 
     def recorded_cursor(self, subscription: str) -> CursorRecord | None:
         """Returns the cursor as stored on disk."""
@@ -321,10 +321,9 @@ class Topic(LoadedTopic):
 
     async def files_removed(self, ledger_id: int) -> None:
         """Removes the files of an unreferenced ledger; awaitable."""
-        loop = asyncio.get_running_loop()
         reach("commit.before-delete")
         try:
-            await loop.run_in_executor(self.broker.executor, self.store.delete_files, ledger_id)
+            await self.broker.in_thread(lambda: self.store.delete_files(ledger_id))
         except StorageError as error:
             _log.warning("%s: files of ledger %d remain for now: %s", self.name, ledger_id, error)
         reach("commit.after-delete")

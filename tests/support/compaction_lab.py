@@ -292,6 +292,9 @@ class Lab:
         self.now_ms += 1
         return self.now_ms
 
+    async def in_thread(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.executor, work)
+
     @property
     def partitions(self) -> Partitions:
         return Partitions(self.metadata, lambda: self.executor, self.clock_ms)
