@@ -8,8 +8,8 @@ Refused, unless the profile follows Pulsar 4 (docs/PROFILES.md, rule 6.6). In th
   horizon if that is later: passed entries that no run had read are permanently left out. When all
   entries have been passed this way, the run fails: Pulsar's waits until it times out.
 * Skip and clear-backlog remove the cursor's properties, including the compacted ledger's id: the
-  next load finds none, as after a truncation (broker/topics/trimming.py), unless a run committed in
-  between.
+  next load finds none, as after a truncation (broker/topics/operations.py), unless a run committed
+  in between.
 * A committed run restores the normal state, even one that was running during the move.
 
 Source: ManagedCursorImpl.internalResetCursor, PulsarCompactorSubscription, CompactedTopicImpl; and
@@ -18,13 +18,8 @@ the observed behaviour of Pulsar 4.0.7.
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
-from ledgerfold.broker.log.log import TopicLog
-from ledgerfold.broker.log.stored_topic import StoredTopic
-from ledgerfold.broker.policies.profiles import Emulation
+from ledgerfold.broker.compaction.interfaces import CompactableTopic
 from ledgerfold.broker.subscriptions.cursor_operations import check_limit, closed_before, nth_after
 from ledgerfold.broker.subscriptions.reading import mark_delete_before
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -39,23 +34,7 @@ from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import TopicRecord
 
 
-class CompactedTopic(Protocol):
-    """The part of a topic that these operations use (broker/topics/topic.py)."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def log(self) -> TopicLog: ...
-    @property
-    def stored(self) -> StoredTopic: ...
-    @property
-    def compaction_mark_delete(self) -> Position: ...
-    def emulation(self) -> Emulation: ...
-
-
-async def reset(topic: CompactedTopic, start: StartPosition) -> None:
+async def reset(topic: CompactableTopic, start: StartPosition) -> None:
     """Moves the cursor durably to before `start`, forwards or backwards, but not beyond the end.
 
     Raises NotAllowed (by the profile), SubscriptionNotFound, Moved (the topic was unloaded),
@@ -63,13 +42,13 @@ async def reset(topic: CompactedTopic, start: StartPosition) -> None:
     """
     check_may_move(topic)
     log = topic.log
-    position, _ = await log.resolve_start(start, read_compacted=False)
+    position, _ = await log.search.resolve_start(start, read_compacted=False)
     if position <= EARLIEST:
-        position = log.first_position()
-    await _move(topic, min(mark_delete_before(log, position), log.last_position()))
+        position = log.positions.first()
+    await _move(topic, min(mark_delete_before(log, position), log.positions.last()))
 
 
-async def expire(topic: CompactedTopic, limit_ms: int) -> int:
+async def expire(topic: CompactableTopic, limit_ms: int) -> int:
     """Passes entries older than `limit_ms`, durably; returns how many.
 
     Raises NothingExpired if no entry follows it, and what reset() raises.
@@ -77,14 +56,14 @@ async def expire(topic: CompactedTopic, limit_ms: int) -> int:
     check_limit(limit_ms)
     check_may_move(topic)
     log, at = topic.log, topic.compaction_mark_delete
-    if not log.entries_between(at, log.last_position()):
+    if not log.ledgers.entries_between(at, log.positions.last()):
         raise NothingExpired(topic.name, COMPACTION_CURSOR)
     before_ms = topic.clock.now_ms() - limit_ms
-    passed = closed_before(log.ledger_records(), before_ms, at)
-    return await _pass(topic, await log.last_published_before(before_ms, passed))
+    passed = closed_before(log.ledgers.records(), before_ms, at)
+    return await _pass(topic, await log.search.last_published_before(before_ms, passed))
 
 
-async def skip(topic: CompactedTopic, entries: int) -> int:
+async def skip(topic: CompactableTopic, entries: int) -> int:
     """Passes up to `entries` entries and returns how many. Raises like reset()."""
     if entries < 1:
         raise InvalidRequest(f"Cannot skip {entries} entries; minimum: 1.")
@@ -93,13 +72,13 @@ async def skip(topic: CompactedTopic, entries: int) -> int:
     return await _pass(topic, through, keeps_view=False)
 
 
-async def clear(topic: CompactedTopic) -> int:
+async def clear(topic: CompactableTopic) -> int:
     """Passes all entries and returns how many. Raises like reset()."""
     check_may_move(topic)
-    return await _pass(topic, topic.log.last_position(), keeps_view=False)
+    return await _pass(topic, topic.log.positions.last(), keeps_view=False)
 
 
-def check_may_move(topic: CompactedTopic) -> None:
+def check_may_move(topic: CompactableTopic) -> None:
     """Raises NotAllowed, SubscriptionNotFound."""
     if not topic.emulation().compaction_cursor_moves:
         raise NotAllowed(
@@ -110,15 +89,15 @@ def check_may_move(topic: CompactedTopic) -> None:
         raise SubscriptionNotFound(topic.name, COMPACTION_CURSOR)
 
 
-async def _pass(topic: CompactedTopic, through: Position, *, keeps_view: bool = True) -> int:
+async def _pass(topic: CompactableTopic, through: Position, *, keeps_view: bool = True) -> int:
     """Moves the cursor forwards only."""
     before = topic.compaction_mark_delete
     after = max(before, through)
     await _move(topic, after, keeps_view=keeps_view)
-    return topic.log.entries_between(before, after)
+    return topic.log.ledgers.entries_between(before, after)
 
 
-async def _move(topic: CompactedTopic, mark_delete: Position, *, keeps_view: bool = True) -> None:
+async def _move(topic: CompactableTopic, mark_delete: Position, *, keeps_view: bool = True) -> None:
     """Moves the cursor in one synced write.
 
     Raises what check_may_move() raises, Moved, DiskFailure.

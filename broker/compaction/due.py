@@ -51,9 +51,11 @@ def has_news(topic: CompactableTopic, runs: Sequence[RunRecord]) -> bool:
     beyond the horizon, but no entries.
     """
     log = topic.log
-    if log.has_damage or log.entries_between(log.horizon or EARLIEST, log.last_position()):
+    if log.views.has_damage or log.ledgers.entries_between(
+        log.views.horizon or EARLIEST, log.positions.last()
+    ):
         return True
-    return log.horizon is None and not _was_found_empty(topic, runs)
+    return log.views.horizon is None and not _was_found_empty(topic, runs)
 
 
 def _was_found_empty(topic: CompactableTopic, runs: Sequence[RunRecord]) -> bool:

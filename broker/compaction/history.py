@@ -2,7 +2,7 @@
 
 A record is written when a run is queued, when it starts, when its ledger id is known and when it
 ends. The end of a successful run is not written here: it belongs to the batch that publishes the
-view (Topic.commit_compaction). The last RUNS_KEPT runs of a topic are kept.
+view (broker/compaction/commit.py). The last RUNS_KEPT runs of a topic are kept.
 
 Pulsar keeps the status in memory and forgets it at each load; the history persists, so that a run
 which failed or was interrupted by a restart can still be queried.
@@ -18,6 +18,12 @@ from typing import Final, NamedTuple
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTION_STATUS_ERROR,
+    COMPACTION_STATUS_NOT_RUN,
+    COMPACTION_STATUS_SUCCESS,
+    GetCompactionStatusResponse,
+)
 from ledgerfold.v1.records_pb2 import (
     RUN_STATE_CANCELLED,
     RUN_STATE_ERROR,
@@ -25,6 +31,7 @@ from ledgerfold.v1.records_pb2 import (
     RUN_STATE_RUNNING,
     RUN_STATE_SUCCESS,
     CompactionStrategy,
+    Policies,
     RunRecord,
     RunTrigger,
     TopicRecord,
@@ -152,6 +159,21 @@ class CompactionHistory:
         runs = [run for topic in topics or (None,) for run in self.oldest_first(topic)]
         newest_first = sorted(runs, key=lambda run: (run.queued_ms, run.number), reverse=True)
         return newest_first[:limit] if limit > 0 else newest_first
+
+
+def status_of_record(run: RunRecord | None, policies: Policies) -> GetCompactionStatusResponse:
+    """Returns Pulsar's LongRunningProcessStatus of the last run, which has ended, if any.
+
+    `policies`: the effective ones.
+    """
+    status = GetCompactionStatusResponse(
+        status=COMPACTION_STATUS_NOT_RUN, run=run, strategy=policies.compaction_strategy
+    )
+    if run is not None and run.state == RUN_STATE_SUCCESS:
+        status.status = COMPACTION_STATUS_SUCCESS
+    elif run is not None:
+        status.status, status.last_error = COMPACTION_STATUS_ERROR, run.error_message
+    return status
 
 
 def mark_interrupted(run: RunRecord, ended_ms: int) -> None:

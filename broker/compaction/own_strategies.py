@@ -6,24 +6,12 @@ plan. This check comes first, so that the error is returned before anything is s
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import Executor
-from typing import Protocol
-
-from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.compaction.interfaces import BrokerContext
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 
 
-class StrategyBroker(Protocol):
-    @property
-    def settings(self) -> BrokerSettings: ...
-    @property
-    def executor(self) -> Executor: ...
-
-
-async def check_allowed(broker: StrategyBroker, strategy: CompactionStrategy) -> None:
+async def check_allowed(broker: BrokerContext, strategy: CompactionStrategy) -> None:
     """Raises StrategyNotAllowed."""
     allowed = broker.settings.allowed_strategies
     if not allowed.knows(strategy.name):
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(broker.executor, allowed.check, strategy.name)
+        await broker.in_thread(lambda: allowed.check(strategy.name))

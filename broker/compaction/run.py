@@ -1,11 +1,11 @@
 """A compaction of one topic, from the queue to its end.
 
-1. The topic seals its open segment and returns the range. If that is empty, the run ends as a
+1. The topic's open segment is sealed, which gives the range. If that is empty, the run ends as a
    success without a ledger (Pulsar's compaction of an empty topic), without using the worker.
    The strategy is fixed at the start: later changes apply to the next run.
 2. A new ledger id is allocated, and the run's record says RUNNING with that id.
 3. The worker executes the plan and returns a manifest.
-4. The topic verifies the manifest and publishes it together with the run's record, in one write.
+4. The commit verifies the manifest and publishes it with the run's record, in one write.
 
 A run that fails, is cancelled or is fenced removes its ledger's files and records the reason; the
 old view was never touched. Interruptions are checked between steps; while the worker is running
@@ -24,15 +24,17 @@ import asyncio
 import logging
 import uuid
 
+from ledgerfold.broker.compaction.commit import commit
 from ledgerfold.broker.compaction.due import is_outdated
-from ledgerfold.broker.compaction.history import RESTARTED_MESSAGE, CompactionHistory
-from ledgerfold.broker.compaction.interfaces import (
-    CompactableTopic,
-    CompactionBroker,
-    CompactionSnapshot,
+from ledgerfold.broker.compaction.history import (
+    RESTARTED_MESSAGE,
+    CompactionHistory,
+    status_of_record,
 )
+from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionBroker
 from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.compaction.run_files import RunFiles
+from ledgerfold.broker.compaction.snapshot import TopicSnapshot, snapshot
 from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -47,7 +49,9 @@ from ledgerfold.strategies.catalogue import listed, strategy_text
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_COMMIT,
     COMPACTION_PHASE_QUEUED,
+    COMPACTION_STATUS_RUNNING,
     CompactionProgress,
+    GetCompactionStatusResponse,
 )
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import (
@@ -82,7 +86,7 @@ class CompactionRun:
         self.changed = asyncio.Event()
         self.ended = asyncio.Event()
         # Its input, once known: trimming keeps it (broker/topics/trimming.py).
-        self.snapshot: CompactionSnapshot | None = None
+        self.snapshot: TopicSnapshot | None = None
         self._broker, self._history, self._compactor = broker, history, compactor
         self._files = files
         self._interruption: LedgerfoldError | None = None
@@ -127,6 +131,16 @@ class CompactionRun:
         finally:
             await self.abort(self._interruption or CompactionFenced(RESTARTED_MESSAGE))
 
+    def status(self) -> GetCompactionStatusResponse:
+        if self.ended.is_set():
+            return status_of_record(self.record, self.topic.policies())
+        return GetCompactionStatusResponse(
+            status=COMPACTION_STATUS_RUNNING,
+            run=self.record,
+            progress=self.progress,
+            strategy=self.topic.policies().compaction_strategy,
+        )
+
     # Steps
 
     async def _carry_out(self) -> None:
@@ -140,20 +154,20 @@ class CompactionRun:
         self._check_interruption()
         runs = self._history.oldest_first(self.topic.name)
         again = is_outdated(self.topic.record, runs, strategy)
-        snapshot = self.snapshot = await self.topic.snapshot_for_compaction(again=again)
+        taken = self.snapshot = await snapshot(self.topic, again=again)
         reach("run.sealed")
         self._check_interruption()
-        if snapshot is None:
+        if taken is None:
             await self._succeed_without_ledger()
             return
-        await self._take_ledger(snapshot)
+        await self._take_ledger(taken)
         self._check_interruption()
-        plan = self._plan(snapshot)
+        plan = self._plan(taken)
         reach("run.planned")
         manifest = await self._run_in_worker(plan)
         self._is_past_interruption = True
         reach("run.manifest-received")
-        await self._commit(plan, manifest, snapshot)
+        await self._commit(plan, manifest, taken)
 
     def _take_strategy(self) -> CompactionStrategy:
         """Fixes the strategy; later changes apply to the next run."""
@@ -177,10 +191,10 @@ class CompactionRun:
         await self._history.save(done)
         self._end(done)
 
-    async def _take_ledger(self, snapshot: CompactionSnapshot) -> None:
+    async def _take_ledger(self, snapshot: TopicSnapshot) -> None:
         """Records which ledger the run writes, and which it replaces."""
         record = self.record
-        record.ledger_id = await self._new_ledger_id()
+        record.ledger_id = await self._broker.in_thread(self._broker.metadata.allocate_ledger_id)
         record.previous_ledger_id = snapshot.previous_ledger_id
         record.horizon.CopyFrom(_position(snapshot.horizon))
         record.retain_null_key = self.topic.policies().retain_null_key
@@ -189,7 +203,7 @@ class CompactionRun:
             record.retention_floor.CopyFrom(_position(snapshot.floor))
         await self._history.save(record)
 
-    def _plan(self, snapshot: CompactionSnapshot) -> CompactionPlan:
+    def _plan(self, snapshot: TopicSnapshot) -> CompactionPlan:
         record, store = self.record, self._broker.store
         known = listed(record.strategy)
         plan = CompactionPlan(
@@ -214,10 +228,6 @@ class CompactionRun:
         if snapshot.raw_after > EARLIEST:
             plan.horizon_previous.CopyFrom(_position(snapshot.raw_after))
         return plan
-
-    async def _new_ledger_id(self) -> int:
-        loop, allocate = asyncio.get_running_loop(), self._broker.metadata.allocate_ledger_id
-        return await loop.run_in_executor(self._broker.executor, allocate)
 
     async def _run_in_worker(self, plan: CompactionPlan) -> Manifest:
         self._working = asyncio.create_task(self._compactor.run(plan, self._on_progress))
@@ -245,7 +255,7 @@ class CompactionRun:
         self._notify()
 
     async def _commit(
-        self, plan: CompactionPlan, manifest: Manifest, snapshot: CompactionSnapshot
+        self, plan: CompactionPlan, manifest: Manifest, snapshot: TopicSnapshot
     ) -> None:
         self._on_progress(CompactionProgress(phase=COMPACTION_PHASE_COMMIT))
         given = (manifest.run_id, manifest.ledger_id, manifest.horizon)
@@ -253,7 +263,7 @@ class CompactionRun:
             raise CompactionFailed("manifest", "it belongs to another run")
         done = self._done = self._succeeded(manifest)
         try:
-            await self.topic.commit_compaction(done, manifest, snapshot)
+            await commit(self.topic, done, manifest, snapshot)
         except Exception:
             if not self._is_published():
                 raise

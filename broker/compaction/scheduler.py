@@ -35,17 +35,14 @@ from ledgerfold.broker.compaction.history import (
     CompactionStats,
     last_ended,
     stats_of,
+    status_of_record,
 )
-from ledgerfold.broker.compaction.interfaces import (
-    CompactableTopic,
-    CompactionBroker,
-    CompactionSnapshot,
-)
+from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionBroker
 from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.compaction.queue import CompactionQueue
 from ledgerfold.broker.compaction.run import CompactionRun
 from ledgerfold.broker.compaction.run_files import RunFiles
-from ledgerfold.broker.compaction.status import status_of_record, status_of_run
+from ledgerfold.broker.compaction.snapshot import TopicSnapshot
 from ledgerfold.broker.compaction.threshold import Sleep, ThresholdMonitor
 from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.crash_points import reach
@@ -254,7 +251,7 @@ class CompactionScheduler:
     def has_run(self, topic: str) -> bool:
         return topic in self._runs or topic in self._reserved
 
-    def snapshot_of(self, topic: str) -> CompactionSnapshot | None:
+    def snapshot_of(self, topic: str) -> TopicSnapshot | None:
         """Returns the input of the topic's run, until it has ended."""
         run = self._runs.get(topic)
         return None if run is None else run.snapshot
@@ -262,9 +259,9 @@ class CompactionScheduler:
     def status(self, topic: CompactableTopic) -> GetCompactionStatusResponse:
         run = self._runs.get(topic.name)
         if run is not None:
-            return status_of_run(run)
+            return run.status()
         runs = self._runs_known(topic)
-        return status_of_record(runs[-1] if runs else None, topic)
+        return status_of_record(runs[-1] if runs else None, topic.policies())
 
     def stats(self, topic: CompactableTopic) -> CompactionStats:
         runs = self._runs_known(topic)
@@ -283,7 +280,7 @@ class CompactionScheduler:
         is_last = False
         while not is_last:
             changed, is_last = run.changed, run.ended.is_set()
-            yield status_of_run(run)
+            yield run.status()
             if not is_last:
                 await changed.wait()
 

@@ -20,13 +20,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from ledgerfold.broker.common.names import TopicName
 from ledgerfold.broker.compaction.history import CompactionHistory, failures_in_a_row
 from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionBroker
-from ledgerfold.broker.policies.effective import Threshold, broker_policies, effective_threshold
+from ledgerfold.broker.policies.effective import Threshold
 from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.errors import LedgerfoldError
-from ledgerfold.v1.records_pb2 import RUN_TRIGGER_THRESHOLD, Policies, RunTrigger
+from ledgerfold.v1.records_pb2 import RUN_TRIGGER_THRESHOLD, RunTrigger
 
 BACKOFF_MAX_MS = 600_000
 _DOUBLINGS_MAX = 20
@@ -96,7 +95,6 @@ class ThresholdMonitor:
         self, broker: CompactionBroker, scheduler: Trigger, sleep: Sleep = asyncio.sleep
     ) -> None:
         self._broker, self._scheduler, self._sleep = broker, scheduler, sleep
-        self._broker_policies = broker_policies(broker.settings)
 
     async def run(self) -> None:
         """Checks all topics at every interval until cancelled."""
@@ -136,7 +134,7 @@ class ThresholdMonitor:
         return decision
 
     def decide(self, topic: CompactableTopic) -> Decision:
-        threshold = self.threshold(topic)
+        threshold = self._broker.policy_levels.threshold(topic.record)
         # Expensive inputs are computed only if they matter.
         backlog_bytes = topic.compaction_backlog_bytes() if threshold.threshold_bytes > 0 else 0
         failures = failed_ms = 0
@@ -154,13 +152,4 @@ class ThresholdMonitor:
             ),
             now_ms=self._broker.clock_ms(),
             interval_ms=self._broker.settings.compaction_monitor_interval_ms,
-        )
-
-    def threshold(self, topic: CompactableTopic) -> Threshold:
-        """Returns the threshold in force."""
-        namespace = self._broker.metadata.namespace(TopicName.parse(topic.name).namespace)
-        return effective_threshold(
-            topic.own_policies(),
-            Policies() if namespace is None else namespace.policies,
-            self._broker_policies,
         )

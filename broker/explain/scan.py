@@ -91,8 +91,8 @@ class Explainer:
         self, topic: Topic, request: ExplainRequest, versions_max: int
     ) -> tuple[ExplainResponse, TellChoicesRequest | None]:
         """Returns the explanation, and the questions for a user-defined strategy."""
-        topic.log.check_compacted()
-        with topic.log.view.pinned():
+        topic.log.views.check()
+        with topic.log.views.current.pinned():
             scan = _Scan(self._broker, topic, versions_max)
             try:
                 return await asyncio.to_thread(scan.answer, request), scan.to_ask
@@ -119,9 +119,9 @@ class _Scan:
         self._versions_max, self._name = versions_max, topic.name
         log = topic.log
         self._log, self._store = log, broker.store
-        self._raw = log.ledger_records()
-        self._view = log.view
-        self._last = log.last_position()
+        self._raw = log.ledgers.records()
+        self._view = log.views.current
+        self._last = log.positions.last()
         self._outlook = _outlook(broker, topic, self._raw)
         facts = _facts(broker, topic, self._outlook.raw_messages)
         self._facts = replace(facts, read=self._read)
@@ -176,7 +176,7 @@ class _Scan:
                         return
                     yield version
             except MissingFile:
-                if self._log.has_ledger(record.ledger_id):
+                if record.ledger_id in self._log.ledgers:
                     raise
 
     def _compacted_versions(self, key: bytes | None) -> Iterator[KeyVersion]:
@@ -241,7 +241,7 @@ class _Scan:
         try:
             return self._messages_at(position, self._store.open_reader(position.ledger_id))
         except MissingFile as error:
-            if self._log.has_ledger(position.ledger_id):
+            if position.ledger_id in self._log.ledgers:
                 raise
             why = f"Ledger {position.ledger_id} was trimmed meanwhile. Try again."
             raise Unavailable(why) from error
@@ -301,13 +301,13 @@ def _is(found: Found, message_id: MessageId) -> bool:
 def _facts(broker: Broker, topic: Topic, raw_messages: int) -> Facts:
     """Collects the facts. `raw_messages`: the messages in raw ledgers at or below the horizon."""
     line, policies = None, topic.policies()
-    if topic.log.horizon is not None:
+    if topic.log.views.horizon is not None:
         history = broker.compaction.history.oldest_first(topic.name)
         line = RunLine.of(history, topic.record.compacted)
     return Facts(
-        horizon=topic.log.horizon,
+        horizon=topic.log.views.horizon,
         line=line,
-        floor=topic.log.floor,
+        floor=topic.log.views.floor,
         retain_null_key=policies.retain_null_key,
         partition=partition_index(topic.name),
         strategy=policies.compaction_strategy,
@@ -318,8 +318,8 @@ def _facts(broker: Broker, topic: Topic, raw_messages: int) -> Facts:
 
 def _outlook(broker: Broker, topic: Topic, raw: Iterable[LedgerRecord]) -> Outlook:
     log, compaction = topic.log, broker.compaction
-    horizon, last = log.horizon or EARLIEST, log.last_position()
-    is_idle = log.horizon is not None and log.entries_between(horizon, last) == 0
+    horizon, last = log.views.horizon or EARLIEST, log.positions.last()
+    is_idle = log.views.horizon is not None and log.ledgers.entries_between(horizon, last) == 0
     runs, strategy = (
         compaction.history.oldest_first(topic.name),
         topic.policies().compaction_strategy,

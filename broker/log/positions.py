@@ -53,10 +53,6 @@ class LogPositions:
         """Returns the last durable entry of a raw ledger, None if it has none."""
         return last_entry(self._ledgers.record(ledger_id))
 
-    def last_recorded(self) -> Position | None:
-        """Returns the last entry according to the ledgers' records: what a load finds."""
-        return self._ledgers.last_recorded()
-
     # -- neighbours ---------------------------------------------------------------
 
     def existing(self, position: Position) -> Position:

@@ -56,6 +56,15 @@ class Views:
             raise view.damaged(missing)
 
     @property
+    def horizon(self) -> Position | None:
+        return self.current.horizon
+
+    @property
+    def has_damage(self) -> bool:
+        """Returns whether the compacted ledger is known to be damaged or missing."""
+        return self.current.damage is not None
+
+    @property
     def floor(self) -> Position:
         """The position before which retention removed entries, from the compacted ledger, too."""
         if not self._stored.record.HasField("retention_floor"):

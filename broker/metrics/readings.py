@@ -22,13 +22,12 @@ from ledgerfold.broker.metrics.kafka_metrics import LOG_METRICS, KafkaReading
 from ledgerfold.broker.metrics.subscription_metrics import SUBSCRIPTION_METRICS
 from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS, TopicSource
 from ledgerfold.broker.metrics.totals import CompactionTotals
-from ledgerfold.broker.policies.effective import effective_strategy
 from ledgerfold.broker.stats import topic as stats
 from ledgerfold.broker.stats.kafka import kafka_stats
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.storage.segment import record_position
 from ledgerfold.v1.admin_pb2 import CompactorState
-from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, Policies, RunRecord
+from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RunRecord
 
 if TYPE_CHECKING:
     from ledgerfold.broker.topics.broker import Broker
@@ -152,13 +151,10 @@ class MetricsReader:
         )
 
     def _strategy(self, topic: Topic) -> str:
-        namespace = self._broker.metadata.namespace(namespace_of(topic.name))
-        inherited = Policies() if namespace is None else namespace.policies
-        broker = self._broker.settings.compaction_strategy
-        return effective_strategy(topic.own_policies(), inherited, broker).name
+        return self._broker.policy_levels.strategy(topic.record).name
 
     def _source(self, topic: Topic) -> TopicSource:
-        now_ms, compacted = self._broker.clock_ms(), topic.log.view.compacted
+        now_ms, compacted = self._broker.clock_ms(), topic.log.views.current.compacted
         succeeded_ms = self._last_success_ms(topic.name)
         source = TopicSource(
             stats=stats.topic_stats(topic, CompactionStats()),
@@ -185,7 +181,7 @@ def _lag_ms(topic: Topic, now_ms: int) -> int:
     mark_delete = topic.compaction_mark_delete
     published_ms = [
         segment.publish_time_min_ms
-        for record in topic.log.ledger_records()
+        for record in topic.log.ledgers.records()
         for segment in record.segments
         if segment.entries and record_position(segment, last=True) > mark_delete
     ]

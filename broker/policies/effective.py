@@ -17,14 +17,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ledgerfold.broker.common.names import TopicName
 from ledgerfold.broker.policies.profiles import FIELDS as EMULATION_FIELDS
-from ledgerfold.broker.policies.profiles import check_settings, emulation, in_force
+from ledgerfold.broker.policies.profiles import Emulation, check_settings, emulation, in_force
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.partition_names import parse_partition
 from ledgerfold.strategies.catalogue import checked
-from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
+from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies, TopicRecord
 
 if TYPE_CHECKING:
     from ledgerfold.broker.common.settings import BrokerSettings
+    from ledgerfold.storage.metadata import MetadataStore
 
 FIELDS = tuple(field.name for field in Policies.DESCRIPTOR.fields)
 _LOWEST = {
@@ -53,6 +56,43 @@ def broker_policies(settings: BrokerSettings) -> Policies:
         retain_null_key=settings.retain_null_key,
         emulation=settings.emulation,
     )
+
+
+class PolicyLevels:
+    """The policies in force, worked out from the records of the levels as they are stored now."""
+
+    def __init__(self, metadata: MetadataStore, settings: BrokerSettings) -> None:
+        self._metadata = metadata
+        self.broker = broker_policies(settings)
+
+    def of_namespace(self, namespace: str) -> Policies:
+        """Returns the policies set on a namespace. Without a record they are empty."""
+        record = self._metadata.namespace(namespace)
+        return Policies() if record is None else record.policies
+
+    def of_topic(self, topic: TopicRecord) -> Policies:
+        """Returns the policies set on the topic, or on the partitioned topic that it belongs to."""
+        partition = parse_partition(topic.name)
+        parent = partition and self._metadata.partitioned_topic(partition.topic)
+        return parent.policies if parent else topic.policies
+
+    def _levels(self, topic: TopicRecord) -> tuple[Policies, Policies, Policies]:
+        namespace = TopicName.parse(topic.name).namespace
+        return self.of_topic(topic), self.of_namespace(namespace), self.broker
+
+    def in_force(self, topic: TopicRecord) -> Policies:
+        return effective_policies(*self._levels(topic))
+
+    def emulation(self, topic: TopicRecord) -> Emulation:
+        """Returns the fields of the profile in force."""
+        return emulation(*(level.emulation for level in reversed(self._levels(topic))))
+
+    def threshold(self, topic: TopicRecord) -> Threshold:
+        return effective_threshold(*self._levels(topic))
+
+    def strategy(self, topic: TopicRecord) -> CompactionStrategy:
+        own, namespace, broker = self._levels(topic)
+        return effective_strategy(own, namespace, broker.compaction_strategy)
 
 
 def effective_policies(topic: Policies, namespace: Policies, broker: Policies) -> Policies:

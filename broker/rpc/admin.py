@@ -14,14 +14,16 @@ import asyncio
 import os
 from contextlib import suppress
 
-from ledgerfold.broker.rpc.admin_clock import ClockHandlers
+from ledgerfold.broker.common.given_names import check_namespace
+from ledgerfold.broker.common.names import parse_namespace, persistent_topic
+from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.rpc.admin_partitions import PartitionedTopicHandlers
-from ledgerfold.broker.rpc.admin_policies import PolicyHandlers
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
 from ledgerfold.broker.rpc.admin_topics import TopicHandlers
 from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.version import __version__
 
@@ -103,3 +105,66 @@ def broker_info(broker: Broker) -> admin_pb2.GetBrokerInfoResponse:
         streams_refused=outgoing.streams_refused,
         streams_ended=outgoing.streams_ended,
     )
+
+
+class ClockHandlers:
+    """The calls that read and move the broker's clock (broker/common/clock.py)."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def get(self, request: admin_pb2.GetClockRequest) -> admin_pb2.GetClockResponse:
+        return admin_pb2.GetClockResponse(
+            now_ms=self._broker.clock_ms(), is_manual=self._broker.manual_clock is not None
+        )
+
+    @runs_to_completion
+    async def move(self, request: admin_pb2.MoveClockRequest) -> admin_pb2.MoveClockResponse:
+        clock = self._broker.manual_clock
+        if clock is None:
+            raise NotAllowed("The broker uses the machine's clock. Start it with --test-clock.")
+        move = request.WhichOneof("move")
+        if move is None:
+            raise InvalidRequest("Set the time to move the clock to, or by.")
+        to_ms = request.to_ms if move == "to_ms" else clock.now_ms() + request.advance_ms
+        await clock.move_to(to_ms)
+        await self._broker.housekeeping.check_all()
+        return admin_pb2.MoveClockResponse(now_ms=clock.now_ms())
+
+
+class PolicyHandlers:
+    """The calls that read and set policies (broker/topics/policy_store.py)."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._policies = broker.policies
+
+    async def get(self, request: admin_pb2.GetPoliciesRequest) -> admin_pb2.GetPoliciesResponse:
+        kind, name = _scope(request.scope)
+        of = self._policies.of_topic if kind == "topic" else self._policies.of_namespace
+        return admin_pb2.GetPoliciesResponse(policies=of(name, applied=request.applied))
+
+    @runs_to_completion
+    async def update(
+        self, request: admin_pb2.UpdatePoliciesRequest
+    ) -> admin_pb2.UpdatePoliciesResponse:
+        kind, name = _scope(request.scope)
+        if kind == "namespace" and self._broker.metadata.namespace(name) is None:
+            check_namespace(name)
+        if kind == "topic" and self._broker.partitions.count(name):
+            await self._policies.update_partitioned_topic(name, request.set, request.remove)
+        elif kind == "topic":
+            topic = await self._broker.topic(name, create=False)
+            await self._policies.update_topic(topic, request.set, request.remove)
+        else:
+            await self._policies.update_namespace(name, request.set, request.remove)
+        return admin_pb2.UpdatePoliciesResponse()
+
+
+def _scope(scope: admin_pb2.PolicyScope) -> tuple[str, str]:
+    kind = scope.WhichOneof("scope")
+    if kind == "topic":
+        return kind, persistent_topic(scope.topic)
+    if kind == "namespace":
+        return kind, parse_namespace(scope.namespace)
+    raise InvalidRequest("Name a topic or a namespace.")

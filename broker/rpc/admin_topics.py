@@ -74,7 +74,7 @@ class TopicHandlers:
                 document["ledgers"],
                 lambda ledger: [ledger["ledgerId"]],
                 self._broker,
-                topic.log.has_ledger,
+                topic.log.ledgers.__contains__,
             )
         return admin_pb2.GetTopicInternalStatsResponse(json=json.dumps(document))
 
@@ -126,7 +126,7 @@ class TopicHandlers:
             offset = await topic.offset_at_time(request.publish_time_ms, read_committed=False)
             found = Position(0, topic.partition.high_watermark if offset is None else offset)
             return admin_pb2.GetMessageIdByTimestampResponse(message_id=_entry_id(name, found))
-        found = await topic.log.first_published_since(request.publish_time_ms)
+        found = await topic.log.search.first_published_since(request.publish_time_ms)
         return admin_pb2.GetMessageIdByTimestampResponse(message_id=_entry_id(name, found))
 
 

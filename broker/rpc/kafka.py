@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.kafka.log.aborted import take_over
+from ledgerfold.broker.kafka.log.begin_segment import begin_segment
 from ledgerfold.broker.kafka.partition import Appended, TakenOver
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.kafka.producers.producers import AbortedTransaction
@@ -116,15 +117,15 @@ class KafkaHandlers:
             return kafka_pb2.RollSegmentResponse(base_offset=await topic.roll())
         left = request.empty_modified_ms if request.HasField("empty_modified_ms") else None
         modified_ms = request.modified_ms if request.HasField("modified_ms") else None
-        base_offset = await topic.begin_segment(request.base_offset, left, modified_ms)
-        return kafka_pb2.RollSegmentResponse(base_offset=base_offset)
+        begun = await begin_segment(topic.log, topic.stored, request.base_offset, left, modified_ms)
+        return kafka_pb2.RollSegmentResponse(base_offset=begun.base_offset)
 
     @runs_to_completion
     async def set_log_start(
         self, request: kafka_pb2.SetLogStartRequest
     ) -> kafka_pb2.SetLogStartResponse:
         topic = await self._topic(request.topic, to_write=True)
-        start = await topic.set_log_start(request.offset)
+        start = await topic.partition.set_log_start(request.offset)
         return kafka_pb2.SetLogStartResponse(log_start_offset=start)
 
     @runs_to_completion

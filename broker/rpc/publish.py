@@ -68,7 +68,7 @@ def _ready(broker: Broker, producer: Producer | KafkaProducer) -> data_pb2.Publi
     if isinstance(producer, Producer):
         ready.last_sequence_id = producer.record.last_sequence_id
         return ready
-    config = producer.topic.config
+    config = producer.config
     ready.codec = data_pb2.ENTRY_CODEC_KAFKA
     ready.kafka.batch_bytes_max = config.max_message_bytes
     ready.kafka.needs_keys = config.is_compacted

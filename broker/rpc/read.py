@@ -8,22 +8,10 @@ from ledgerfold.broker.common.given_names import check_name
 from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.topics.kafka_reader import (
-    KafkaReader,
-    KafkaReaderOptions,
-    open_kafka_reader,
-)
+from ledgerfold.broker.topics.kafka_reader import KafkaReader, KafkaReaderOptions
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
-from ledgerfold.broker.topics.reader import (
-    Checked,
-    Entries,
-    Notice,
-    Reader,
-    ReaderOptions,
-    Sought,
-    Step,
-    open_reader,
-)
+from ledgerfold.broker.topics.reader import Reader, ReaderOptions
+from ledgerfold.broker.topics.stream_reader import Checked, Entries, Notice, Sought, Step
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import encode_read
 from ledgerfold.storage.codec import last_batch_index
@@ -61,13 +49,13 @@ async def _open(broker: Broker, opening: data_pb2.ReadOpen) -> Reader | KafkaRea
         check_name("A reader", name)
     if isinstance(topic, Topic):
         options = ReaderOptions(opening.read_compacted, opening.is_raw, name, opening.subscription)
-        return await open_reader(topic, start, options)
+        return await topic.open_reader(start, options)
     if opening.read_compacted:
         raise NotAllowed(
             f"{topic.name} is a Kafka topic: it has no separate compacted view. Read it "
             "without read-compacted; cleaned records are removed for every reader."
         )
-    return await open_kafka_reader(topic, start, KafkaReaderOptions(opening.read_committed, name))
+    return await topic.open_reader(start, KafkaReaderOptions(opening.read_committed, name))
 
 
 async def _deliver(context: Context, reader: Reader | KafkaReader) -> None:
@@ -131,7 +119,7 @@ async def get_last_message_id(
             last.ledger_id, last.entry_id = 0, offset
             last.partition = partition_index(topic.name)
         return data_pb2.GetLastMessageIdResponse(message_id=last, codec=data_pb2.ENTRY_CODEC_KAFKA)
-    entry = await topic.log.last_entry(request.read_compacted)
+    entry = await topic.log.search.last_entry(request.read_compacted)
     if entry is not None:
         last.ledger_id, last.entry_id = entry.header.position
         last.partition = partition_index(topic.name)

@@ -6,7 +6,6 @@ size; their content is not read (`ledgerfold verify` does that).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -29,8 +28,7 @@ async def add_damage(
     """
     rows = list(rows)
     ids = [ledger_id for row in rows for ledger_id in ids_of(row)]
-    loop = asyncio.get_running_loop()
-    found = await loop.run_in_executor(broker.executor, damage_of, broker.store, ids)
+    found = await broker.in_thread(lambda: damage_of(broker.store, ids))
     for row in rows:
         errors = [found[each] for each in ids_of(row) if each in found and is_there(each)]
         if errors:

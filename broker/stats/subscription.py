@@ -13,8 +13,8 @@ from typing import Any
 
 from ledgerfold.broker.common.traffic import Peer, Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
+from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.subscriptions.consumer import Consumer
-from ledgerfold.broker.subscriptions.reading import LogReader
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.reader import Reader
 from ledgerfold.storage.entry import Position
@@ -76,7 +76,7 @@ def describe_cursor(subscription: Subscription) -> dict[str, Any]:
 
 def describe_reader(reader: Reader) -> dict[str, Any]:
     """Describes a reader as a subscription. Its backlog starts at its read position."""
-    backlog = reader.log.entries_between(_mark_delete(reader), reader.log.last_position())
+    backlog = reader.log.ledgers.entries_between(_mark_delete(reader), reader.log.positions.last())
     consumer = {
         "consumerName": reader.name,
         "availablePermits": reader.permits,
@@ -109,12 +109,12 @@ def describe_reader_cursor(reader: Reader) -> dict[str, Any]:
 
 
 def _mark_delete(reader: Reader) -> Position:
-    return reader.log.previous_position(reader.read_position)
+    return reader.log.positions.previous(reader.read_position)
 
 
-def _positions(log: LogReader, mark_delete: Position, read_position: Position) -> dict[str, Any]:
+def _positions(log: TopicLog, mark_delete: Position, read_position: Position) -> dict[str, Any]:
     # Pulsar counts from the mark-delete to the read position, which it includes.
-    unread = log.entries_between(mark_delete, log.previous_position(read_position)) + 1
+    unread = log.ledgers.entries_between(mark_delete, log.positions.previous(read_position)) + 1
     return {
         "markDeletePosition": str(_in_ledgers(log, mark_delete, -1)),
         "readPosition": str(_in_ledgers(log, read_position, 0)),
@@ -122,8 +122,8 @@ def _positions(log: LogReader, mark_delete: Position, read_position: Position) -
     }
 
 
-def _in_ledgers(log: LogReader, position: Position, entry_id_first: int) -> Position:
+def _in_ledgers(log: TopicLog, position: Position, entry_id_first: int) -> Position:
     """Clamps a position to the first ledger, where Pulsar's cursors begin."""
-    ledger_ids = log.ledger_ids()
+    ledger_ids = log.ledgers.ids
     is_before = position.ledger_id < 0 and bool(ledger_ids)
     return Position(ledger_ids[0], entry_id_first) if is_before else position

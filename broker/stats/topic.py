@@ -43,7 +43,7 @@ _NO_LEDGER = {"ledgerId": -1, "entries": -1, "size": -1, "offloaded": False}
 def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
     """Returns Pulsar's `topics stats`. Counters start when the topic is loaded."""
     # The ledgers are summed once for all subscriptions.
-    sums = topic.log.ledger_sums()
+    sums = topic.log.ledgers.sums()
     subscriptions = {
         shown(name): describe(each, sums)
         | {"backlogSize": sums.estimated_bytes_after(each.mark_delete)}
@@ -104,7 +104,7 @@ def _settings(settings: Mapping[str, str]) -> dict[str, str]:
 
 def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
     """Returns Pulsar's `topics stats-internal`."""
-    ledgers = topic.log.ledger_records()
+    ledgers = topic.log.ledgers.records()
     current = ledgers[-1] if ledgers else LedgerRecord(ledger_id=-1)
     cursors = {shown(name): describe_cursor(each) for name, each in topic.subscriptions.items()}
     if topic.record.compaction_cursor:
@@ -118,8 +118,8 @@ def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
         "currentLedgerEntries": _entries(current),
         "currentLedgerSize": _size(current),
         "lastLedgerCreatedTimestamp": iso_time(current.created_ms),
-        "lastConfirmedEntry": str(topic.log.last_published()),
-        "state": "Terminated" if topic.log.is_terminated else "LedgerOpened",
+        "lastConfirmedEntry": str(topic.log.positions.last_published()),
+        "state": "Terminated" if topic.log.tail.is_terminated else "LedgerOpened",
         "ledgers": [_ledger(each) for each in ledgers],
         "cursors": cursors,
         "compactedLedger": _compacted_ledger(broker, topic),
@@ -155,7 +155,7 @@ def _compacted_ledger(broker: Broker, topic: Topic) -> dict[str, Any]:
     record = broker.metadata.ledger(ledger_id)
     shown = _ledger(LedgerRecord(ledger_id=ledger_id) if record is None else record)
     try:
-        topic.log.check_compacted()
+        topic.log.views.check()
     except CompactedLedgerDamaged as error:
         shown["damage"] = str(error)
     return shown
@@ -165,13 +165,13 @@ def _compaction_mark_delete(topic: Topic) -> Position:
     """Returns the mark-delete; before the first ledger's first entry if nothing was passed."""
     if topic.compaction_mark_delete > EARLIEST:
         return topic.compaction_mark_delete
-    ledger_ids = topic.log.ledger_ids()
+    ledger_ids = topic.log.ledgers.ids
     return Position(ledger_ids[0], -1) if ledger_ids else EARLIEST
 
 
 def _compaction_subscription(topic: Topic, sums: LedgerSums) -> dict[str, Any]:
     mark_delete = _compaction_mark_delete(topic)
-    backlog = sums.entries_between(mark_delete, topic.log.last_position())
+    backlog = sums.entries_between(mark_delete, topic.log.positions.last())
     return {
         "msgBacklog": backlog,
         "msgBacklogNoDelayed": backlog,

@@ -16,13 +16,12 @@ PersistentMessageExpiryMonitor and PersistentSubscription.expireMessages:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Sequence
 
-from ledgerfold.broker.common.clock import Clock
-from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.log.ledger_record import last_entry, nth_before
+from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.subscriptions.cursor import Range
+from ledgerfold.broker.subscriptions.lifecycle import SubscriptionTopic
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import InvalidRequest, NothingExpired
@@ -32,32 +31,9 @@ from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord
 NEARLY_CAUGHT_UP_ENTRIES = 1000
 
 
-class RawEntries(Protocol):
-    """The part of a topic's log that these operations use (broker/log/log.py)."""
-
-    def ledger_records(self) -> list[LedgerRecord]: ...
-    def ledger_sums(self) -> LedgerSums: ...
-    def last_position(self) -> Position: ...
-
-
-class TimedEntries(RawEntries, Protocol):
-    async def last_published_before(self, publish_time_ms: int, after: Position) -> Position: ...
-
-
-class ExpiringTopic(Protocol):
-    """The part of a topic that these operations use (broker/topics/topic.py)."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def log(self) -> TimedEntries: ...
-    @property
-    def subscriptions(self) -> Mapping[str, Subscription]: ...
-
-
-async def expire_messages(topic: ExpiringTopic, subscription: Subscription, limit_ms: int) -> int:
+async def expire_messages(
+    topic: SubscriptionTopic, subscription: Subscription, limit_ms: int
+) -> int:
     """Passes entries older than `limit_ms`, durably; returns how many left the backlog.
 
     Raises NothingExpired if it would have no effect (see above), StorageError.
@@ -73,7 +49,7 @@ async def expire_messages(topic: ExpiringTopic, subscription: Subscription, limi
     return expired
 
 
-async def expire_all(topic: ExpiringTopic, limit_ms: int) -> int:
+async def expire_all(topic: SubscriptionTopic, limit_ms: int) -> int:
     """Expires messages in every subscription that has a backlog; returns the number of entries."""
     check_limit(limit_ms)
     return sum(
@@ -81,13 +57,13 @@ async def expire_all(topic: ExpiringTopic, limit_ms: int) -> int:
     )
 
 
-async def _expire(topic: ExpiringTopic, subscription: Subscription, limit_ms: int) -> int:
+async def _expire(topic: SubscriptionTopic, subscription: Subscription, limit_ms: int) -> int:
     if not subscription.backlog_entries():
         return 0
     now_ms = topic.clock.now_ms()
     before_ms = now_ms - limit_ms
-    passed = closed_before(topic.log.ledger_records(), before_ms, subscription.mark_delete)
-    through = await topic.log.last_published_before(before_ms, passed)
+    passed = closed_before(topic.log.ledgers.records(), before_ms, subscription.mark_delete)
+    through = await topic.log.search.last_published_before(before_ms, passed)
     subscription.expired_ms = now_ms
     expired = subscription.pass_over(through)
     subscription.entries_expired += expired
@@ -107,7 +83,7 @@ def closed_before(records: Sequence[LedgerRecord], time_ms: int, after: Position
     return after
 
 
-def skip_messages(topic: ExpiringTopic, subscription: Subscription, entries: int) -> int:
+def skip_messages(topic: SubscriptionTopic, subscription: Subscription, entries: int) -> int:
     """Passes up to `entries` entries of the backlog and returns how many.
 
     Counts entries, not messages in batches: as in Pulsar, whose option counts "messages".
@@ -118,26 +94,26 @@ def skip_messages(topic: ExpiringTopic, subscription: Subscription, entries: int
     return subscription.pass_over(nth_after(topic.log, cursor.mark_delete, cursor.ranges, entries))
 
 
-def clear_backlog(topic: ExpiringTopic, subscription: Subscription) -> int:
+def clear_backlog(topic: SubscriptionTopic, subscription: Subscription) -> int:
     """Passes the whole backlog; returns its number of entries."""
-    return subscription.pass_over(topic.log.last_position())
+    return subscription.pass_over(topic.log.positions.last())
 
 
 def nth_after(
-    log: RawEntries, mark_delete: Position, acknowledged: Sequence[Range], count: int
+    log: TopicLog, mark_delete: Position, acknowledged: Sequence[Range], count: int
 ) -> Position:
     """Returns the `count`-th unacknowledged entry after `mark_delete`.
 
     The last if there are fewer.
     """
-    at, sums = mark_delete, log.ledger_sums()
+    at, sums = mark_delete, log.ledgers.sums()
     for after, through in acknowledged:
         between = sums.entries_between(at, after)
         if between >= count:
             break
         count -= between
         at = through
-    for record in log.ledger_records():
+    for record in log.ledgers.records():
         last = last_entry(record)
         if last is None or last <= at:
             continue
@@ -146,7 +122,7 @@ def nth_after(
             return Position(record.ledger_id, nth_before(record, last.entry_id, available - count))
         count -= available
         at = last
-    return log.last_position()
+    return log.positions.last()
 
 
 def check_limit(limit_ms: int) -> None:

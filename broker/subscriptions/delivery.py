@@ -13,6 +13,8 @@ import asyncio
 from collections.abc import Callable
 
 from ledgerfold.broker.common.outgoing import Share
+from ledgerfold.broker.log.log import TopicLog
+from ledgerfold.broker.log.reads import ReadResult
 from ledgerfold.broker.log.view import RAW
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery
@@ -24,11 +26,11 @@ from ledgerfold.broker.subscriptions.dispatcher import (
     budget_of,
 )
 from ledgerfold.broker.subscriptions.key_shared import key_slot
-from ledgerfold.broker.subscriptions.reading import LogReader, Reading
-from ledgerfold.broker.subscriptions.route import ReadResult, StoredEntry
+from ledgerfold.broker.subscriptions.reading import Reading
 from ledgerfold.storage.codec import codec_of
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.ledger import StoredEntry
 
 READ_BYTES_MAX = 1024 * 1024
 # Estimated size of a message before one was read.
@@ -44,7 +46,7 @@ class Pump:
 
     def __init__(
         self,
-        log: LogReader,
+        log: TopicLog,
         cursor: Cursor,
         dispatcher: Dispatcher,
         *,
@@ -73,7 +75,7 @@ class Pump:
     def held_position(self) -> Position | None:
         """The first raw entry that it needs although a run has overtaken it."""
         reading = self._reading
-        return reading.route.held_position(reading.position, self._log.horizon)
+        return reading.route.held_position(reading.position, self._log.views.horizon)
 
     def add(self, consumer: Consumer) -> None:
         self._consumers[consumer.state.number] = consumer
@@ -175,7 +177,7 @@ class Pump:
             while end < len(positions) and positions[end] == positions[end - 1].next:
                 end += 1
             run = positions[start:end]
-            result = await self._log.read(
+            result = await self._log.reads.read(
                 run[0],
                 view=RAW,
                 bytes_max=1 if len(run) == 1 else self._bytes_max(replay=True),
@@ -197,7 +199,7 @@ class Pump:
         return len(done)
 
     async def _wait_for_data(self, reading: Reading) -> None:
-        data = asyncio.ensure_future(self._log.wait_beyond(reading.position))
+        data = asyncio.ensure_future(self._log.reads.wait_beyond(reading.position))
         try:
             while True:
                 self._wake.clear()

@@ -30,11 +30,12 @@ the same way, so that a consumer that does not read costs a bounded amount of me
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ledgerfold.storage.entry import Position
 
@@ -137,49 +138,54 @@ def budget_of(consumers: Sequence[ConsumerState]) -> Budget:
     return Budget(sum(each.permits for each in able), sum(each.room_bytes for each in able))
 
 
-class Dispatcher(Protocol):
-    """The interface of all dispatchers. A True result means: rewind, then call `rewound`."""
+class Dispatcher(ABC):
+    """The base of all dispatchers. A True result means: rewind, then call `rewound`."""
 
-    consumers: list[ConsumerState]
+    def __init__(self) -> None:
+        self.consumers: list[ConsumerState] = []
 
     @property
     def active(self) -> ConsumerState | None:
         """The consumer that gets all entries, for the ordered types."""
-        ...
+        return None
 
+    @abstractmethod
     def add(self, consumer: ConsumerState) -> bool: ...
 
+    @abstractmethod
     def remove(self, consumer: ConsumerState, unsent: AbstractSet[Position]) -> bool:
         """Removes a consumer. `unsent`: assigned but never sent, so not counted as a delivery."""
-        ...
 
+    @abstractmethod
     def budget(self) -> Budget: ...
 
+    @abstractmethod
     def assign(self, candidates: Sequence[Candidate]) -> Decision:
         """Assigns newly read entries, in order."""
-        ...
 
     def replay_positions(self) -> list[Position]:
         """Returns entries to redeliver, or held back before, that can be dispatched now.
 
         In order.
         """
-        ...
+        return []
 
     def assign_replayed(self, candidates: Sequence[Candidate]) -> list[Assignment]:
         """Assigns entries read for replay_positions()."""
-        ...
+        raise AssertionError("Ordered types rewind; they replay nothing.")
 
+    @abstractmethod
     def settle(self, consumer: ConsumerState | None, position: Position) -> None:
         """Records an acknowledgement, usually by the `consumer` that has the entry."""
-        ...
 
+    @abstractmethod
     def settle_cumulative(self, position: Position) -> None: ...
 
+    @abstractmethod
     def pass_over(self, position: Position) -> None:
         """Prevents redelivery of entries at or below `position`, acknowledged or not."""
-        ...
 
+    @abstractmethod
     def redeliver(
         self,
         consumer: ConsumerState,
@@ -187,21 +193,20 @@ class Dispatcher(Protocol):
         unsent: AbstractSet[Position],
     ) -> bool:
         """Requests redelivery. `positions` None: all that `consumer` has not acknowledged."""
-        ...
 
     def rewound(self, unsent: AbstractSet[Position]) -> None:
-        """Records that reading restarts at the cursor; only ordered types are rewound.
+        """Records that reading restarts at the cursor.
 
         `unsent`: the unsent assignments of the consumer that was active.
         """
-        ...
+        raise AssertionError("Shared types replay; they are never rewound.")
 
 
-class SingleActiveDispatcher:
+class SingleActiveDispatcher(Dispatcher):
     """The dispatcher of Exclusive and Failover. The subscription decides who may connect."""
 
     def __init__(self, partition: int = -1) -> None:
-        self.consumers: list[ConsumerState] = []
+        super().__init__()
         self._partition = partition
         # The first position never sent; None if nothing was sent since the last rewind.
         self._sent_end: Position | None = None
@@ -241,12 +246,6 @@ class SingleActiveDispatcher:
             self._sent_end = candidate.position.next
             assignments.append(Assignment(index, active, self._redeliveries(candidate.position)))
         return Decision(assignments, len(assignments))
-
-    def replay_positions(self) -> list[Position]:
-        return []
-
-    def assign_replayed(self, candidates: Sequence[Candidate]) -> list[Assignment]:
-        raise AssertionError("Ordered types rewind; they replay nothing.")
 
     def settle(self, consumer: ConsumerState | None, position: Position) -> None:
         """Does nothing: no state is kept per entry."""

@@ -14,9 +14,10 @@ from typing import Protocol
 from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.common.given_names import called, check_name
 from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.cursor import Cursor
-from ledgerfold.broker.subscriptions.reading import LogReader, mark_delete_before
+from ledgerfold.broker.subscriptions.reading import mark_delete_before
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import Moved, StorageError, SubscriptionBusy, SubscriptionNotFound
@@ -37,7 +38,7 @@ class SubscriptionTopic(Protocol):
         ...
 
     @property
-    def log(self) -> LogReader: ...
+    def log(self) -> TopicLog: ...
 
     @property
     def subscriptions(self) -> dict[str, Subscription]: ...
@@ -77,19 +78,26 @@ class SubscriptionTopic(Protocol):
 
 def load_subscription(topic: SubscriptionTopic, record: CursorRecord) -> Subscription:
     """Restores a durable subscription. Does not add it to `topic.subscriptions`."""
-    subscription = Subscription(
+    cursor = Cursor.from_record(record)
+    subscription = _subscription_of(topic, record.subscription, cursor, record.created_ms)
+    subscription.is_recorded = True
+    return subscription
+
+
+def _subscription_of(
+    topic: SubscriptionTopic, name: str, cursor: Cursor, created_ms: int, *, durable: bool = True
+) -> Subscription:
+    return Subscription(
         topic.name,
-        record.subscription,
+        name,
         topic.log,
-        Cursor.from_record(record),
-        topic.persist_cursor,
+        cursor,
+        topic.persist_cursor if durable else None,
         emulation=topic.emulation,
         clock=topic.clock,
         outgoing=topic.outgoing,
-        created_ms=record.created_ms,
+        created_ms=created_ms,
     )
-    subscription.is_recorded = True
-    return subscription
 
 
 async def create_subscription(
@@ -121,19 +129,9 @@ async def create_subscription(
         return existing
     if name in topic.reader_names:
         raise SubscriptionBusy(topic.name, name, "a reader or table view uses it.")
-    persist = topic.persist_cursor if durable else None
-    subscription = Subscription(
-        topic.name,
-        name,
-        topic.log,
-        # The time makes it differ from a later subscription of the same name.
-        Cursor(mark_delete, incarnation=created_ms),
-        persist,
-        emulation=topic.emulation,
-        clock=topic.clock,
-        outgoing=topic.outgoing,
-        created_ms=created_ms,
-    )
+    # The time makes it differ from a later subscription of the same name.
+    cursor = Cursor(mark_delete, incarnation=created_ms)
+    subscription = _subscription_of(topic, name, cursor, created_ms, durable=durable)
     topic.subscriptions[name] = subscription
     try:
         await subscription.persist()
@@ -167,12 +165,14 @@ async def seek_subscription(
     at, read_compacted = start.WhichOneof("at"), subscription.read_compacted
     looks_at_raw = at == "publish_time_ms" and not topic.emulation().seek_by_time_reads_view
     with _while_loaded(topic):
-        position, _ = await topic.log.resolve_start(start, read_compacted and not looks_at_raw)
+        position, _ = await topic.log.search.resolve_start(
+            start, read_compacted and not looks_at_raw
+        )
     if at == "earliest":
         mark_delete = EARLIEST
     elif looks_at_raw:
         # Entry id -1 if the target begins its ledger: then the whole view is sent (8.11).
-        mark_delete = topic.log.previous_position(position)
+        mark_delete = topic.log.positions.previous(position)
     else:
         mark_delete = mark_delete_before(topic.log, position)
     await subscription.move(mark_delete)
@@ -254,7 +254,7 @@ def _check_loaded(topic: SubscriptionTopic) -> None:
 
 
 async def _mark_delete_at(
-    log: LogReader, start: StartPosition, read_compacted: bool, by_consumer: bool
+    log: TopicLog, start: StartPosition, read_compacted: bool, by_consumer: bool
 ) -> Position:
     """Returns the mark-delete of a new subscription.
 
@@ -267,6 +267,6 @@ async def _mark_delete_at(
     if at == "earliest":
         return EARLIEST
     if at in (None, "latest") and not start.inclusive:
-        return log.last_published() if by_consumer else log.last_position()
-    position, _ = await log.resolve_start(start, read_compacted)
+        return log.positions.last_published() if by_consumer else log.positions.last()
+    position, _ = await log.search.resolve_start(start, read_compacted)
     return mark_delete_before(log, position)

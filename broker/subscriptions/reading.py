@@ -19,52 +19,14 @@ does neither. broker/subscriptions/route.py selects the ledgers to read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
-from ledgerfold.broker.log.backlog import LedgerSums
-from ledgerfold.broker.log.view import View
+from ledgerfold.broker.log.log import TopicLog
+from ledgerfold.broker.log.reads import ReadResult
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.cursor import Cursor
-from ledgerfold.broker.subscriptions.route import ReadResult, Route, StoredEntry
+from ledgerfold.broker.subscriptions.route import Route
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.v1.data_pb2 import StartPosition
-
-
-class LogReader(Protocol):
-    """The part of a topic's log that a subscription uses (broker/log/log.py)."""
-
-    @property
-    def horizon(self) -> Position | None: ...
-
-    @property
-    def view(self) -> View: ...
-
-    @property
-    def closed(self) -> Exception | None: ...
-
-    async def read(self, position: Position, *, view: View, bytes_max: int) -> ReadResult: ...
-
-    async def wait_beyond(self, position: Position) -> None: ...
-
-    def last_position(self) -> Position: ...
-
-    def last_published(self) -> Position: ...
-
-    def previous_position(self, position: Position) -> Position: ...
-
-    def entries_between(self, after: Position, through: Position) -> int: ...
-
-    def ledger_sums(self) -> LedgerSums: ...
-
-    def last_in(self, ledger_id: int) -> Position | None: ...
-
-    def ledger_ids(self) -> Sequence[int]: ...
-
-    def is_deleted(self, position: Position) -> bool: ...
-
-    async def resolve_start(
-        self, start: StartPosition, read_compacted: bool
-    ) -> tuple[Position, bool]: ...
+from ledgerfold.storage.ledger import StoredEntry
 
 
 class Reading:
@@ -73,7 +35,7 @@ class Reading:
     def __init__(
         self,
         cursor: Cursor,
-        log: LogReader,
+        log: TopicLog,
         emulation: Emulation,
         *,
         read_compacted: bool,
@@ -130,7 +92,7 @@ class Reading:
     def _is_covered(self, after: Position, before: Position) -> bool:
         """Returns whether the gap between two entries is acknowledged along with the later one."""
         through = Position(before.ledger_id, before.entry_id - 1)
-        return self._emulation.acks_pass_compacted_out or not self._log.entries_between(
+        return self._emulation.acks_pass_compacted_out or not self._log.ledgers.entries_between(
             after, through
         )
 
@@ -148,18 +110,18 @@ def _after(position: Position) -> Position:
     return EARLIEST if position.ledger_id < 0 else position.next
 
 
-def mark_delete_before(log: LogReader, position: Position) -> Position:
+def mark_delete_before(log: TopicLog, position: Position) -> Position:
     """Returns the mark-delete that makes `position` the next read. EARLIEST stays EARLIEST."""
     if position <= EARLIEST:
         return EARLIEST
-    previous = log.previous_position(position)
+    previous = log.positions.previous(position)
     if previous.entry_id >= 0:
         return previous
     # NOTE: the last entry of an earlier ledger, if there is one: entry id -1 would make a
     # read-compacted consumer begin at the very start (test_seek_to_the_first_entry_of_a_ledger).
-    for ledger_id in reversed(log.ledger_ids()):
+    for ledger_id in reversed(log.ledgers.ids):
         if ledger_id < position.ledger_id:
-            last = log.last_in(ledger_id)
+            last = log.positions.last_in(ledger_id)
             if last is not None:
                 return last
     return previous

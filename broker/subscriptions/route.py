@@ -13,8 +13,8 @@ reads again. After an unload, which releases kept views, neither results nor err
 owner may have compacted the topic and deleted ledgers that this log names.
 
   >>> from types import SimpleNamespace
-  >>> log = SimpleNamespace(view=View())
-  >>> Route(Emulation(), read_compacted=True).view(Position(3, 0), log) is log.view
+  >>> log = SimpleNamespace(views=SimpleNamespace(current=View()))
+  >>> Route(Emulation(), read_compacted=True).view(Position(3, 0), log) is log.views.current
   True
   >>> Route(Emulation(), read_compacted=False).view(Position(3, 0), log) is RAW
   True
@@ -25,51 +25,14 @@ its reader is connected.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from ledgerfold.broker.log.log import TopicLog
+from ledgerfold.broker.log.reads import ReadResult
 from ledgerfold.broker.log.view import RAW, View
 from ledgerfold.broker.policies.profiles import Emulation
-from ledgerfold.storage.entry import EntryHeader, Position
+from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import StorageError
-
-
-class StoredEntry(Protocol):
-    """An entry as read from the log: `data` is all of it, header included, verified."""
-
-    @property
-    def header(self) -> EntryHeader: ...
-
-    @property
-    def data(self) -> bytes: ...
-
-
-class ReadResult(Protocol):
-    """The result of a read. No entries and `next_position` moved: a gap. Not moved: no more now."""
-
-    @property
-    def entries(self) -> Sequence[StoredEntry]: ...
-
-    @property
-    def next_position(self) -> Position: ...
-
-
-class Log(Protocol):
-    """The part of a topic's log that a route uses (broker/log/log.py)."""
-
-    @property
-    def view(self) -> View: ...
-
-    @property
-    def closed(self) -> Exception | None:
-        """The error after which nothing can be read; read() raises it."""
-        ...
-
-    def is_deleted(self, position: Position) -> bool:
-        """Returns whether raw entries at or after `position` in its ledger were deleted."""
-        ...
-
-    async def read(self, position: Position, *, view: View, bytes_max: int) -> ReadResult: ...
 
 
 class Routed(NamedTuple):
@@ -97,20 +60,20 @@ class Route:
         """Returns whether its reader has permanently passed the horizon."""
         return self._kept is RAW
 
-    def view(self, position: Position, log: Log) -> View:
+    def view(self, position: Position, log: TopicLog) -> View:
         """Returns the view for a read at `position`."""
         if not self._read_compacted:
             return RAW
-        if self._kept is None or (self.is_raw and log.is_deleted(position)):
-            return log.view
+        if self._kept is None or (self.is_raw and log.positions.is_deleted(position)):
+            return log.views.current
         return self._kept
 
-    async def read(self, position: Position, log: Log, *, bytes_max: int) -> Routed:
+    async def read(self, position: Position, log: TopicLog, *, bytes_max: int) -> Routed:
         """Reads from the view that is current when the read ends. Raises what the log raises."""
         while True:
             view = self.view(position, log)
             try:
-                result = await log.read(position, view=view, bytes_max=bytes_max)
+                result = await log.reads.read(position, view=view, bytes_max=bytes_max)
             except StorageError:
                 if self._is_current(view, position, log):
                     raise
@@ -118,8 +81,8 @@ class Route:
             if self._is_current(view, position, log):
                 return Routed(result, view)
 
-    def _is_current(self, view: View, position: Position, log: Log) -> bool:
-        return log.closed is None and self.view(position, log) is view
+    def _is_current(self, view: View, position: Position, log: TopicLog) -> bool:
+        return log.state.closed is None and self.view(position, log) is view
 
     def delivered(self, view: View, count: int, position: Position) -> None:
         """Records a delivery of `count` entries of `view`; reading continues at `position`."""

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
 from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer
 from ledgerfold.broker.subscriptions.cursor import Cursor
@@ -21,7 +22,6 @@ from ledgerfold.broker.subscriptions.dispatcher import (
     SubscriptionType,
 )
 from ledgerfold.broker.subscriptions.key_shared import KeySharedDispatcher
-from ledgerfold.broker.subscriptions.reading import LogReader
 from ledgerfold.broker.subscriptions.shared import SharedDispatcher
 from ledgerfold.storage.entry import Position
 
@@ -44,7 +44,7 @@ class Session:
     def __init__(
         self,
         type_: SubscriptionType,
-        log: LogReader,
+        log: TopicLog,
         cursor: Cursor,
         *,
         partition: int,

@@ -24,6 +24,7 @@ from ledgerfold.broker.subscriptions.dispatcher import (
     Candidate,
     ConsumerState,
     Decision,
+    Dispatcher,
     Unsettled,
     budget_of,
 )
@@ -33,21 +34,17 @@ from ledgerfold.storage.entry import Position
 REPLAY_BATCH_MAX = 1_000
 
 
-class SharedDispatcher:
+class SharedDispatcher(Dispatcher):
     """Round robin by permits. Key_Shared overrides the choice."""
 
     def __init__(self) -> None:
-        self.consumers: list[ConsumerState] = []
+        super().__init__()
         self._turn = 0
         self._unacked_messages = 0
         self._waiting: dict[Position, Unsettled] = {}
         # The keys of _waiting, and possibly removed ones; sorted when needed.
         self._order: list[Position] = []
         self._is_sorted = True
-
-    @property
-    def active(self) -> ConsumerState | None:
-        return None
 
     @property
     def waiting(self) -> int:
@@ -130,9 +127,6 @@ class SharedDispatcher:
         given = consumer.pending if positions is None else positions & consumer.pending.keys()
         self._give_back(consumer, list(given), unsent)
         return False
-
-    def rewound(self, unsent: AbstractSet[Position]) -> None:
-        raise AssertionError("Shared types replay; they are never rewound.")
 
     def _has_taker(self) -> bool:
         return self._unacked_messages < UNACKED_PER_SUBSCRIPTION_MAX and any(

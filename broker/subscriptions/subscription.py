@@ -25,12 +25,12 @@ from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
+from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consumer
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, CursorWriter, Persist
 from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, SubscriptionType
-from ledgerfold.broker.subscriptions.reading import LogReader
 from ledgerfold.broker.subscriptions.session import Session
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
@@ -71,7 +71,7 @@ class Subscription:
         self,
         topic: str,
         name: str,
-        log: LogReader,
+        log: TopicLog,
         cursor: Cursor,
         persist: Persist | None,
         *,
@@ -171,8 +171,8 @@ class Subscription:
 
         `sums`: those of its log, now.
         """
-        sums = sums or self.log.ledger_sums()
-        entries = sums.entries_between(self.cursor.mark_delete, self.log.last_position())
+        sums = sums or self.log.ledgers.sums()
+        entries = sums.entries_between(self.cursor.mark_delete, self.log.positions.last())
         return entries - sums.entries_in(self.cursor.bounds())
 
     # Consumers
@@ -242,7 +242,7 @@ class Subscription:
         session = self._session_of(consumer)
         if session is None:
             return
-        end = self.log.last_position()
+        end = self.log.positions.last()
         if cumulative:
             self._check_cumulative(session, positions)
             changes = int(positions[0] <= end and self.cursor.acknowledge_cumulative(positions[0]))

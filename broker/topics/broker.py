@@ -25,20 +25,19 @@ from ledgerfold.broker.common.names import namespace_of
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.common.shielding import run_to_completion
-from ledgerfold.broker.compaction.interfaces import CompactableTopic, CompactionSnapshot
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
 from ledgerfold.broker.kafka.config.config import BrokerConfig
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.log.ledger_record import all_ledger_ids
+from ledgerfold.broker.policies.effective import PolicyLevels
 from ledgerfold.broker.topics.housekeeping import Housekeeping
 from ledgerfold.broker.topics.kafka_settings import defects_of, prepare_kafka_topic, start_cleaning
 from ledgerfold.broker.topics.kafka_topic import IS_KAFKA, IS_NOT_KAFKA, KafkaTopic
-from ledgerfold.broker.topics.lost_records import check_records
+from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.topic import Topic
-from ledgerfold.broker.topics.topic_context import NamedTopic
 from ledgerfold.broker.worker.compactor import BrokerCompactor
 from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
 from ledgerfold.storage.ledger import LedgerStore
@@ -81,10 +80,12 @@ class Broker:
         self.kafka_config = BrokerConfig.of(settings.kafka_config)
         self.partitions = Partitions(metadata, lambda: self.executor, self.clock_ms)
         self.compactor = compactor
+        self.policy_levels = PolicyLevels(metadata, settings)
         self.policies = PolicyStore(self)
         self.compaction = CompactionScheduler(self, compactor, self.clock.sleep)
         self.cleaner = Cleaner(self, compactor, functools.partial(defects_of, self))
-        self.housekeeping = Housekeeping(self)
+        check_interval_ms = settings.retention_check_interval_ms
+        self.housekeeping = Housekeeping(self.topics, store, self.clock, check_interval_ms)
         # Called with the name of every deleted topic.
         self.on_deleted: set[Callable[[str], None]] = {
             self.compaction.history.forget,
@@ -146,19 +147,9 @@ class Broker:
     async def in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self.executor, work)
 
-    # -- called by topics -------------------------------------------------------------------
-
-    def is_loaded(self, topic: NamedTopic) -> bool:
+    def is_loaded(self, topic: LoadedTopic) -> bool:
         """Returns whether `topic` is still the loaded topic of its name."""
         return self._loaded(topic.name) is topic
-
-    def rolled(self, topic: CompactableTopic) -> None:
-        """Considers compaction of `topic`, which has closed a ledger."""
-        self.compaction.consider(topic)
-
-    def snapshot_of(self, topic: str) -> CompactionSnapshot | None:
-        """Returns the input of the topic's compaction run, until the run has ended."""
-        return self.compaction.snapshot_of(topic)
 
     # -- topics ----------------------------------------------------------------------------
 
@@ -229,7 +220,7 @@ class Broker:
     async def _load(self, name: str, create: bool, kafka: Mapping[str, str] | None) -> AnyTopic:
         if self._is_stopping:
             raise Unavailable("The broker is stopping.")
-        check_records(self.store, name)
+        self._check_records(name)
         record = self.metadata.topic(name)
         if record is None:
             if not (create or self.partitions.count(name)):
@@ -245,7 +236,7 @@ class Broker:
         await topic.load()
         self.topics[name] = topic
         has_threshold = (topic.policies().compaction_threshold_bytes or 0) > 0
-        if has_threshold and topic.log.failure is None:
+        if has_threshold and topic.log.state.failure is None:
             await topic.enable_compaction_cursor()
         return topic
 
@@ -254,6 +245,17 @@ class Broker:
         await topic.load()
         self.kafka_topics[topic.name] = topic
         return topic
+
+    def _check_records(self, *names: str) -> None:
+        """Raises MetadataLost for topics with lost records, and for their partitioned topics.
+
+        Reads would silently stop before the first entry without a record, and new entries would be
+        stored next to the lost ones (storage/losses.py).
+        """
+        for name, error in self.store.unrecorded.items():
+            partition = parse_partition(name)
+            if name in names or (partition is not None and partition.topic in names):
+                raise error
 
     def _lock(self, name: str) -> asyncio.Lock:
         """Returns the lock of loads, unloads, deletions and additions of partitions."""
@@ -351,7 +353,7 @@ class Broker:
     async def _partitions_held(self, name: str, partitions: int) -> AsyncIterator[None]:
         """Prevents others from creating, loading or deleting the topic and its partitions."""
         names = [partition_name(name, index) for index in range(min(partitions, PARTITIONS_MAX))]
-        check_records(self.store, name)
+        self._check_records(name)
         async with AsyncExitStack() as locks:
             for each in (name, *names):
                 await locks.enter_async_context(self._lock(each))
@@ -361,7 +363,7 @@ class Broker:
         self, names: Sequence[str], force: bool, and_also: Callable[[MetadataBatch], None]
     ) -> None:
         """Deletes the topics in one write. Raises TopicBusy; then nothing has changed."""
-        check_records(self.store, *names)
+        self._check_records(*names)
         async with AsyncExitStack() as locks:
             for name in names:
                 await locks.enter_async_context(self._lock(name))

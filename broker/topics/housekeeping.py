@@ -17,10 +17,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
 
 from ledgerfold.broker.common.clock import Clock
-from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.subscriptions.cursor_operations import expire_all
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import LedgerfoldError
@@ -29,39 +27,29 @@ from ledgerfold.storage.ledger import LedgerStore
 _log = logging.getLogger(__name__)
 
 
-class HousekeptBroker(Protocol):
-    """The part of the broker that housekeeping uses (broker/topics/broker.py)."""
-
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def settings(self) -> BrokerSettings: ...
-    @property
-    def store(self) -> LedgerStore: ...
-    @property
-    def topics(self) -> Mapping[str, Topic]: ...
-
-
 class Housekeeping:
     """The periodic checks of one broker, on its event loop."""
 
-    def __init__(self, broker: HousekeptBroker) -> None:
-        self._broker = broker
+    def __init__(
+        self, topics: Mapping[str, Topic], store: LedgerStore, clock: Clock, interval_ms: int
+    ) -> None:
+        self._topics, self._store = topics, store
+        self._clock, self._interval_ms = clock, interval_ms
 
     async def run(self) -> None:
         """Checks all topics at every interval until cancelled."""
         while True:
-            await self._broker.clock.sleep(self._broker.settings.retention_check_interval_ms / 1000)
+            await self._clock.sleep(self._interval_ms / 1000)
             await self.check_all()
 
     async def check_all(self) -> None:
-        for topic in tuple(self._broker.topics.values()):
+        for topic in tuple(self._topics.values()):
             for check in (_roll, _expire, _trim, _forget_producers):
                 if topic.is_loaded:
                     await _do(check, topic)
             # Streams get their turn however many topics there are.
             await asyncio.sleep(0)
-        await asyncio.to_thread(self._broker.store.reserve.renew)
+        await asyncio.to_thread(self._store.reserve.renew)
 
 
 async def _do(check: Callable[[Topic], Awaitable[None]], topic: Topic) -> None:
@@ -74,7 +62,7 @@ async def _do(check: Callable[[Topic], Awaitable[None]], topic: Topic) -> None:
 
 
 async def _roll(topic: Topic) -> None:
-    await topic.log.roll_if_due()
+    await topic.log.tail.roll_if_due()
 
 
 async def _expire(topic: Topic) -> None:

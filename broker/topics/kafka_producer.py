@@ -11,13 +11,13 @@ it.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
-from ledgerfold.broker.common.clock import Clock, ManualClock
+from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.kafka.config.config import LogConfig
-from ledgerfold.broker.kafka.log.log import KafkaLog
 from ledgerfold.broker.kafka.log.record_access import OpenedRecords
-from ledgerfold.broker.kafka.partition import Appended
+from ledgerfold.broker.kafka.partition import Appended, Partition
+from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue
 from ledgerfold.storage.entry import Codec, EntryHeader, Position, checked_entry, crc32c
 from ledgerfold.storage.errors import InvalidRequest, KafkaError
@@ -31,42 +31,38 @@ from ledgerfold.storage.kafka.records import batch_parts
 from ledgerfold.storage.kafka.section import RecordColumns
 
 
-class KafkaPublishTopic(Protocol):
-    """The part of a topic that a producer uses (broker/topics/kafka_topic.py)."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def log(self) -> KafkaLog: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def config(self) -> LogConfig: ...
-    @property
-    def entry_bytes_max(self) -> int: ...
-    @property
-    def producers(self) -> set[KafkaProducer]: ...
-    def append(self, header: EntryHeader, batch: BatchParts) -> Appended: ...
-
-
 class KafkaProducer(ReceiptQueue):
-    """A producer of one stream."""
+    """A producer of one stream. Created by KafkaTopic.attach_producer()."""
 
-    def __init__(self, topic: KafkaPublishTopic, name: str) -> None:
-        super().__init__(topic.log.state)
-        self.topic = topic
-        self.name = name
+    def __init__(
+        self,
+        topic: LoadedTopic,
+        partition: Partition,
+        append: Callable[[EntryHeader, BatchParts], Appended],
+        name: str,
+        producers: set[KafkaProducer],
+    ) -> None:
+        """Creates a producer, which is one of `producers` until it is detached.
+
+        `append`: appends a batch to the topic.
+        """
+        super().__init__(partition.log.state, name)
+        self._topic_name, self._partition = topic.name, partition
+        self._append, self._producers = append, producers
         self._entry_bytes_max = topic.entry_bytes_max
         self._manual_clock = topic.clock if isinstance(topic.clock, ManualClock) else None
+
+    @property
+    def config(self) -> LogConfig:
+        return self._partition.config
 
     def append(self, entry: memoryview) -> None:
         """Appends an entry. Raises InvalidRequest, and the error with which the log failed."""
         self.check()
-        topic = self.topic
         header, keys, values = checked_entry(entry, self._entry_bytes_max)
         if header.codec != Codec.KAFKA:
             raise InvalidRequest(
-                f"{topic.name} is a Kafka topic: its entries are record batches (codec "
+                f"{self._topic_name} is a Kafka topic: its entries are record batches (codec "
                 f"{Codec.KAFKA.value}), this one has codec {header.codec}. A client of this "
                 "version builds them automatically."
             )
@@ -74,14 +70,13 @@ class KafkaProducer(ReceiptQueue):
         try:
             if self._manual_clock is not None:
                 check_parts(batch)
-                opened = OpenedRecords(
-                    batch.header, batch.section, topic.name, topic.config.max_message_bytes
-                )
+                bytes_max = self.config.max_message_bytes
+                opened = OpenedRecords(batch.header, batch.section, self._topic_name, bytes_max)
                 now_ms = self._manual_clock.now_ms()
                 header, batch = _dated(header, batch, opened.columns, now_ms)
-            appended = topic.append(header, batch)
+            appended = self._append(header, batch)
         except KafkaError as refusal:
-            durable_at = topic.log.tail.last_appended
+            durable_at = self._partition.log.tail.last_appended
             receipt = Receipt(NOWHERE, header.sequence_id, header.size_bytes, durable_at, refusal)
             self.add(receipt, is_new=False)
             return
@@ -91,7 +86,7 @@ class KafkaProducer(ReceiptQueue):
 
     def detach(self) -> None:
         self.close()
-        self.topic.producers.discard(self)
+        self._producers.discard(self)
 
 
 def _dated(

@@ -4,52 +4,25 @@ It sends what Kafka's consumer delivers: no markers, no batches without records,
 `read_committed` nothing of aborted transactions, nor anything at or after the last stable offset.
 An explicit offset out of the log's range is refused, as a fetch is (OFFSET_OUT_OF_RANGE), also when
 retention overtakes a reader; the log's end is in range.
-
-Bounds: READ_BYTES_MAX of batches are held between the log and the stream, and over all streams the
-limit of broker/common/outgoing.py. Read-ahead is dropped when others need the room.
 """
 
 from __future__ import annotations
 
-import asyncio
 import secrets
-from collections import deque
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
 
-from ledgerfold.broker.common.clock import Clock
-from ledgerfold.broker.common.outgoing import READ_LEAST, Outgoing
-from ledgerfold.broker.common.traffic import Peer, Traffic
-from ledgerfold.broker.kafka.log.log import KafkaLog
+from ledgerfold.broker.common.outgoing import READ_LEAST
 from ledgerfold.broker.kafka.log.reads import Place, StoredBatch
 from ledgerfold.broker.kafka.partition import Partition
-from ledgerfold.broker.topics.reader import (
-    CHECKS_MAX,
-    READ_BYTES_MAX,
+from ledgerfold.broker.topics.loaded_topic import LoadedTopic
+from ledgerfold.broker.topics.stream_reader import (
     Checked,
     Entries,
-    Sought,
     Step,
+    StreamReader,
 )
-from ledgerfold.storage.errors import LedgerfoldError, Overloaded
 from ledgerfold.v1.data_pb2 import StartPosition
-
-
-class KafkaReadTopic(Protocol):
-    """The part of a topic that a reader uses (broker/topics/kafka_topic.py)."""
-
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def log(self) -> KafkaLog: ...
-    @property
-    def partition(self) -> Partition: ...
-    @property
-    def readers(self) -> set[KafkaReader]: ...
-    @property
-    def outgoing(self) -> Outgoing: ...
-    async def resolve_start(self, start: StartPosition, read_committed: bool) -> int: ...
-    def count_out(self, sent: Traffic) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -59,138 +32,42 @@ class KafkaReaderOptions:
     name: str = ""
 
 
-async def open_kafka_reader(
-    topic: KafkaReadTopic, start: StartPosition, options: KafkaReaderOptions
-) -> KafkaReader:
-    """Opens a reader, connected until it is detached. Raises OffsetOutOfRange, and what the log
-    raises.
-    """
-    reader = KafkaReader(topic, options)
-    await reader.move(start)
-    topic.readers.add(reader)
-    topic.log.state.on_closed.add(reader.wake)
-    topic.partition.on_visible.add(reader.wake)
-    return reader
+class KafkaReader(StreamReader[StoredBatch]):
+    """A reader of one stream. Created by KafkaTopic.open_reader()."""
 
+    too_many_checks = "{} checks for more messages are pending already."
 
-class KafkaReader:
-    """A reader of one stream. Created by open_kafka_reader."""
-
-    def __init__(self, topic: KafkaReadTopic, options: KafkaReaderOptions) -> None:
-        self.name = options.name or f"reader-{secrets.token_hex(5)}"
-        # Set by the stream's handler.
-        self.peer = Peer()
-        self.traffic = Traffic()
-        self.permits = 0
+    def __init__(
+        self,
+        topic: LoadedTopic,
+        partition: Partition,
+        resolve_start: Callable[[StartPosition, bool], Awaitable[int]],
+        options: KafkaReaderOptions,
+        readers: set[KafkaReader],
+    ) -> None:
+        """Creates a reader, which is one of `readers` while it is connected."""
+        name = options.name or f"reader-{secrets.token_hex(5)}"
+        super().__init__(topic, partition.log.state, name)
         self.read_committed = options.read_committed
-        # Earlier records of the first batch are not the reader's.
-        self.first_offset = 0
-        self._topic = topic
+        self._partition, self._log, self._readers = partition, partition.log, readers
+        self._resolve_start = resolve_start
         # The offsets after the returned batches, and after the read-ahead.
         self.offset = self._ahead = 0
         self._place: Place | None = None
-        self._buffered: deque[StoredBatch] = deque()
-        # The parts of `share` for those, and for batches being sent.
-        self._ahead_bytes = self._given_bytes = 0
-        self.share = topic.outgoing.share(self._shed)
-        self._checks: list[int] = []
-        self._seek: tuple[StartPosition, int] | None = None
-        self._asked = asyncio.Event()
-        self._is_finished = False
-        self._error: LedgerfoldError | None = None
-
-    # Requests of the client
-
-    def add_permits(self, messages: int) -> None:
-        self.permits += messages
-        self._asked.set()
-
-    def check(self, check_id: int) -> None:
-        """Asks whether there is more; take() answers."""
-        if len(self._checks) >= CHECKS_MAX:
-            self.end(Overloaded(f"{CHECKS_MAX} checks for more messages are pending already."))
-            return
-        self._checks.append(check_id)
-        self._asked.set()
-
-    def seek(self, start: StartPosition, seek_id: int) -> None:
-        """Requests a seek; take() reports its completion. A later seek replaces a pending one."""
-        self._seek = start, seek_id
-        self._asked.set()
-
-    def finish(self) -> None:
-        """Ends the reader: the client is leaving."""
-        self._is_finished = True
-        self._asked.set()
-
-    def end(self, error: LedgerfoldError) -> None:
-        """Ends the stream with `error`."""
-        self._error = self._error or error
-        self._asked.set()
-
-    def wake(self) -> None:
-        """Wakes take() to check again."""
-        self._asked.set()
 
     def detach(self) -> None:
-        self.share.close()
-        self._topic.readers.discard(self)
-        self._topic.log.state.on_closed.discard(self.wake)
-        self._topic.partition.on_visible.discard(self.wake)
+        super().detach()
+        self._readers.discard(self)
+        self._partition.on_visible.discard(self.wake)
 
-    # Answers to the client
-
-    async def take(self) -> list[Step] | None:
-        """Waits for the next steps of the stream, in order. None: the stream ends.
-
-        The steps returned before have been sent by then. Raises the error of end(), what closed the
-        log, OffsetOutOfRange, and what the log raises.
-        """
-        self.share.sent()
-        self._given_bytes = 0
-        while not self._is_finished:
-            self.share.hold(self._ahead_bytes)
-            error = self._error or self._topic.log.state.closed
-            if error is not None:
-                raise error
-            # Data that becomes visible from here on wakes it, even while it reads.
-            self._asked.clear()
-            if self._seek is not None:
-                return [await self._do_seek(*self._seek)]
-            if self.permits > 0 or self._checks:
-                if not (self._buffered or await self._has_room()):
-                    continue
-                steps = await self._next_steps()
-                if steps:
-                    self.share.sending()
-                    return steps
-                self.share.hold(0)
-            await self._asked.wait()
-        return None
-
-    async def _has_room(self) -> bool:
-        """Reserves room for the next read; False: there is other work first."""
-        self._ahead_bytes = 0
-        return await self.share.reserve_or(READ_BYTES_MAX, self._asked)
-
-    def _shed(self) -> None:
-        """Drops read-ahead when others need the room; it is read again on demand."""
+    def _drop_ahead(self) -> None:
         if self._buffered:
-            self._buffered.clear()
             self._ahead, self._place = self.offset, None
-        self._ahead_bytes = 0
-        self.share.hold(self._given_bytes)
-
-    async def _do_seek(self, start: StartPosition, seek_id: int) -> Step:
-        self._seek = None
-        await self.move(start)
-        return Sought(seek_id, self.first_offset)
+        super()._drop_ahead()
 
     async def move(self, start: StartPosition) -> None:
         """Moves to a start position. Raises OffsetOutOfRange."""
-        offset = await self._topic.resolve_start(start, self.read_committed)
-        self._buffered.clear()
-        self._ahead_bytes = 0
+        offset = await self._resolve_start(start, self.read_committed)
         self.first_offset = self.offset = self._ahead = offset
         self._place = None
 
@@ -202,7 +79,8 @@ class KafkaReader:
         chunk = self._next_chunk()
         steps = list[Step]()
         if chunk:
-            self._count(chunk)
+            messages = sum(each.header.record_count for each in chunk)
+            self._count(messages, len(chunk), sum(each.header.size_bytes for each in chunk))
             steps.append(Entries([each.entry for each in chunk]))
             self.offset = chunk[-1].header.next_offset
         if checks:
@@ -211,20 +89,20 @@ class KafkaReader:
 
     async def _fill(self) -> None:
         """Reads until there is a batch to return, or no more."""
-        topic = self._topic
+        partition, log = self._partition, self._log
         while not self._buffered:
-            topic.partition.check_in_range(self._ahead)
-            end = topic.partition.visible_end(self.read_committed)
-            aborted_in = topic.log.segments.since(self._ahead) if self.read_committed else None
+            partition.check_in_range(self._ahead)
+            end = partition.visible_end(self.read_committed)
+            aborted_in = log.segments.since(self._ahead) if self.read_committed else None
             bytes_max = max(self.share.held, READ_LEAST)
-            read = await topic.log.reads.read(
+            read = await log.reads.read(
                 self._ahead, end=end, bytes_max=bytes_max, place=self._place
             )
             self._place = read.place
             if not read.batches:
                 break
             self._ahead = read.next_offset
-            self._buffered.extend(topic.partition.visible(read.batches, aborted_in))
+            self._buffered.extend(partition.visible(read.batches, aborted_in))
             self._ahead_bytes = bytes_max
             if not self._buffered:
                 self.offset = self._ahead
@@ -239,17 +117,3 @@ class KafkaReader:
             self.permits -= batch.header.record_count
             chunk.append(batch)
         return chunk
-
-    def _count(self, chunk: list[StoredBatch]) -> None:
-        sent = Traffic(
-            messages=sum(each.header.record_count for each in chunk),
-            entries=len(chunk),
-            bytes=sum(each.header.size_bytes for each in chunk),
-            last_sent_ms=self._topic.clock.now_ms(),
-        )
-        self.traffic = self.traffic.plus(sent)
-        self._topic.count_out(sent)
-        # An upper bound.
-        self._ahead_bytes = max(0, self._ahead_bytes - sent.bytes) if self._buffered else 0
-        self._given_bytes = sent.bytes
-        self.share.hold(self._ahead_bytes + sent.bytes)

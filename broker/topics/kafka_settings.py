@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
-from concurrent.futures import Executor
 from typing import Protocol
 
 from ledgerfold.broker.common.names import TopicName
-from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.compaction.interfaces import BrokerContext
 from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
 from ledgerfold.broker.kafka.config.config import BrokerConfig, LogConfig
 from ledgerfold.broker.kafka.config.defects import Defects
@@ -19,24 +17,17 @@ from ledgerfold.broker.policies.profiles import emulation
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.storage.errors import LedgerfoldError, TopicNotFound
-from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.records import KAFKA_TOPICS
-from ledgerfold.v1.records_pb2 import Emulation
+from ledgerfold.v1.records_pb2 import Policies
 
 _log = logging.getLogger(__name__)
 
 
-class KafkaBroker(Protocol):
+class KafkaBroker(BrokerContext, Protocol):
     """The part of the broker that settings need (broker/topics/broker.py)."""
 
     kafka_config: BrokerConfig
 
-    @property
-    def settings(self) -> BrokerSettings: ...
-    @property
-    def metadata(self) -> MetadataStore: ...
-    @property
-    def executor(self) -> Executor: ...
     @property
     def partitions(self) -> Partitions: ...
     @property
@@ -51,9 +42,9 @@ def defects_of(broker: KafkaBroker, topic: str = "") -> Defects:
 
     "": the broker's. A topic's own policies are Pulsar's.
     """
-    namespace = broker.metadata.namespace(TopicName.parse(topic).namespace) if topic else None
-    own = Emulation() if namespace is None else namespace.policies.emulation
-    values = emulation(broker.settings.emulation, own)
+    levels = broker.policy_levels
+    namespace = levels.of_namespace(TopicName.parse(topic).namespace) if topic else Policies()
+    values = emulation(levels.broker.emulation, namespace.emulation)
     return Defects(**{name: getattr(values, name) for name in Defects._fields})
 
 
@@ -88,9 +79,7 @@ async def prepare_kafka_topic(broker: KafkaBroker, name: str, config: Mapping[st
     """
     check_topic_name(topic_partition(name).topic)
     LogConfig.of(config, broker.kafka_config)
-    need_feature = broker.metadata.need_feature
-    loop = asyncio.get_running_loop()
-    await loop.run_in_executor(broker.executor, need_feature, KAFKA_TOPICS)
+    await broker.in_thread(lambda: broker.metadata.need_feature(KAFKA_TOPICS))
 
 
 async def change_config(broker: KafkaBroker, name: str, changes: Mapping[str, str | None]) -> None:

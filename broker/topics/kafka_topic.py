@@ -9,20 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from ledgerfold.broker.common.clock import Clock, Timer
-from ledgerfold.broker.common.outgoing import Outgoing
-from ledgerfold.broker.common.traffic import Traffic
+from ledgerfold.broker.common.clock import Timer
 from ledgerfold.broker.kafka.config.config import LogConfig
-from ledgerfold.broker.kafka.log.begin_segment import begin_segment
 from ledgerfold.broker.kafka.log.log import KafkaLog
 from ledgerfold.broker.kafka.log.reads import StoredBatch
 from ledgerfold.broker.kafka.partition import Appended, Partition, TakenOver
 from ledgerfold.broker.kafka.producers.producer import Origin
-from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.topics.kafka_description import producer_infos, segment_infos
 from ledgerfold.broker.topics.kafka_producer import KafkaProducer
-from ledgerfold.broker.topics.kafka_reader import KafkaReader
-from ledgerfold.broker.topics.topic_context import KafkaTopicContext
+from ledgerfold.broker.topics.kafka_reader import KafkaReader, KafkaReaderOptions
+from ledgerfold.broker.topics.loaded_topic import LoadedTopic, TopicContext
 from ledgerfold.storage.entry import EntryHeader, read_header
 from ledgerfold.storage.errors import (
     InvalidRequest,
@@ -57,13 +53,11 @@ PAGE_BYTES = 4 * 1024 * 1024
 PRODUCERS_CHECKED_MS = 600_000
 
 
-class KafkaTopic:
+class KafkaTopic(LoadedTopic):
     """A loaded topic. Created by Broker.any_topic(); unloaded by Broker.unload_topic()."""
 
-    def __init__(self, broker: KafkaTopicContext, record: TopicRecord) -> None:
-        self.broker = broker
-        self.store = broker.store
-        self.stored = StoredTopic(record, broker.metadata, broker.executor)
+    def __init__(self, broker: TopicContext, record: TopicRecord) -> None:
+        super().__init__(broker, record)
         self.partition = Partition(
             self.stored,
             broker.store,
@@ -77,26 +71,6 @@ class KafkaTopic:
         self._expiry_due_ms = 0
         self.producers = set[KafkaProducer]()
         self.readers = set[KafkaReader]()
-        # Counts since the load. Out: also to readers that left.
-        self.messages_in = self.bytes_in = self.entries_in = 0
-        self.messages_out = self.bytes_out = 0
-
-    @property
-    def name(self) -> str:
-        return self.stored.name
-
-    @property
-    def record(self) -> TopicRecord:
-        """The stored record; changed only through `stored`."""
-        return self.stored.record
-
-    @property
-    def clock(self) -> Clock:
-        return self.broker.clock
-
-    @property
-    def outgoing(self) -> Outgoing:
-        return self.broker.outgoing
 
     @property
     def log(self) -> KafkaLog:
@@ -107,19 +81,9 @@ class KafkaTopic:
         return self.partition.config
 
     @property
-    def is_loaded(self) -> bool:
-        """True if it is the broker's topic of its name: neither unloaded nor replaced."""
-        return self.broker.is_loaded(self)
-
-    @property
     def failure(self) -> LedgerfoldError | None:
         """The error after which nothing can be appended."""
         return self.log.state.failure
-
-    @property
-    def entry_bytes_max(self) -> int:
-        """The largest entry that is accepted."""
-        return self.broker.settings.entry_bytes_max
 
     # -- loading and unloading -------------------------------------------------------------
 
@@ -160,10 +124,6 @@ class KafkaTopic:
         finally:
             await self.stored.close()
 
-    def close_ledgers(self) -> None:
-        """Closes open ledgers, as Topic.close_ledgers()."""
-        self.store.recover_ledgers(self.record.ledger_ids)
-
     def check_idle(self) -> None:
         """Raises TopicBusy if there are producers or readers."""
         if self.producers or self.readers:
@@ -174,7 +134,7 @@ class KafkaTopic:
     def attach_producer(self, name: str) -> KafkaProducer:
         """Connects a producer. Raises the error with which the log failed."""
         self.log.tail.check_open()
-        producer = KafkaProducer(self, name)
+        producer = KafkaProducer(self, self.partition, self.append, name, self.producers)
         self.producers.add(producer)
         return producer
 
@@ -192,9 +152,7 @@ class KafkaTopic:
             self.broker.cleaner.gauges.keyless_records += refusal.keyless
             raise
         if not appended.is_duplicate:
-            self.messages_in += header.message_count
-            self.bytes_in += batch.size_bytes
-            self.entries_in += 1
+            self.count_in(header.message_count, batch.size_bytes)
         return appended
 
     async def append_batches(
@@ -251,24 +209,18 @@ class KafkaTopic:
         await self.log.settle()
         return segment.base_offset
 
-    async def begin_segment(
-        self, base_offset: int, empty_modified_ms: int | None, modified_ms: int | None
-    ) -> int:
-        """Begins a segment (broker/kafka/log/begin_segment.py). Returns the active one's base
-        offset.
-        """
-        times = empty_modified_ms, modified_ms
-        return (await begin_segment(self.log, self.stored, base_offset, *times)).base_offset
-
-    async def set_log_start(self, offset: int) -> int:
-        """Advances the log start, as Partition.set_log_start()."""
-        return await self.partition.set_log_start(offset)
-
     # -- reading ---------------------------------------------------------------------------
 
-    def count_out(self, sent: Traffic) -> None:
-        self.messages_out += sent.messages
-        self.bytes_out += sent.bytes
+    async def open_reader(self, start: StartPosition, options: KafkaReaderOptions) -> KafkaReader:
+        """Opens a reader, connected until it is detached. Raises OffsetOutOfRange, and what the log
+        raises.
+        """
+        reader = KafkaReader(self, self.partition, self.resolve_start, options, self.readers)
+        await reader.move(start)
+        self.readers.add(reader)
+        self.log.state.on_closed.add(reader.wake)
+        self.partition.on_visible.add(reader.wake)
+        return reader
 
     async def resolve_start(self, start: StartPosition, read_committed: bool) -> int:
         """Returns the offset of a start position. Raises KafkaError (OFFSET_OUT_OF_RANGE),

@@ -10,37 +10,15 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
-from ledgerfold.broker.common.clock import Clock
-from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
 from ledgerfold.broker.kafka.log.truncation import truncate
+from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.errors import DiskFailure, InvalidRequest, Moved, TopicNotFound
-from ledgerfold.storage.ledger import LedgerStore
-from ledgerfold.storage.metadata import MetadataStore
 
-_T = TypeVar("_T")
 _log = logging.getLogger(__name__)
-
-
-class TruncatingBroker(Protocol):
-    """The part of the broker that truncation uses (broker/topics/broker.py)."""
-
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def store(self) -> LedgerStore: ...
-    @property
-    def metadata(self) -> MetadataStore: ...
-    @property
-    def cleaner(self) -> Cleaner: ...
-    async def kafka_topic(self, name: str, *, to_write: bool = False) -> KafkaTopic: ...
-    def taken_out(self, name: str) -> AbstractAsyncContextManager[object]: ...
-    async def in_thread(self, work: Callable[[], _T]) -> _T: ...
 
 
 class Truncated(NamedTuple):
@@ -51,7 +29,7 @@ class Truncated(NamedTuple):
     checkpoint: int | None
 
 
-async def truncate_log(broker: TruncatingBroker, name: str, offset: int) -> Truncated:
+async def truncate_log(broker: Broker, name: str, offset: int) -> Truncated:
     """Deletes everything at or after an offset. An offset at or after the log's end changes
     nothing.
 
@@ -76,7 +54,7 @@ async def truncate_log(broker: TruncatingBroker, name: str, offset: int) -> Trun
     return _as_it_is(loaded)._replace(log_end_offset=offset)
 
 
-async def _truncate(broker: TruncatingBroker, topic: KafkaTopic, offset: int) -> None:
+async def _truncate(broker: Broker, topic: KafkaTopic, offset: int) -> None:
     """Truncates the log of an unloaded topic."""
     record = broker.metadata.topic(topic.name)
     if record is None:

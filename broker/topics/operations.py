@@ -3,8 +3,11 @@
 Truncating and disabling end or await a running compaction, and no other begins meanwhile. Sources:
 Pulsar's PersistentTopicsBase and PersistentTopic; docs/PROFILES.md, rules 7.1 and 15.7.
 
-* **Truncate**: broker/topics/trimming.py. A running compaction is ended, because its input is
-  deleted.
+* **Truncate** deletes all ledgers, read or not, and moves every cursor to the end. A running
+  compaction is ended, because its input is deleted. The profile decides about the compacted ledger
+  (docs/PROFILES.md, rule 15.7): it is deleted, too; or, as in Pulsar 4, the loaded topic keeps
+  serving it and the next load drops it, unless a run commits in between. In that case the entries
+  of the open ledger stay until it is closed.
 * **Terminate**: nothing is published any more, permanently; readers see the end.
 * **Disable compaction** is what deleting the subscription `__compaction` does. It waits for a
   running compaction and deletes its output with the rest of the compacted view; trimming no longer
@@ -14,17 +17,27 @@ Pulsar's PersistentTopicsBase and PersistentTopic; docs/PROFILES.md, rules 7.1 a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
-from ledgerfold.broker.compaction.commit import drop
+from ledgerfold.broker.compaction.commit import drop, forget_compacted, show
+from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
-from ledgerfold.broker.topics.trimming import truncate
-from ledgerfold.storage.entry import Position
+from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import CompactionFailed, SubscriptionNotFound, TopicTerminated
-from ledgerfold.v1.records_pb2 import RUN_STATE_CANCELLED, RUN_STATE_ERROR
+from ledgerfold.storage.metadata import MetadataBatch
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_STATE_CLOSED,
+    RUN_STATE_CANCELLED,
+    RUN_STATE_ERROR,
+    TopicRecord,
+)
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
+
+_log = logging.getLogger(__name__)
 
 
 async def truncate_topic(broker: Broker, name: str) -> None:
@@ -33,7 +46,59 @@ async def truncate_topic(broker: Broker, name: str) -> None:
     Raises TopicNotFound, SubscriptionBusy (another operation is in progress), StorageError.
     """
     async with _without_compaction(broker, name) as topic:
-        await truncate(topic)
+        await _truncate(topic)
+
+
+async def _truncate(topic: Topic) -> None:
+    """Deletes all ledgers, while no run is running.
+
+    Raises StorageError, Moved (it was unloaded).
+    """
+    log, drops_compacted = topic.log, topic.emulation().truncate_drops_compacted
+    if drops_compacted:
+        boundary = await log.tail.roll()
+        deletable = [each for each in log.ledgers.records() if each.ledger_id < boundary]
+        end = max(filter(None, map(last_entry, deletable)), default=EARLIEST)
+    else:
+        deletable = [each for each in log.ledgers.records() if each.state == LEDGER_STATE_CLOSED]
+        end = log.positions.last()
+    await _delete_ledgers(
+        topic, [each.ledger_id for each in deletable], end, drops_compacted=drops_compacted
+    )
+    for subscription in tuple(topic.subscriptions.values()):
+        if not subscription.is_closed:
+            subscription.pass_over(end)
+            await subscription.persist()
+    _log.info("%s: truncated through %s", topic.name, end)
+
+
+async def _delete_ledgers(
+    topic: Topic, deletable: Sequence[int], end: Position, *, drops_compacted: bool
+) -> None:
+    """Removes the ledgers that still exist in one batch, then their files."""
+    deleted = list[int]()
+
+    def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+        deleted.extend(each for each in deletable if each in topic.log.ledgers)
+        for ledger_id in deleted:
+            record.ledger_ids.remove(ledger_id)
+            topic.store.mark_deleting(ledger_id, batch)
+        if drops_compacted:
+            forget_compacted(topic, record, batch)
+        else:
+            record.ClearField("compaction_moved_to")
+            record.truncated_upto.CopyFrom(PositionRecord(ledger_id=end[0], entry_id=end[1]))
+
+    def applied() -> None:
+        topic.log.positions.forget(deleted)
+        topic.log.positions.note_dropped(end)
+        # Otherwise the current view stays until the next load.
+        if drops_compacted:
+            show(topic)
+
+    await topic.stored.change(edit, applied)
+    for ledger_id in deleted:
+        await topic.files_removed(ledger_id)
 
 
 async def terminate_topic(broker: Broker, name: str) -> Position:

@@ -19,12 +19,11 @@ topic applies to each partition. Rules (docs/PROFILES.md, rule 10.5; Pulsar's Pe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Sequence
-from typing import Protocol
+from collections.abc import AsyncGenerator, Sequence
 
-from ledgerfold.broker.compaction.interfaces import CompactableTopic
-from ledgerfold.broker.compaction.scheduler import CompactionScheduler
-from ledgerfold.broker.topics.partitions import Partitions, on_each
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.partitions import on_each
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.v1.admin_pb2 import COMPACTION_STATUS_ERROR as ERROR
 from ledgerfold.v1.admin_pb2 import COMPACTION_STATUS_NOT_RUN as NOT_RUN
 from ledgerfold.v1.admin_pb2 import COMPACTION_STATUS_RUNNING as RUNNING
@@ -33,25 +32,13 @@ from ledgerfold.v1.admin_pb2 import GetCompactionStatusResponse
 from ledgerfold.v1.records_pb2 import RUN_TRIGGER_ADMIN, CompactionStrategy
 
 
-class Topics(Protocol):
-    """The part of the broker that this module uses (broker/topics/broker.py)."""
-
-    @property
-    def partitions(self) -> Partitions: ...
-    @property
-    def compaction(self) -> CompactionScheduler: ...
-    def topic(
-        self, name: str, create: bool = True, *, to_write: bool = False
-    ) -> Awaitable[CompactableTopic]: ...
-
-
 class PartitionedCompaction:
     """Compaction calls by full, already checked topic name. Every method raises TopicNotFound."""
 
-    def __init__(self, broker: Topics) -> None:
+    def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    async def _topics(self, name: str, *, to_write: bool = False) -> list[CompactableTopic]:
+    async def _topics(self, name: str, *, to_write: bool = False) -> list[Topic]:
         names = self._broker.partitions.names(name)
         return [await self._broker.topic(each, create=False, to_write=to_write) for each in names]
 

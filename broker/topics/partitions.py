@@ -104,11 +104,6 @@ class Partitions:
         names = sorted(shown_topic(record.name) for record in self._metadata.partitioned_topics())
         return [name for name in names if namespace in ("", TopicName.parse(name).namespace)]
 
-    def policies_of(self, topic: TopicRecord) -> Policies:
-        """Returns the policies set on the topic, or on the partitioned topic that it belongs to."""
-        parent = self._parent(topic.name)
-        return topic.policies if parent is None else parent.policies
-
     def _parent(self, name: str) -> PartitionedTopicRecord | None:
         partition = parse_partition(name)
         return None if partition is None else self._metadata.partitioned_topic(partition.topic)

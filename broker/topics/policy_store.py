@@ -15,52 +15,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor
 from typing import Protocol
 
 from ledgerfold.broker.common.names import TopicName
-from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.common.shielding import run_to_completion
+from ledgerfold.broker.compaction.interfaces import BrokerContext
 from ledgerfold.broker.compaction.own_strategies import check_allowed
-from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.policies.effective import (
-    broker_policies,
     check_policies,
     effective_policies,
     updated_policies,
 )
 from ledgerfold.broker.topics.partitions import Partitions
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.worker.compactor import BrokerCompactor
 from ledgerfold.storage.errors import TopicNotFound
-from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.strategies.catalogue import listed
 from ledgerfold.v1.records_pb2 import NamespaceRecord, Policies, TopicRecord
 
 
-class PolicyTopic(Protocol):
-    """The part of a topic that the store uses (broker/topics/topic.py)."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def stored(self) -> StoredTopic: ...
-    def policies(self) -> Policies: ...
-    async def enable_compaction_cursor(self) -> None: ...
-
-
-class PolicyBroker(Protocol):
+class PolicyBroker(BrokerContext, Protocol):
     """The part of the broker that the store uses (broker/topics/broker.py)."""
 
     @property
-    def settings(self) -> BrokerSettings: ...
-    @property
-    def metadata(self) -> MetadataStore: ...
-    @property
-    def executor(self) -> Executor: ...
-    @property
     def partitions(self) -> Partitions: ...
     @property
-    def topics(self) -> Mapping[str, PolicyTopic]: ...
+    def topics(self) -> Mapping[str, Topic]: ...
     @property
     def compactor(self) -> BrokerCompactor: ...
     async def update_partitioned_policies(
@@ -74,7 +55,6 @@ class PolicyStore:
     def __init__(self, broker: PolicyBroker) -> None:
         self._broker = broker
         self._namespaces = asyncio.Lock()
-        self._broker_policies = broker_policies(broker.settings)
 
     def of_topic(self, topic: str, *, applied: bool) -> Policies:
         """Returns the policies set on the topic, or with `applied` the effective ones.
@@ -84,8 +64,8 @@ class PolicyStore:
         own = self._of_topic(topic)
         if not applied:
             return own
-        namespace = self.of_namespace(TopicName.parse(topic).namespace, applied=False)
-        return effective_policies(own, namespace, self._broker_policies)
+        # A partitioned topic has no topic record.
+        return self._broker.policy_levels.in_force(TopicRecord(name=topic, policies=own))
 
     def _of_topic(self, name: str) -> Policies:
         partitioned = self._broker.metadata.partitioned_topic(name)
@@ -99,13 +79,11 @@ class PolicyStore:
 
     def of_namespace(self, namespace: str, *, applied: bool) -> Policies:
         """Returns the policies of a namespace; see of_topic(). Without a record they are empty."""
-        record = self._broker.metadata.namespace(namespace)
-        own = Policies() if record is None else record.policies
-        return effective_policies(Policies(), own, self._broker_policies) if applied else own
+        levels = self._broker.policy_levels
+        own = levels.of_namespace(namespace)
+        return effective_policies(Policies(), own, levels.broker) if applied else own
 
-    async def update_topic(
-        self, topic: PolicyTopic, changes: Policies, remove: Iterable[str]
-    ) -> None:
+    async def update_topic(self, topic: Topic, changes: Policies, remove: Iterable[str]) -> None:
         """Changes the policies of a topic in one synced write.
 
         Raises InvalidRequest (including StrategyNotAllowed), NotAllowed, Moved (it was unloaded),
@@ -161,10 +139,9 @@ class PolicyStore:
             policies = updated_policies(current, changes, remove)
             batch = self._broker.metadata.begin()
             batch.put_namespace(NamespaceRecord(name=namespace, policies=policies))
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._broker.executor, self._broker.metadata.write, batch)
+            await self._broker.in_thread(lambda: self._broker.metadata.write(batch))
 
 
-async def _hold_raw_data(topic: PolicyTopic) -> None:
+async def _hold_raw_data(topic: Topic) -> None:
     if topic.policies().compaction_threshold_bytes > 0:
         await topic.enable_compaction_cursor()

@@ -6,44 +6,38 @@ waits until everything appended before it is durable: the original may still be 
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
-from ledgerfold.broker.common.clock import Clock, ManualClock
+from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.topics.deduplication import Deduplication
+from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue
-from ledgerfold.storage.entry import EntryHeader, check_entry
+from ledgerfold.storage.entry import check_entry
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1.records_pb2 import ProducerRecord
 
 
-class PublishTopic(Protocol):
-    """The part of a topic that a producer uses (broker/topics/topic.py)."""
-
-    @property
-    def log(self) -> TopicLog: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def deduplication(self) -> Deduplication: ...
-    @property
-    def entry_bytes_max(self) -> int: ...
-    def count_in(self, header: EntryHeader) -> None: ...
-    def detach_producer(self, producer: Producer) -> None: ...
-
-
 class Producer(ReceiptQueue):
-    """A producer that belongs to one stream."""
+    """A producer that belongs to one stream. Created by Topic.attach_producer()."""
 
-    def __init__(self, topic: PublishTopic, name: str, record: ProducerRecord) -> None:
-        super().__init__(topic.log.state)
-        self.topic = topic
-        self.name = name
+    def __init__(
+        self,
+        topic: LoadedTopic,
+        log: TopicLog,
+        deduplication: Deduplication,
+        name: str,
+        record: ProducerRecord,
+        on_detached: Callable[[Producer], object],
+    ) -> None:
+        super().__init__(log.state, name)
         self.record = record
+        self._topic, self._deduplication = topic, deduplication
+        self._on_detached = on_detached
         # On a manual clock the producer's own time has no meaning.
         self._emulated_time = topic.clock if isinstance(topic.clock, ManualClock) else None
         self._entry_bytes_max = topic.entry_bytes_max
-        self._tail = topic.log.tail
+        self._tail = log.tail
 
     def append(self, entry: memoryview) -> None:
         """Appends one entry as received.
@@ -52,7 +46,7 @@ class Producer(ReceiptQueue):
         """
         self.check()
         header = check_entry(entry, self._entry_bytes_max)
-        topic, record = self.topic, self.record
+        record = self.record
         if header.sequence_id < 0:
             raise InvalidRequest(f"Sequence id {header.sequence_id} is negative; the minimum is 0.")
         if header.sequence_id <= record.last_sequence_id:
@@ -64,10 +58,10 @@ class Producer(ReceiptQueue):
         if self._emulated_time is not None:
             header = header._replace(publish_time_ms=self._emulated_time.now_ms())
         position = self._tail.append(header, (entry[header.header_bytes :],), record.number)
-        topic.deduplication.appended(record, header.sequence_id)
-        topic.count_in(header)
+        self._deduplication.appended(record, header.sequence_id)
+        self._topic.count_in(header.message_count, header.size_bytes)
         self.add(Receipt(position, header.sequence_id, header.size_bytes, position))
 
     def detach(self) -> None:
         self.close()
-        self.topic.detach_producer(self)
+        self._on_detached(self)

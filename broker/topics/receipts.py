@@ -40,7 +40,8 @@ class Receipt(NamedTuple):
 class ReceiptQueue:
     """The pending receipts of one stream, added by a producer of either kind of topic."""
 
-    def __init__(self, state: LogState) -> None:
+    def __init__(self, state: LogState, name: str) -> None:
+        self.name = name
         # Set by the stream handler.
         self.peer = Peer()
         self._waiting: deque[Receipt] = deque()

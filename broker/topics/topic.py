@@ -1,4 +1,4 @@
-"""A loaded topic: its log, producers and subscriptions, and the commit of its compactions.
+"""A loaded topic: its log, producers, readers and subscriptions.
 
 It runs on the broker's event loop; disk work runs in threads. The topic's durable state is its
 record, which only its owner changes (broker/log/stored_topic.py).
@@ -11,23 +11,16 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from ledgerfold.broker.common.clock import Clock
-from ledgerfold.broker.common.names import TopicName
-from ledgerfold.broker.common.outgoing import Outgoing
-from ledgerfold.broker.common.traffic import Traffic
-from ledgerfold.broker.compaction.commit import TopicSnapshot, commit, snapshot
-from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
+from ledgerfold.broker.common.names import COMPACTION_CURSOR
+from ledgerfold.broker.compaction.snapshot import TopicSnapshot
 from ledgerfold.broker.log.log import TopicLog
-from ledgerfold.broker.log.stored_topic import StoredTopic
-from ledgerfold.broker.policies.effective import broker_policies, effective_policies
 from ledgerfold.broker.policies.profiles import Emulation
-from ledgerfold.broker.policies.profiles import emulation as effective_emulation
 from ledgerfold.broker.subscriptions.lifecycle import load_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.deduplication import Deduplication, last_sequence_ids
+from ledgerfold.broker.topics.loaded_topic import LoadedTopic, TopicContext
 from ledgerfold.broker.topics.producer import Producer
-from ledgerfold.broker.topics.reader import Reader
-from ledgerfold.broker.topics.topic_context import TopicContext
+from ledgerfold.broker.topics.reader import Reader, ReaderOptions
 from ledgerfold.broker.topics.trimming import trim
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position
@@ -38,75 +31,43 @@ from ledgerfold.storage.errors import (
     LedgerfoldError,
     MissingFile,
     Moved,
+    NotAllowed,
     ProducerBusy,
     StorageError,
+    SubscriptionBusy,
     TopicBusy,
 )
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.storage.segment import record_position
-from ledgerfold.v1.compactor_pb2 import Manifest
-from ledgerfold.v1.records_pb2 import (
-    CursorRecord,
-    LedgerRecord,
-    Policies,
-    RunRecord,
-    TopicRecord,
-)
-from ledgerfold.v1.records_pb2 import Emulation as Settings
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import CursorRecord, LedgerRecord, Policies, TopicRecord
 
 _log = logging.getLogger(__name__)
 
 
-class Topic:
+class Topic(LoadedTopic):
     """A loaded topic, created by Broker.topic() and unloaded by Broker.unload_topic()."""
 
     def __init__(self, broker: TopicContext, record: TopicRecord) -> None:
-        self.broker = broker
-        self.store = broker.store
-        self.stored = StoredTopic(record, broker.metadata, broker.executor)
+        super().__init__(broker, record)
         self.last_run_before_load = record.last_run_number
         self.log = TopicLog(self.stored, broker.store, broker.executor, broker.clock.now_ms)
         self.deduplication = Deduplication(self.stored, broker.metadata.producers(record.name))
         self.producers: dict[str, Producer] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self.readers: set[Reader] = set()
-        # Since it was loaded. Out: to consumers and readers, including disconnected ones.
-        self.messages_in = self.bytes_in = self.entries_in = 0
-        self.messages_out = self.bytes_out = 0
-
-    @property
-    def name(self) -> str:
-        return self.stored.name
-
-    @property
-    def record(self) -> TopicRecord:
-        """The record as stored on disk; changed only through `stored`."""
-        return self.stored.record
-
-    @property
-    def clock(self) -> Clock:
-        return self.broker.clock
-
-    @property
-    def outgoing(self) -> Outgoing:
-        return self.broker.outgoing
-
-    @property
-    def is_loaded(self) -> bool:
-        """Returns whether it is the broker's topic of its name: neither unloaded nor replaced."""
-        return self.broker.is_loaded(self)
 
     @property
     def failure(self) -> LedgerfoldError | None:
         """The error after which nothing can be appended."""
-        return self.log.failure
+        return self.log.state.failure
 
     # -- loading and unloading -------------------------------------------------------------
 
     async def load(self) -> None:
         """Opens the log, finds the last sequence ids, and loads the durable subscriptions."""
         await self.log.open()
-        headers = self._headers_after(self.deduplication.recorded, self.log.ledger_records())
+        headers = self._headers_after(self.deduplication.recorded, self.log.ledgers.records())
         self.deduplication.replay(await asyncio.to_thread(lambda: last_sequence_ids(headers)))
         try:
             await self._record_sequence_ids()
@@ -115,8 +76,8 @@ class Topic:
             _log.warning("%s: sequence ids are not recorded yet: %s", self.name, error)
         for cursor in self.broker.metadata.cursors(self.name):
             self.subscriptions[cursor.subscription] = load_subscription(self, cursor)
-        self.log.on_roll_begun.add(self.deduplication.capture)
-        self.log.on_roll.add(self._rolled)
+        self.log.tail.on_roll_begun.add(self.deduplication.capture)
+        self.log.commit.on_roll.add(self._rolled)
 
     def _headers_after(
         self, after: Position, ledgers: Sequence[LedgerRecord]
@@ -137,7 +98,7 @@ class Topic:
 
     async def _record_sequence_ids(self) -> None:
         """Stores the in-memory sequence ids, all of which must be durable. Raises DiskFailure."""
-        durable = self.log.last_durable
+        durable = self.log.state.last_durable
         if durable is not None:
             self.deduplication.capture(durable)
             await self.deduplication.write(durable)
@@ -157,26 +118,13 @@ class Topic:
             producer.end(Moved(f"{self.name} was unloaded; connect again."))
         closings = [each.close() for each in self.subscriptions.values()]
         outcomes = await asyncio.gather(*closings, return_exceptions=True)
-        is_all_durable = await self.log.close()
+        is_all_durable = await self.log.commit.close()
         for outcome in outcomes:
             if isinstance(outcome, BaseException):
                 raise outcome
         if is_all_durable:
             # NOTE: otherwise memory holds ids of entries that were appended and are not stored.
             await self._record_sequence_ids()
-
-    def close_ledgers(self) -> None:
-        """Closes ledgers left open by a failure at their last durable entry.
-
-        On a thread, after unload().
-        Entries that were not acknowledged must not be found later. Raises DiskFailure.
-        """
-        self.store.recover_ledgers(self.record.ledger_ids)
-
-    @property
-    def entry_bytes_max(self) -> int:
-        """The size limit of an entry."""
-        return self.broker.settings.entry_bytes_max
 
     # -- producers -------------------------------------------------------------------------
 
@@ -186,30 +134,57 @@ class Topic:
         Raises ProducerBusy if one of that name is connected, TopicTerminated, StorageError.
         """
         self._check_producer(name)
-        record = await self.deduplication.register(name, lambda: self.log.last_durable)
+        record = await self.deduplication.register(name, lambda: self.log.state.last_durable)
         # Another producer of that name may have connected meanwhile.
         self._check_producer(name)
-        producer = self.producers[name] = Producer(self, name, record)
+        producer = self.producers[name] = Producer(
+            self, self.log, self.deduplication, name, record, self._detach_producer
+        )
         return producer
 
     def _check_producer(self, name: str) -> None:
-        self.log.check_open()
+        self.log.tail.check_open()
         if name in self.producers:
             raise ProducerBusy(self.name, name)
 
-    def detach_producer(self, producer: Producer) -> None:
+    def _detach_producer(self, producer: Producer) -> None:
         if self.producers.get(producer.name) is producer:
             del self.producers[producer.name]
             self.deduplication.left(producer.record, self.clock.now_ms())
 
-    def count_in(self, header: EntryHeader) -> None:
-        self.messages_in += header.message_count
-        self.bytes_in += header.size_bytes
-        self.entries_in += 1
+    # -- readers ---------------------------------------------------------------------------
 
-    def count_out(self, sent: Traffic) -> None:
-        self.messages_out += sent.messages
-        self.bytes_out += sent.bytes
+    async def open_reader(self, start: StartPosition, options: ReaderOptions) -> Reader:
+        """Connects a reader until it is detached.
+
+        Raises NotAllowed, SubscriptionBusy, and what the log raises.
+        """
+        self._check_free(options.subscription)
+        reader = Reader(self, self.log, self.emulation, options, self.readers)
+        await reader.move(start)
+        # Another reader may have connected meanwhile.
+        self._check_free(options.subscription)
+        self.readers.add(reader)
+        self.log.state.on_closed.add(reader.wake)
+        return reader
+
+    def _check_free(self, name: str) -> None:
+        """Checks that a reader may use the subscription name.
+
+        Pulsar's readers have an exclusive, non-durable subscription. Raises NotAllowed,
+        SubscriptionBusy.
+        """
+        subscription = self.subscriptions.get(name)
+        if name == COMPACTION_CURSOR or (subscription is not None and subscription.is_durable):
+            raise NotAllowed(
+                f"{name!r} is a durable subscription of {self.name}: a reader or table view needs "
+                "another name."
+            )
+        if subscription is not None:
+            raise SubscriptionBusy(self.name, name, "a consumer is connected.")
+        if name in self.reader_names:
+            why = "another reader or table view is connected under that name."
+            raise SubscriptionBusy(self.name, name, why)
 
     @property
     def reader_names(self) -> set[str]:
@@ -233,7 +208,7 @@ class Topic:
             with self.broker.metadata.batch() as batch:
                 batch.put_cursor(record)
 
-        await asyncio.get_running_loop().run_in_executor(self.broker.executor, write)
+        await self.broker.in_thread(write)
 
     def recorded_cursor(self, subscription: str) -> CursorRecord | None:
         """Returns the cursor as stored on disk."""
@@ -257,27 +232,13 @@ class Topic:
 
     # -- policies --------------------------------------------------------------------------
 
-    def own_policies(self) -> Policies:
-        """Returns the policies set on it, or on the partitioned topic that it belongs to."""
-        return self.broker.partitions.policies_of(self.record)
-
     def policies(self) -> Policies:
         """Returns the effective policies: topic over namespace over broker."""
-        namespace = self.broker.metadata.namespace(TopicName.parse(self.name).namespace)
-        return effective_policies(
-            self.own_policies(),
-            namespace.policies if namespace is not None else Policies(),
-            broker_policies(self.broker.settings),
-        )
+        return self.broker.policy_levels.in_force(self.record)
 
     def emulation(self) -> Emulation:
         """Returns the profile's fields in force for this topic."""
-        namespace = self.broker.metadata.namespace(TopicName.parse(self.name).namespace)
-        return effective_emulation(
-            self.broker.settings.emulation,
-            namespace.policies.emulation if namespace is not None else Settings(),
-            self.own_policies().emulation,
-        )
+        return self.broker.policy_levels.emulation(self.record)
 
     # -- compaction ------------------------------------------------------------------------
 
@@ -303,7 +264,7 @@ class Topic:
         moved = self.compaction_moved_to
         if moved is not None:
             return moved
-        horizon = self.log.horizon or EARLIEST
+        horizon = self.log.views.horizon or EARLIEST
         if not self.record.HasField("truncated_upto"):
             return horizon
         truncated = self.record.truncated_upto
@@ -333,34 +294,18 @@ class Topic:
             with suppress(Moved):
                 await self.stored.change(edit)
 
-    def running_snapshot(self) -> CompactionSnapshot | None:
+    def running_snapshot(self) -> TopicSnapshot | None:
         """Returns the input of the running compaction, until it has ended."""
-        return self.broker.snapshot_of(self.name)
-
-    async def snapshot_for_compaction(self, *, again: bool = False) -> TopicSnapshot | None:
-        """Seals the open segment and returns a run's input; later entries belong to the next run.
-
-        `again`: the view is compacted even if nothing is new.
-        """
-        return await snapshot(self, again=again)
-
-    async def commit_compaction(
-        self, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
-    ) -> None:
-        """Makes a run's output the topic's view (broker/compaction/commit.py).
-
-        Raises CompactionFenced, CompactionFailed, StorageError; then nothing has changed.
-        """
-        await commit(self, run, manifest, snapshot)
+        return self.broker.compaction.snapshot_of(self.name)
 
     # -- trimming --------------------------------------------------------------------------
 
     def _rolled(self) -> None:
         self.broker.spawn(self._after_roll())
-        self.broker.rolled(self)
+        self.broker.compaction.consider(self)
 
     async def _after_roll(self) -> None:
-        durable = self.log.last_durable
+        durable = self.log.state.last_durable
         with suppress(Moved):
             if durable is not None:
                 await self.deduplication.write(durable)
@@ -376,10 +321,9 @@ class Topic:
 
     async def files_removed(self, ledger_id: int) -> None:
         """Removes the files of an unreferenced ledger; awaitable."""
-        loop = asyncio.get_running_loop()
         reach("commit.before-delete")
         try:
-            await loop.run_in_executor(self.broker.executor, self.store.delete_files, ledger_id)
+            await self.broker.in_thread(lambda: self.store.delete_files(ledger_id))
         except StorageError as error:
             _log.warning("%s: files of ledger %d remain for now: %s", self.name, ledger_id, error)
         reach("commit.after-delete")

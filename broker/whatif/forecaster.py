@@ -57,7 +57,7 @@ class Forecaster:
         strategies = request.strategies or [topic.policies().compaction_strategy]
         for strategy in strategies:
             await check_allowed(self._broker, strategy)
-        with topic.log.view.pinned():
+        with topic.log.views.current.pinned():
             asked = AnalyzeRequest(
                 plan=next_input(self._broker, topic),
                 strategies=strategies,
@@ -66,11 +66,11 @@ class Forecaster:
             )
             if request.replays:
                 asked.history.CopyFrom(history(self._broker, topic))
-            ledgers = tuple(topic.log.ledger_ids())
+            ledgers = tuple(topic.log.ledgers.ids)
             try:
                 found = await self._broker.compactor.analyze(asked)
             except MissingFile:
-                if all(map(topic.log.has_ledger, ledgers)):
+                if all(each in topic.log.ledgers for each in ledgers):
                     raise
                 raise Moved(
                     f"Ledgers of {topic.name} were trimmed during the analysis. Try again."

@@ -26,15 +26,15 @@ def next_input(broker: Broker, topic: Topic) -> CompactionPlan:
     Raises CompactedLedgerDamaged; Corruption or MissingFile of a damaged raw ledger.
     """
     log = topic.log
-    log.check_compacted()
-    view, compacted = log.view, log.compacted_segments()
+    log.views.check()
+    view, compacted = log.views.current, log.views.segments()
     covered = record_position(compacted[-1], last=True) if compacted else EARLIEST
     after = max(view.horizon or EARLIEST, covered, topic.compaction_moved_to or EARLIEST)
     raw = _segments(topic, after)
     horizon = record_position(raw[-1], last=True) if raw else after
     plan = _plan(broker, topic, compacted, raw, after, horizon)
-    if log.floor > EARLIEST:
-        plan.retention_floor.ledger_id, plan.retention_floor.entry_id = log.floor
+    if log.views.floor > EARLIEST:
+        plan.retention_floor.ledger_id, plan.retention_floor.entry_id = log.views.floor
     return plan
 
 
@@ -69,7 +69,7 @@ def _plan(
 def _segments(topic: Topic, after: Position) -> list[SegmentRecord]:
     """Returns the segments that hold entries above `after`."""
     found: list[SegmentRecord] = []
-    for ledger in topic.log.ledger_records():
+    for ledger in topic.log.ledgers.records():
         segments = list(_above(ledger, after))
         damage = topic.store.damage_of(ledger.ledger_id)
         if segments and damage is not None:

@@ -99,7 +99,7 @@ class _Lab:
             )
             header = read_header(entry)
             topic.log.tail.append(header, (entry[header.header_bytes :],), 1)
-        await topic.log.flush()
+        await topic.log.commit.flush()
 
 
 async def _made(lab: _Lab, number: int) -> None:

@@ -57,12 +57,12 @@ class History:
         self.lab.stop()
 
     def check_view(self) -> None:
-        horizon = self.lab.topic.log.horizon
+        horizon = self.lab.topic.log.views.horizon
         assert horizon in (self.model.horizon, self.model.entries[-1].position)
         assert horizon is not None
         self.model.compact(horizon)
         self.lab.settle()
-        self.model.ledgers &= set(self.lab.topic.log.ledger_ids())
+        self.model.ledgers &= set(self.lab.topic.log.ledgers.ids)
         for read_compacted in (True, False):
             found = self.lab.read(EARLIEST, read_compacted=read_compacted)
             assert found == self.model.view(EARLIEST, read_compacted=read_compacted)

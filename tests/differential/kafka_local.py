@@ -25,8 +25,8 @@ from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.kafka.cleaner.deletion import delete_old_segments
 from ledgerfold.broker.rpc.kafka import kafka_calls
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions, open_kafka_reader
-from ledgerfold.broker.topics.reader import Checked, Entries
+from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions
+from ledgerfold.broker.topics.stream_reader import Checked, Entries
 from ledgerfold.storage import crash_points
 from ledgerfold.storage.entry import read_header
 from ledgerfold.storage.files import REAL
@@ -204,8 +204,8 @@ class LocalBroker:
             start = StartPosition(message_id=MessageId(entry_id=offset), inclusive=True)
 
         async def read() -> list[tuple[int, int, bytes | None, bytes | None]]:
-            reader = await open_kafka_reader(
-                await broker.kafka_topic(name), start, KafkaReaderOptions(committed)
+            reader = await (await broker.kafka_topic(name)).open_reader(
+                start, KafkaReaderOptions(committed)
             )
             found: list[tuple[int, int, bytes | None, bytes | None]] = []
             try:

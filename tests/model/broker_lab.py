@@ -197,7 +197,7 @@ class BrokerLab:
 
         async def append() -> list[Position]:
             topic = await self.broker.topic(TOPIC)
-            record = await topic.deduplication.register("q", lambda: topic.log.last_durable)
+            record = await topic.deduplication.register("q", lambda: topic.log.state.last_durable)
             positions = []
             for messages, is_batch in entries:
                 entry = memoryview(self.entry(messages, is_batch=is_batch))

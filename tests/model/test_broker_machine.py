@@ -280,7 +280,7 @@ class BrokerMachine(RuleBasedStateMachine):
         """The id that a reader who reads all ends with."""
 
         async def ask() -> Position | None:
-            entry = await self.lab.broker.topics[TOPIC].log.last_entry(read_compacted)
+            entry = await self.lab.broker.topics[TOPIC].log.search.last_entry(read_compacted)
             return None if entry is None else entry.header.position
 
         expected = self.model.last_position(read_compacted=read_compacted)
@@ -321,7 +321,7 @@ class BrokerMachine(RuleBasedStateMachine):
     @invariant()
     def horizon_is_the_last_run_s(self) -> None:
         """(i), (j): nothing but a successful run moves it."""
-        assert self.lab.topic.log.horizon == self.model.horizon
+        assert self.lab.topic.log.views.horizon == self.model.horizon
 
     # Inside
 
@@ -341,7 +341,7 @@ class BrokerMachine(RuleBasedStateMachine):
     def _look_at_ledgers(self) -> None:
         """Which raw ledgers are gone; only those may that everybody has passed."""
         self.lab.settle()
-        there = set(self.lab.topic.log.ledger_ids())
+        there = set(self.lab.topic.log.ledgers.ids)
         gone = {entry.position.ledger_id for entry in self.model.raw()} - there
         passed = []
         if "s" in self.lab.topic.subscriptions:

@@ -190,7 +190,7 @@ class History:
         else:
             self._set(Policies(retain_null_key=step == "retain"))
         self.lab.settle()
-        if self.lab.topic.log.horizon is None:
+        if self.lab.topic.log.views.horizon is None:
             self.runs = []
 
     def _set(self, policies: Policies) -> None:
@@ -206,7 +206,7 @@ class History:
             return
         assert run.state == RUN_STATE_SUCCESS, run.error_message
         if run.HasField("horizon"):
-            kept = frozenset(self.ids(self.lab.topic.log.view.compacted).values())
+            kept = frozenset(self.ids(self.lab.topic.log.views.current.compacted).values())
             horizon = Position(run.horizon.ledger_id, run.horizon.entry_id)
             self.runs.append(Run(run.number, horizon, kept, strategy_of(run), foretold))
             assert is_own or kept == predicted
@@ -227,7 +227,7 @@ class History:
 
     def accounts(self) -> Iterator[tuple[Id, pb.ExplainedVersion]]:
         """Of every version of every key, by the id under which it was published."""
-        there = self.ids(self.lab.topic.log.view.compacted)
+        there = self.ids(self.lab.topic.log.views.current.compacted)
         for key in {None, *self.published.values()}:
             versions = self.explain(_request(key)).versions
             ids = {_id(told.id) for told in versions}
@@ -247,8 +247,8 @@ class History:
     def check(self) -> None:
         accounts = list(self.accounts())
         topic = self.lab.topic
-        compacted = set(self.ids(topic.log.view.compacted).values())
-        raw = {each for each in self.published if topic.log.has_ledger(each.position.ledger_id)}
+        compacted = set(self.ids(topic.log.views.current.compacted).values())
+        raw = {each for each in self.published if each.position.ledger_id in topic.log.ledgers}
         assert sorted(found for found, _ in accounts) == sorted(raw | compacted)
         for found, told in accounts:
             place = {
@@ -305,7 +305,7 @@ class History:
             return True
         horizons = [run.horizon for run in self.runs]
         log = self.lab.topic.log
-        is_whole = all(log.has_ledger(each.position.ledger_id) for each in self.published)
+        is_whole = all(each.position.ledger_id in log.ledgers for each in self.published)
         return is_whole and OWN not in strategies and horizons == sorted(horizons)
 
     def runs_over(self, found: Id) -> list[Run]:

@@ -13,9 +13,8 @@ from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_reader import (
     KafkaReader,
     KafkaReaderOptions,
-    open_kafka_reader,
 )
-from ledgerfold.broker.topics.reader import Checked, Entries
+from ledgerfold.broker.topics.stream_reader import Checked, Entries
 from ledgerfold.storage.entry import read_header
 from ledgerfold.storage.errors import (
     Corruption,
@@ -356,7 +355,7 @@ async def read_once(
             position = StartPosition(message_id=MessageId(entry_id=start), inclusive=True)
         reader = None
         try:
-            reader = await open_kafka_reader(loaded, position, KafkaReaderOptions(committed))
+            reader = await loaded.open_reader(position, KafkaReaderOptions(committed))
             await _read_on(world, life, reader, found, pauses)
             if _is_the_same(world, began):
                 life.check_clean(found, checkpoint)

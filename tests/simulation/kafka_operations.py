@@ -272,7 +272,8 @@ def kafka_log_start(actors: Actors, random: Random) -> None:
     offset = random.choice(sorted(life.at)) if life is not None and life.at else 0
 
     async def move(broker: Broker) -> object:
-        return await (await broker.kafka_topic(topic, to_write=True)).set_log_start(offset)
+        loaded = await broker.kafka_topic(topic, to_write=True)
+        return await loaded.partition.set_log_start(offset)
 
     if life is not None:
         life.starts_asked.append(offset)

@@ -20,15 +20,15 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ledgerfold.broker.common.names import TopicName
 from ledgerfold.broker.common.settings import BrokerSettings
-from ledgerfold.broker.compaction.interfaces import CompactionSnapshot
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.log.stored_topic import StoredTopic
-from ledgerfold.broker.policies.effective import broker_policies, effective_policies
-from ledgerfold.broker.policies.profiles import Emulation, emulation
+from ledgerfold.broker.log.view import View
+from ledgerfold.broker.policies.effective import PolicyLevels
+from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.broker.worker.compactor import OnProgress
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -37,11 +37,11 @@ from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.v1.admin_pb2 import CompactionProgress
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import (
-    CompactedView,
     LedgerRecord,
     Policies,
     RunCounts,
     RunRecord,
+    SegmentRecord,
     TopicRecord,
 )
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
@@ -72,12 +72,24 @@ def _metadata(pairs: FailingPairs) -> MetadataStore:
 
 
 class FakeStore:
-    """Remembers whose files were removed. `failure`: what a removal raises."""
+    """Remembers whose files were removed. Failures: what a removal, a verification raises."""
 
     def __init__(self) -> None:
         self.ledgers_dir = Path("/ledgers")
         self.removed: list[int] = []
         self.failure: BaseException | None = None
+        self.verify_failure: BaseException | None = None
+
+    def verify_compacted(self, ledger_id: int, topic: str, segments: object) -> LedgerRecord:
+        if self.verify_failure is not None:
+            raise self.verify_failure
+        return LedgerRecord(ledger_id=ledger_id)
+
+    def label_compacted(self, ledger: LedgerRecord, *, run: RunRecord) -> None:
+        """Nobody reads it."""
+
+    def mark_deleting(self, ledger_id: int, batch: MetadataBatch) -> None:
+        """The old view's, which has no record."""
 
     def damage_of(self, ledger_id: int) -> None:
         """There is none."""
@@ -91,37 +103,58 @@ class FakeStore:
         self.removed.append(ledger_id)
 
 
-@dataclass(frozen=True)
-class FakeSnapshot:
-    horizon: Position
-    horizon_previous: Position | None = None
-    previous_ledger_id: int = -1
-    segments: tuple[()] = ()
-    compacted_segments: int = 0
-    raw_after: Position = EARLIEST
-    floor: Position = EARLIEST
-    epoch: int = 1
-
-
 @dataclass
 class CountedLog:
-    """`entries`: how many lie in ledger 1."""
+    """It is each of the parts of a log that compaction uses. `entries`: how many ledger 1 has."""
 
     entries: int = 0
     horizon: Position | None = None
+    ledger_id: int = -1
     has_damage: bool = False
+    floor: Position = EARLIEST
+    seal_failure: BaseException | None = None
+    failure: None = None
+    topic: LabTopic = field(init=False)
 
-    def check_compacted(self) -> None:
-        """It is whole."""
+    def __post_init__(self) -> None:
+        self.commit = self.ledgers = self.positions = self.state = self.tail = self.views = self
 
-    def has_ledger(self, ledger_id: int) -> bool:
+    def __contains__(self, ledger_id: int) -> bool:
         return True
 
-    def last_position(self) -> Position:
+    @property
+    def current(self) -> View:
+        return View(None, self.horizon, self.ledger_id)
+
+    def renew(self) -> View:
+        previous, compacted = self.current, self.topic.record.compacted
+        self.horizon = Position(compacted.horizon.ledger_id, compacted.horizon.entry_id)
+        self.ledger_id, self.topic.backlog_bytes = compacted.ledger_id, 0
+        return previous
+
+    def check(self) -> None:
+        """It is whole."""
+
+    def segments(self) -> list[SegmentRecord]:
+        return []
+
+    def records(self) -> list[LedgerRecord]:
+        return []
+
+    async def seal(self) -> Position | None:
+        await asyncio.sleep(0)
+        if self.seal_failure is not None:
+            raise self.seal_failure
+        return self.last() if self.entries else None
+
+    def first(self) -> Position:
+        return Position(0, 0)
+
+    def last(self) -> Position:
         return Position(1, self.entries - 1)
 
     def last_published(self) -> Position:
-        return self.last_position()
+        return self.last()
 
     def entries_between(self, after: Position, through: Position) -> int:
         return max(0, through.entry_id - max(after.entry_id, -1)) if after < through else 0
@@ -133,12 +166,14 @@ class LabTopic:
     stored: StoredTopic
     log: CountedLog
     backlog_bytes: int
-    commit_failure: BaseException | None = None
-    snapshot_failure: BaseException | None = None
-    # Called between the batch and the return of a commit.
+    # Called between the batch and the return of the first commit.
     after_commit: Callable[[], None] = lambda: None
-    epoch: int = 1
     last_run_before_load: int = 0
+    is_loaded: bool = True
+    compaction_moved_to: Position | None = None
+
+    def __post_init__(self) -> None:
+        self.log.topic = self
 
     @property
     def name(self) -> str:
@@ -148,18 +183,15 @@ class LabTopic:
     def record(self) -> TopicRecord:
         return self.stored.record
 
-    def own_policies(self) -> Policies:
-        return self.lab.partitions.policies_of(self.record)
+    @property
+    def store(self) -> Any:
+        return self.lab.store
 
     def policies(self) -> Policies:
-        namespace = self.lab.metadata.namespace(TopicName.parse(self.name).namespace)
-        own = Policies() if namespace is None else namespace.policies
-        return effective_policies(self.own_policies(), own, broker_policies(self.lab.settings))
+        return self.lab.policy_levels.in_force(self.record)
 
     def emulation(self) -> Emulation:
-        namespace = self.lab.metadata.namespace(TopicName.parse(self.name).namespace)
-        own = Policies() if namespace is None else namespace.policies
-        return emulation(own.emulation, self.own_policies().emulation)
+        return self.lab.policy_levels.emulation(self.record)
 
     def compaction_backlog_bytes(self) -> int:
         return self.backlog_bytes
@@ -170,35 +202,12 @@ class LabTopic:
 
         await self.stored.change(edit)
 
-    async def snapshot_for_compaction(self, *, again: bool = False) -> FakeSnapshot | None:
-        await asyncio.sleep(0)
-        if self.snapshot_failure is not None:
-            raise self.snapshot_failure
-        last = self.log.last_position()
-        if last.entry_id < 0 or (last == self.log.horizon and not again):
-            return None
-        horizon, ledger_id = self.log.horizon, self.record.compacted.ledger_id or -1
-        return FakeSnapshot(last, horizon, ledger_id, raw_after=horizon or EARLIEST)
-
-    async def commit_compaction(
-        self, run: RunRecord, manifest: Manifest, snapshot: CompactionSnapshot
-    ) -> None:
-        await asyncio.sleep(0)
-        if self.commit_failure is not None:
-            raise self.commit_failure
-
-        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-            view = CompactedView(
-                ledger_id=manifest.ledger_id, horizon=manifest.horizon, run_number=run.number
-            )
-            record.compacted.CopyFrom(view)
-            batch.put_ledger(LedgerRecord(ledger_id=manifest.ledger_id))
-            batch.put_run(run)
-
-        await self.stored.change(edit)
-        self.log.horizon = Position(manifest.horizon.ledger_id, manifest.horizon.entry_id)
-        self.backlog_bytes = 0
+    async def trim(self) -> int:
         self.after_commit()
+        return 0
+
+    def remove_files(self, ledger_id: int) -> None:
+        """Nobody asks for those of an old view."""
 
 
 class HeldCompactor:
@@ -283,19 +292,27 @@ class Lab:
         self.now_ms += 1
         return self.now_ms
 
+    async def in_thread(self, work: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self.executor, work)
+
     @property
     def partitions(self) -> Partitions:
         return Partitions(self.metadata, lambda: self.executor, self.clock_ms)
 
     @property
+    def policy_levels(self) -> PolicyLevels:
+        return PolicyLevels(self.metadata, self.settings)
+
+    @property
     def scheduler(self) -> CompactionScheduler:
         if self._scheduler is None:
-            self._scheduler = CompactionScheduler(self, self.compactor, sleep=_never)
+            self._scheduler = CompactionScheduler(cast(Any, self), self.compactor, sleep=_never)
         return self._scheduler
 
     def topic(
         self, name: str, *, entries: int = 5, backlog_bytes: int = 100, **policies: Any
-    ) -> LabTopic:
+    ) -> Any:
+        """Returns a LabTopic, which stands in for a topic."""
         full = str(TopicName.parse(name))
         record = TopicRecord(name=full, policies=Policies(**policies))
         with self.metadata.batch() as batch:
@@ -307,7 +324,7 @@ class Lab:
     async def ended(self, topic: LabTopic) -> None:
         """Until the topic has no run on its way."""
         async with asyncio.timeout(5):
-            async for _ in self.scheduler.watch(topic):
+            async for _ in self.scheduler.watch(cast(Any, topic)):
                 pass
 
     def topic_record(self, topic: LabTopic) -> TopicRecord:

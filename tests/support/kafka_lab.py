@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 
 from ledgerfold.broker.kafka.cleaner.pass_result import PassResult
 from ledgerfold.broker.kafka.producers.producer import Origin
-from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions, open_kafka_reader
+from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
-from ledgerfold.broker.topics.reader import Checked, Entries
+from ledgerfold.broker.topics.stream_reader import Checked, Entries
 from ledgerfold.storage.entry import read_header
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch, records_of
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -65,7 +65,7 @@ class KafkaLab(BrokerLab):
 
         async def read() -> list[tuple[int, bytes | None, bytes | None]]:
             topic = await self.broker.kafka_topic(TOPIC)
-            reader = await open_kafka_reader(topic, start, KafkaReaderOptions(committed))
+            reader = await topic.open_reader(start, KafkaReaderOptions(committed))
             found: list[tuple[int, bytes | None, bytes | None]] = []
             try:
                 while True:

@@ -5,7 +5,7 @@
 ...     log.publish("a=1", "b=1 b=2", "=keyless")  # the second one is of two messages
 ...     log.roll()  # the next entry begins a new ledger
 ...     log.compact(Position(0, 0))  # only that entry is left up to here
-...     print(log.horizon, log.last_position())
+...     print(log.views.horizon, log.positions.last())
 >>> asyncio.run(example())
 0:2 1:-1
 """
@@ -13,35 +13,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
 from ledgerfold.broker.log.backlog import LedgerSums
+from ledgerfold.broker.log.reads import ReadResult
 from ledgerfold.broker.log.view import RAW, View
-from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position, read_header, stamp
+from ledgerfold.storage.entry import EARLIEST, Position, read_header, stamp
+from ledgerfold.storage.ledger import StoredEntry
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.v1.data_pb2 import StartPosition
 
 
-class Entry(NamedTuple):
-    header: EntryHeader
-    data: bytes
-
-
-class Result(NamedTuple):
-    entries: list[Entry]
-    next_position: Position
-
-
 class MemoryLog:
+    """It is each of the parts of a log (broker/log/log.py) that subscriptions use."""
+
     def __init__(self) -> None:
-        self.raw: list[Entry] = []
-        self.view = RAW
-        self._compacted: dict[View, list[Entry]] = {RAW: []}
-        self.ledgers = [0]
+        self.ledgers = self.positions = self.reads = self.search = self.state = self.views = self
+        self.raw: list[StoredEntry] = []
+        self.current = RAW
+        self._compacted: dict[View, list[StoredEntry]] = {RAW: []}
+        self.ids = [0]
         self.published: Position | None = None
         self.now_ms = 1
-        self.reads: list[Position] = []
+        self.read_at: list[Position] = []
         self.error: Exception | None = None
         self.closed: Exception | None = None
         self._changed = asyncio.Condition()
@@ -51,7 +45,7 @@ class MemoryLog:
 
     @property
     def horizon(self) -> Position | None:
-        return self.view.horizon
+        return self.current.horizon
 
     def publish(self, *entries: str) -> list[Position]:
         return [self._append(text) for text in entries]
@@ -62,9 +56,9 @@ class MemoryLog:
             key, _, value = message.partition("=")
             builder.add(value.encode(), key=key.encode() or None)
         frame = builder.build(sequence_id=0, publish_time_ms=self.now_ms)
-        position = self.next_position(self.last_position())
+        position = self.next_position(self.last())
         data = stamp(frame, *position, append_time_ms=1, producer_number=1)
-        self.raw.append(Entry(read_header(data), data))
+        self.raw.append(StoredEntry(read_header(data), data))
         self.published = position
         self.wake()
         return position
@@ -77,21 +71,21 @@ class MemoryLog:
             self._changed.notify_all()
 
     def roll(self) -> None:
-        self.ledgers.append(self.ledgers[-1] + 1)
+        self.ids.append(self.ids[-1] + 1)
 
     def compact(self, *survivors: Position) -> None:
-        before = self._compacted[self.view]
+        before = self._compacted[self.current]
         everything = {each.header.position: each for each in [*before, *self.raw]}
-        self.view = View(None, self.raw[-1].header.position)
-        self._compacted[self.view] = [everything[each] for each in survivors]
+        self.current = View(None, self.raw[-1].header.position)
+        self._compacted[self.current] = [everything[each] for each in survivors]
         self.wake()
 
     def trim(self, *, ledgers_before: int) -> None:
-        self.ledgers = [each for each in self.ledgers if each >= ledgers_before]
+        self.ids = [each for each in self.ids if each >= ledgers_before]
         self.raw = [each for each in self.raw if each.header.ledger_id >= ledgers_before]
 
-    async def read(self, position: Position, *, view: View, bytes_max: int) -> Result:
-        self.reads.append(position)
+    async def read(self, position: Position, *, view: View, bytes_max: int) -> ReadResult:
+        self.read_at.append(position)
         await self.gate.wait()
         await asyncio.sleep(0)
         if self.error is not None:
@@ -99,10 +93,10 @@ class MemoryLog:
         if view.horizon is not None and position <= view.horizon:
             found = _page(self._compacted[view], position, bytes_max)
             if found:
-                return Result(found, found[-1].header.position.next)
-            return Result([], self.next_position(view.horizon))
+                return ReadResult(found, found[-1].header.position.next)
+            return ReadResult([], self.next_position(view.horizon))
         found = _page(self.raw, position, bytes_max)
-        return Result(found, found[-1].header.position.next if found else position)
+        return ReadResult(found, found[-1].header.position.next if found else position)
 
     async def wait_beyond(self, position: Position) -> None:
         async with self._changed:
@@ -111,42 +105,39 @@ class MemoryLog:
     def _has_more(self, position: Position) -> bool:
         return any(each.header.position >= position for each in self.raw)
 
-    def last_position(self) -> Position:
-        newest = Position(self.ledgers[-1], -1)
+    def last(self) -> Position:
+        newest = Position(self.ids[-1], -1)
         return max(newest, self.raw[-1].header.position) if self.raw else newest
 
     def last_published(self) -> Position:
-        return self.published or self.last_position()
+        return self.published or self.last()
 
     def next_position(self, position: Position) -> Position:
         following = position.next
-        later = [each for each in self.ledgers if each > position.ledger_id]
+        later = [each for each in self.ids if each > position.ledger_id]
         if not later or any(each.header.position == following for each in self.raw):
             return following
         return Position(later[0], 0)
 
-    def previous_position(self, position: Position) -> Position:
+    def previous(self, position: Position) -> Position:
         return Position(position.ledger_id, position.entry_id - 1)
 
     def entries_between(self, after: Position, through: Position) -> int:
         return sum(after < each.header.position <= through for each in self.raw)
 
-    def ledger_sums(self) -> LedgerSums:
+    def sums(self) -> LedgerSums:
         def of(ledger_id: int) -> tuple[int, int, int]:
             entries = [each for each in self.raw if each.header.ledger_id == ledger_id]
             return ledger_id, len(entries), sum(len(each.data) for each in entries)
 
-        return LedgerSums([of(each) for each in self.ledgers])
+        return LedgerSums([of(each) for each in self.ids])
 
     def last_in(self, ledger_id: int) -> Position | None:
         own = [each.header.position for each in self.raw]
         return max((each for each in own if each.ledger_id == ledger_id), default=None)
 
-    def ledger_ids(self) -> Sequence[int]:
-        return self.ledgers
-
     def is_deleted(self, position: Position) -> bool:
-        return position.ledger_id not in self.ledgers
+        return position.ledger_id not in self.ids
 
     async def resolve_start(
         self, start: StartPosition, read_compacted: bool
@@ -158,15 +149,15 @@ class MemoryLog:
             named = Position(start.message_id.ledger_id, start.message_id.entry_id)
             return (named if start.inclusive else named.next), True
         if at == "publish_time_ms":
-            compacted = self._compacted[self.view] if read_compacted else []
+            compacted = self._compacted[self.current] if read_compacted else []
             for each in [*compacted, *self.raw]:
                 if each.header.publish_time_ms >= start.publish_time_ms:
                     return each.header.position, True
-        return self.next_position(self.last_position()), True
+        return self.next_position(self.last()), True
 
 
-def _page(entries: Iterable[Entry], position: Position, bytes_max: int) -> list[Entry]:
-    page: list[Entry] = []
+def _page(entries: Iterable[StoredEntry], position: Position, bytes_max: int) -> list[StoredEntry]:
+    page: list[StoredEntry] = []
     for entry in entries:
         if entry.header.position >= position:
             page.append(entry)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.common.outgoing import Outgoing
@@ -37,7 +38,7 @@ class MemoryTopic:
         self.name = name
         self.is_loaded = True
         self.profile = Emulation()
-        self.log = MemoryLog()
+        self.log: Any = MemoryLog()
         self.clock, self.outgoing = ManualClock(1_000), Outgoing()
         self.subscriptions: dict[str, Subscription] = {}
         self.reader_names: set[str] = set()
@@ -123,8 +124,8 @@ async def quiet(topic: MemoryTopic, consumer: Consumer) -> None:
 async def settled(topic: MemoryTopic) -> None:
     """Lets the loop turn until no read has begun for a while."""
     before = -1
-    while before != len(topic.log.reads):
-        before = len(topic.log.reads)
+    while before != len(topic.log.read_at):
+        before = len(topic.log.read_at)
         for _ in range(20):
             await asyncio.sleep(0)
 

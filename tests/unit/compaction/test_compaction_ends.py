@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any, cast
 
 import pytest
 
@@ -50,7 +51,7 @@ def in_a_run(body: Callable[[Lab, LabTopic], Awaitable[None]], lab: Lab | None =
 
 async def compact(lab: Lab, topic: LabTopic) -> RunRecord:
     """Another run, to its success."""
-    number = await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
+    number = await lab.scheduler.trigger(cast(Any, topic), RUN_TRIGGER_ADMIN)
     await lab.compactor.started()
     lab.compactor.finish()
     await lab.ended(topic)
@@ -100,8 +101,8 @@ def test_a_run_ends_with_its_task(step: str) -> None:
     async def main() -> None:
         lab, end = Lab(), asyncio.CancelledError("from outside")
         topic = lab.topic("t")
-        topic.snapshot_failure = end if step == "snapshot" else None
-        topic.commit_failure = end if step == "commit" else None
+        topic.log.seal_failure = end if step == "snapshot" else None
+        lab.store.verify_failure = end if step == "commit" else None
         await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
         if step != "snapshot":
             await lab.compactor.started()
@@ -115,7 +116,7 @@ def test_a_run_ends_with_its_task(step: str) -> None:
             await lab.scheduler.ended(topic.name)
         assert lab.run_of(topic, 1).state == RUN_STATE_ERROR
         assert not lab.scheduler.has_run(topic.name)
-        topic.snapshot_failure = topic.commit_failure = lab.store.failure = None
+        topic.log.seal_failure = lab.store.verify_failure = lab.store.failure = None
         assert (await compact(lab, topic)).state == RUN_STATE_SUCCESS
 
     asyncio.run(main())
@@ -133,7 +134,7 @@ def test_a_commit_that_is_cut_off_behind_its_write_is_a_success() -> None:
         await lab.scheduler.ended(topic.name)
         assert lab.run_of(topic, 1).state == RUN_STATE_SUCCESS
         assert lab.store.removed == []
-        assert topic.log.horizon == Position(1, 4)
+        assert topic.log.views.horizon == Position(1, 4)
 
     in_a_run(body)
 
@@ -147,7 +148,7 @@ def test_files_stay_when_nobody_can_say_whether_they_are_published(
         def unreadable(ledger_id: int) -> None:
             raise DISK_FULL
 
-        topic.commit_failure = CompactionFenced("unloaded")
+        lab.store.verify_failure = CompactionFenced("unloaded")
         monkeypatch.setattr(lab.metadata, "ledger", unreadable)
         lab.compactor.finish()
         await lab.ended(topic)
@@ -263,7 +264,7 @@ def test_an_interruption_holds_whatever_the_worker_makes_of_it(answer: Exception
         assert await lab.scheduler.cancel(topic.name) == 1
         assert lab.run_of(topic, 1).state == RUN_STATE_CANCELLED
         assert lab.store.removed == [FIRST_LEDGER_ID]
-        assert topic.log.horizon is None
+        assert topic.log.views.horizon is None
 
     in_a_run(body, Lab(compactor=Deaf(answer)))
 

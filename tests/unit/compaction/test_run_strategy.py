@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -28,7 +29,7 @@ def set_strategy(topic: LabTopic, strategy: CompactionStrategy) -> None:
 async def compact(
     lab: Lab, topic: LabTopic, strategy: CompactionStrategy | None = None
 ) -> RunRecord:
-    number = await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN, strategy)
+    number = await lab.scheduler.trigger(cast(Any, topic), RUN_TRIGGER_ADMIN, strategy)
     assert number
     await lab.compactor.started()
     lab.compactor.finish()
@@ -84,7 +85,7 @@ def test_a_strategy_of_one_run() -> None:
     async def body() -> None:
         lab = Lab()
         topic = lab.topic("t", compaction_strategy=NEWEST)
-        number = await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN, KEEP_TWO)
+        number = await lab.scheduler.trigger(cast(Any, topic), RUN_TRIGGER_ADMIN, KEEP_TWO)
         set_strategy(topic, EVENT_TIME)
         await lab.compactor.started()
         lab.compactor.finish()

@@ -76,7 +76,7 @@ def test_a_run_goes_through_its_states_and_ends_with_the_commit() -> None:
         done = lab.run_of(topic, 1)
         assert (done.state, done.counts.removed_events) == (RUN_STATE_SUCCESS, 4)
         assert done.queued_ms < done.started_ms < done.ended_ms
-        assert topic.log.horizon == Position(1, 4)
+        assert topic.log.views.horizon == Position(1, 4)
         assert lab.store.removed == []
         assert lab.scheduler.status(topic).status == COMPACTION_STATUS_SUCCESS
 
@@ -114,7 +114,7 @@ def test_adm_02_an_empty_topic_succeeds_without_ledger_or_worker() -> None:
         assert lab.compactor.plans == []
         assert lab.run_of(topic, 1).ledger_id == -1
         assert lab.scheduler.status(topic).status == COMPACTION_STATUS_SUCCESS
-        assert topic.log.horizon is None
+        assert topic.log.views.horizon is None
 
     asyncio.run(body())
 
@@ -153,12 +153,14 @@ def test_inc_nothing_new_starts_no_run_and_changes_no_status() -> None:
     async def body() -> None:
         lab = Lab()
         topic = lab.topic("t", entries=5)
-        topic.log.horizon = Position(1, 4)
+        topic.log.views.horizon = Position(1, 4)
         assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 0
         assert lab.scheduler.status(topic).status == COMPACTION_STATUS_NOT_RUN
         assert topic.record.last_run_number == 0
         topic.record.policies.emulation.skip_run_without_new_data = False
         assert await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN) == 1
+        assert (await lab.compactor.started()).horizon == position(1, 4)
+        lab.compactor.finish()
         await lab.ended(topic)
 
     asyncio.run(body())
@@ -267,7 +269,7 @@ def test_a_failure_in_the_worker_leaves_the_old_view_and_no_files(
         failed = lab.run_of(topic, 1)
         assert (failed.state, failed.error_reason) == (RUN_STATE_ERROR, reason)
         assert lab.store.removed == [FIRST_LEDGER_ID]
-        assert topic.log.horizon is None
+        assert topic.log.views.horizon is None
         status = lab.scheduler.status(topic)
         assert status.status == COMPACTION_STATUS_ERROR
         assert str(error) in status.last_error
@@ -311,7 +313,7 @@ def test_a_failed_commit_changes_nothing(failure: Exception, removed: list[int])
     async def body() -> None:
         lab = Lab()
         topic = lab.topic("t")
-        topic.commit_failure = failure
+        lab.store.verify_failure = failure
         await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
         await lab.compactor.started()
         lab.compactor.finish()
@@ -475,7 +477,7 @@ def test_the_history_is_bounded() -> None:
         lab = Lab()
         topic = lab.topic("t")
         for _ in range(RUNS_KEPT + 2):
-            topic.log.horizon = None
+            topic.log.views.horizon = None
             await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN)
             await lab.compactor.started()
             lab.compactor.finish()

@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from ledgerfold.broker.compaction.commit import commit
+from ledgerfold.broker.compaction.snapshot import snapshot
 from ledgerfold.broker.topics.operations import truncate_topic
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -119,11 +121,11 @@ def test_what_is_published_in_the_middle_of_a_snapshot_is_not_lost(step: int, be
 
 
 def seal(lab: BrokerLab) -> Coroutine[Any, Any, object]:
-    return lab.broker.topics[TOPIC].log.seal()
+    return lab.broker.topics[TOPIC].log.commit.seal()
 
 
 def roll(lab: BrokerLab) -> Coroutine[Any, Any, object]:
-    return lab.broker.topics[TOPIC].log.roll()
+    return lab.broker.topics[TOPIC].log.tail.roll()
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -165,12 +167,12 @@ def test_a_run_of_an_earlier_load_commits_nothing() -> None:
     async def scenario() -> None:
         race.publish(1)
         topic = race.lab.broker.topics[TOPIC]
-        snapshot = await topic.snapshot_for_compaction()
-        assert snapshot is not None
+        taken = await snapshot(topic)
+        assert taken is not None
         await topic.stored.change(edit)
         run, manifest = RunRecord(ledger_id=77), Manifest(ledger_id=77)
         with pytest.raises(CompactionFenced, match="was reloaded"):
-            await topic.commit_compaction(run, manifest, snapshot)
+            await commit(topic, run, manifest, taken)
 
     race.lab.run(scenario())
     race.check()
@@ -227,7 +229,7 @@ def test_a_snapshot_that_misses_a_segment_is_refused() -> None:
     assert run is not None
     assert not race.lab.succeeded(run)
     assert f"{first}:0" in run.error_message
-    assert topic.log.horizon is None
+    assert topic.log.views.horizon is None
     kept.segments[0].sealed = True
     race.check()
 

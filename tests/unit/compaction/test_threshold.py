@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -191,7 +192,7 @@ def test_a_topic_that_cannot_be_looked_at_ends_neither_the_round_nor_a_roll() ->
     async def body() -> None:
         lab = Lab()
         broken = lab.topic("a", compaction_threshold_bytes=1)
-        broken.compaction_backlog_bytes = broken_backlog  # type: ignore[method-assign]
+        broken.compaction_backlog_bytes = broken_backlog
         whole = lab.topic("b", compaction_threshold_bytes=1)
         await lab.scheduler.monitor.check_all()
         assert len(lab.metadata.runs(whole.name)) == 1
@@ -258,7 +259,7 @@ def test_the_monitor_checks_after_each_interval() -> None:
 
         lab = Lab(settings=replace(SETTINGS, compaction_monitor_interval_ms=1500))
         topic = lab.topic("t", backlog_bytes=10, compaction_threshold_bytes=1)
-        monitor = type(lab.scheduler.monitor)(lab, lab.scheduler, sleep)
+        monitor = type(lab.scheduler.monitor)(cast(Any, lab), lab.scheduler, sleep)
         running = asyncio.create_task(monitor.run())
         awake.set()
         assert (await lab.compactor.started()).topic == topic.name

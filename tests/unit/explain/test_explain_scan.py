@@ -62,7 +62,7 @@ def test_damage_of_a_raw_ledger_is_not_blamed_on_the_view(lab: BrokerLab) -> Non
     damage_keys(lab, lab.topic.record.ledger_ids[0])
     with pytest.raises(Corruption):
         explain(lab)
-    assert not lab.topic.log.has_damage
+    assert not lab.topic.log.views.has_damage
 
 
 def test_a_request_says_what_to_explain(lab: BrokerLab) -> None:
@@ -91,7 +91,7 @@ def test_partitions_are_told_one_after_the_other(lab: BrokerLab) -> None:
                 entry = memoryview(lab.entry([Message(b"a", value)], is_batch=False))
                 header = read_header(entry)
                 topic.log.tail.append(header, (entry[header.header_bytes :],), 1)
-            await topic.log.flush()
+            await topic.log.commit.flush()
         return topics
 
     topics = lab.run(publish())

@@ -47,11 +47,11 @@ class CountingLog(MemoryLog):
         self.passes += 1
         return 0
 
-    def ledger_sums(self) -> LedgerSums:
+    def sums(self) -> LedgerSums:
         self.passes += 1
         return LedgerSums([(each, 1_000, 1_000) for each in range(100)])
 
-    def last_position(self) -> Position:
+    def last(self) -> Position:
         return Position(99, 999)
 
 

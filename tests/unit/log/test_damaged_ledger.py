@@ -74,7 +74,7 @@ def test_a_compaction_over_damage_fails_and_trimming_leaves_it(at: int) -> None:
     assert not lab.succeeded(run)
     assert run.error_reason == "DATA_CORRUPT"
     assert f"{ledger_id}/" in run.error_message
-    assert lab.topic.log.horizon is None
+    assert lab.topic.log.views.horizon is None
     lab.run(lab.broker.unload_topic(TOPIC))
     lab.run(lab.topic.trim())
     assert ledger_id in lab.topic.record.ledger_ids
@@ -89,7 +89,7 @@ def test_trimming_leaves_a_damaged_ledger_that_all_have_passed() -> None:
     ledgers = []
     for value in (b"1", b"2", b"3"):
         ledgers.append(publish(lab, value)[0].ledger_id)
-        lab.run(lab.topic.log.roll())
+        lab.run(lab.topic.log.tail.roll())
     lab.run(lab.topic.enable_compaction_cursor())
     lab.crash(everything, lambda: lab.files.remove(segment_of(lab, ledgers[1])))
     assert set(lab.report.damaged) == {ledgers[1]}
@@ -99,7 +99,7 @@ def test_trimming_leaves_a_damaged_ledger_that_all_have_passed() -> None:
         record.compacted.ledger_id = -1
         record.compacted.horizon.ledger_id = ledgers[2]
         batch.put_topic(record)
-    lab.topic.log.renew_view()
+    lab.topic.log.views.renew()
     lab.run(lab.topic.trim())
     assert list(lab.topic.record.ledger_ids)[:2] == ledgers[1:]
     lab.stop()

@@ -93,7 +93,7 @@ def test_whoever_looks_for_it_gets_an_error_that_names_it(lab: BrokerLab, damage
     with pytest.raises(CompactedLedgerDamaged, match=told):
         values(lab, compacted=True)
     with pytest.raises(CompactedLedgerDamaged, match=told):
-        lab.run(topic.log.last_entry(read_compacted=True))
+        lab.run(topic.log.search.last_entry(read_compacted=True))
     run = lab.compact()
     assert run is not None
     assert (run.state, run.error_reason) == (RUN_STATE_ERROR, "COMPACTED_LEDGER_DAMAGED")
@@ -229,11 +229,11 @@ def test_the_way_back_in_pulsar_4_needs_a_load_after_a_failed_run(lab: BrokerLab
 def test_a_start_behind_a_batch_that_is_damaged_is_behind_it(lab: BrokerLab) -> None:
     """Without a batch index the start is the batch itself, so that all of it comes."""
     lab.publish([([Message(b"a", b"3"), Message(b"b", b"1")], True)])
-    last = lab.topic.log.last_position()
+    last = lab.topic.log.positions.last()
     at = MessageId(ledger_id=last.ledger_id, entry_id=last.entry_id, batch_index=-1)
     start = StartPosition(message_id=at)
-    assert lab.run(lab.topic.log.resolve_start(start, False)) == (last, True)
+    assert lab.run(lab.topic.log.search.resolve_start(start, False)) == (last, True)
     folder = DATA / "ledgers" / str(last.ledger_id)
     flip_last_bit(lab, folder / lab.files.listdir(folder)[-2])
     lab.restart()
-    assert lab.run(lab.topic.log.resolve_start(start, False)) == (last.next, True)
+    assert lab.run(lab.topic.log.search.resolve_start(start, False)) == (last.next, True)

@@ -97,16 +97,16 @@ def test_a_subscription_is_done_when_it_has_had_what_there_is(lab: BrokerLab) ->
     assert subscription.backlog_entries() == len(good()) - 5
     lab.consume(len(good()) - 5, read_compacted=False)
     assert subscription.backlog_entries() == 0
-    assert subscription.cursor.mark_delete == lab.topic.log.last_position()
+    assert subscription.cursor.mark_delete == lab.topic.log.positions.last()
 
 
 def test_what_is_lost_is_not_counted(lab: BrokerLab) -> None:
     """Wherever the range begins and ends."""
     log = lab.topic.log
-    assert log.entries_between(Position(1, 2), Position(1, 5)) == 1
-    assert log.entries_between(Position(1, 2), Position(1, 4)) == 0
-    assert log.entries_between(Position(1, 3), Position(1, 7)) == 2
-    assert log.entries_between(EARLIEST, log.last_position()) == len(good())
+    assert log.ledgers.entries_between(Position(1, 2), Position(1, 5)) == 1
+    assert log.ledgers.entries_between(Position(1, 2), Position(1, 4)) == 0
+    assert log.ledgers.entries_between(Position(1, 3), Position(1, 7)) == 2
+    assert log.ledgers.entries_between(EARLIEST, log.positions.last()) == len(good())
 
 
 def test_skipping_counts_entries_that_exist(lab: BrokerLab) -> None:
@@ -136,7 +136,7 @@ def test_a_seek_into_a_gap_goes_on_behind_it(lab: BrokerLab) -> None:
 
 def test_a_seek_to_the_next_ledger_leaves_nothing_behind(lab: BrokerLab) -> None:
     """Its mark-delete is the last entry that exists of the ledger before (entry 10)."""
-    next_ledger = lab.topic.log.last_position().ledger_id
+    next_ledger = lab.topic.log.positions.last().ledger_id
     at = MessageId(ledger_id=next_ledger, entry_id=0, batch_index=-1)
     lab.run(seek_subscription(lab.topic, "s", StartPosition(message_id=at, inclusive=True)))
     subscription = lab.topic.subscriptions["s"]

@@ -31,7 +31,7 @@ class Setting:
         self.writers.open = writer(max(entries))
         self.ledgers = RawLedgers(entries, self._record)
         self.positions = LogPositions(self.ledgers, self.writers, self.state)
-        self.state.last_durable = self.positions.last_recorded()
+        self.state.last_durable = self.ledgers.last_recorded()
 
     def _record(self, ledger_id: int) -> LedgerRecord:
         is_open = ledger_id == max(self.entries)

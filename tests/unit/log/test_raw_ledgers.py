@@ -87,8 +87,8 @@ def test_publishing_and_rolling_asks_for_none_of_the_other_ledgers(
     lab: BrokerLab, counts: Counts
 ) -> None:
     """Trimming and the threshold look after each roll; each closed ledger is read in once."""
-    assert len(lab.topic.log.ledger_ids()) >= LEDGERS
-    lab.topic.subscriptions["s"].pass_over(lab.topic.log.last_position())
+    assert len(lab.topic.log.ledgers.ids) >= LEDGERS
+    lab.topic.subscriptions["s"].pass_over(lab.topic.log.positions.last())
     fill(lab, 5)
     assert counts.readers == 0
     assert counts.records <= 5
@@ -115,35 +115,35 @@ def test_what_is_told_of_a_topic_needs_neither_readers_nor_records(
 ) -> None:
     topic = lab.topic
     entries = LEDGERS * STORE.ledger_entries_max
-    topic.log.ledger_records()
+    topic.log.ledgers.records()
     counts.reset()
     stats = topic_stats(topic, CompactionStats())
     assert stats["subscriptions"]["s"]["msgBacklog"] == entries
     assert stats["storageSize"] == topic.compaction_backlog_bytes() > 0
     assert topic.subscriptions["s"].backlog_entries() == entries
-    assert topic.log.entries_between(EARLIEST, LATEST) == entries
+    assert topic.log.ledgers.entries_between(EARLIEST, LATEST) == entries
     assert lab.run(topic.trim()) == 0
     far = lab.clock.now_ms() + 60_000
-    assert lab.run(topic.log.first_published_since(far)) > topic.log.last_position()
+    assert lab.run(topic.log.search.first_published_since(far)) > topic.log.positions.last()
     assert (counts.readers, counts.records) == (0, 0)
 
 
 def test_after_a_restart_the_same_is_known(lab: BrokerLab, counts: Counts) -> None:
     """Each record is read once at the load; ledgers that are gone are forgotten."""
-    before = [each.ledger_id for each in lab.topic.log.ledger_records() if each.segments]
-    sums = lab.topic.log.ledger_sums()
+    before = [each.ledger_id for each in lab.topic.log.ledgers.records() if each.segments]
+    sums = lab.topic.log.ledgers.sums()
     lab.restart()
     counts.reset()
     log = lab.topic.log
     assert counts.readers == 0
-    assert [each.ledger_id for each in log.ledger_records() if each.segments] == before
-    assert log.ledger_sums().size_bytes == sums.size_bytes
+    assert [each.ledger_id for each in log.ledgers.records() if each.segments] == before
+    assert log.ledgers.sums().size_bytes == sums.size_bytes
     lab.run(log.drop_ledgers(lambda: before[:5], hides_compacted=False))
-    assert list(log.ledger_ids())[: LEDGERS - 5] == before[5:]
-    assert not any(map(log.has_ledger, before[:5]))
+    assert list(log.ledgers.ids)[: LEDGERS - 5] == before[5:]
+    assert not any(each in log.ledgers for each in before[:5])
     entries = (LEDGERS - 5) * STORE.ledger_entries_max
-    assert log.entries_between(EARLIEST, LATEST) == entries
-    assert log.first_position() == Position(before[5], 0)
+    assert log.ledgers.entries_between(EARLIEST, LATEST) == entries
+    assert log.positions.first() == Position(before[5], 0)
     assert len(lab.read(EARLIEST, read_compacted=False)) == entries
 
 

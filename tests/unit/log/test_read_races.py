@@ -25,7 +25,7 @@ PROFILES = ["documented", "pulsar-4"]
 def lab_of(profile: str) -> BrokerLab:
     """With a message for each key, and a run already so that raw ledgers wait for the horizon."""
     lab = BrokerLab()
-    lab.broker.settings.emulation.CopyFrom(Settings(profile=profile))
+    lab.broker.policy_levels.broker.emulation.CopyFrom(Settings(profile=profile))
     lab.run(lab.topic.enable_compaction_cursor())
     publish(lab, KEYS[:10])
     assert lab.compact() is not None
@@ -58,7 +58,7 @@ class ColdLab:
         log = self.lab.broker.topics[TOPIC].log
         log._files.executor = held
         await self.lab.compaction()
-        await log.roll()
+        await log.tail.roll()
         await self.lab.broker.topics[TOPIC].trim()
         log._files.executor = self.held
         self.held.free()
@@ -140,7 +140,7 @@ def test_the_last_message_is_not_looked_for_in_a_topic_that_is_unloaded() -> Non
         topic = lab.broker.topics[TOPIC]
         topic.log._files.executor = held
         held.holds = True
-        asked = asyncio.ensure_future(topic.log.last_entry(read_compacted=True))
+        asked = asyncio.ensure_future(topic.log.search.last_entry(read_compacted=True))
         await held.has_work()
         topic.log._files.executor = HeldExecutor()
         await lab.broker.unload_topic(TOPIC)
@@ -192,7 +192,7 @@ def test_latest_is_before_what_is_on_its_way_to_the_disk() -> None:
         held.holds = True
         for key in KEYS[:8]:
             producer.append(memoryview(lab.entry([Message(key, b"v")], is_batch=False)))
-        assert topic.log.last_durable is None
+        assert topic.log.state.last_durable is None
         latest = data_pb2.StartPosition(latest=True)
         subscription = await create_subscription(topic, "s", latest, durable=False)
         held.free()
@@ -209,12 +209,12 @@ def test_a_reader_at_the_end_of_a_ledger_that_goes_misses_no_deletion() -> None:
     lab = lab_of("documented")
     call = lab.reader(EARLIEST, read_compacted=True)
     found = call.rest()
-    lab.run(lab.topic.log.roll())
+    lab.run(lab.topic.log.tail.roll())
     for _ in range(2):
         assert lab.compact() is not None
         lab.run(lab.topic.trim())
         publish(lab, KEYS[:3], b"")
-        lab.run(lab.topic.log.roll())
+        lab.run(lab.topic.log.tail.roll())
     assert lab.compact() is not None
     lab.run(lab.topic.trim())
     found += call.rest()
@@ -230,9 +230,9 @@ def test_a_reader_of_a_view_whose_raw_ledgers_went_before_the_load_misses_no_del
     lab.restart()
     lab.run(lab.topic.trim())
     lab.restart()
-    horizon = lab.topic.log.horizon
+    horizon = lab.topic.log.views.horizon
     assert horizon is not None
-    assert not lab.topic.log.has_ledger(horizon.ledger_id)
+    assert horizon.ledger_id not in lab.topic.log.ledgers
     call = lab.reader(EARLIEST, read_compacted=True)
     found = call.some(1)
     publish(lab, KEYS[:3], b"")

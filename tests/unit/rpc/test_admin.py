@@ -67,15 +67,15 @@ class StatsTopic(LabTopic):
         self.readers: set[Any] = set()
         log: Any = self.log
         # Ledger 0 was closed with 4 entries of 100 bytes; ledger 1 holds `entries` of them.
-        log.ledger_records = lambda: [ledger(0, 4), ledger(1, log.entries)]
-        log.ledger_sums = lambda: sums_of(log.ledger_records())
-        log.ledger_ids = lambda: [0, 1]
+        log.records = lambda: [ledger(0, 4), ledger(1, log.entries)]
+        log.sums = lambda: sums_of(log.records())
+        log.ids = [0, 1]
         log.is_terminated = False
         self.cursors: dict[str, CursorRecord] = {}
 
     @property
     def compaction_mark_delete(self) -> Position:
-        return self.log.horizon or EARLIEST
+        return self.log.views.horizon or EARLIEST
 
     async def persist_cursor(self, record: CursorRecord) -> None:
         self.cursors[record.subscription] = record
@@ -131,7 +131,11 @@ class AdminLab(Lab):
 
 def ledger(ledger_id: int, entries: int) -> LedgerRecord:
     segment = SegmentRecord(
-        entries=entries, size_bytes=entries * 100, last=position(ledger_id, entries - 1)
+        entries=entries,
+        size_bytes=entries * 100,
+        first=position(ledger_id, 0),
+        last=position(ledger_id, entries - 1),
+        sealed=True,
     )
     return LedgerRecord(ledger_id=ledger_id, segments=[segment])
 
@@ -433,7 +437,7 @@ def test_topic_stats() -> None:
     topic: Any = lab.add("t")
     topic.record.compaction_cursor = True
     topic.subscriptions["s"] = Subscription(
-        topic.name, "s", MemoryLog(), Cursor(Position(0, 1)), topic.persist_cursor
+        topic.name, "s", cast(Any, MemoryLog()), Cursor(Position(0, 1)), topic.persist_cursor
     )
     stats = topic_stats(topic, lab.scheduler.stats(topic))
     assert stats["msgInCounter"] == 12
@@ -462,7 +466,7 @@ def test_internal_stats_before_and_after_a_compaction() -> None:
     topic.record.compaction_cursor = True
     assert internal_stats(broker, topic)["cursors"]["__compaction"]["readPosition"] == "0:0"
     topic.record.compacted.CopyFrom(CompactedView(ledger_id=7, horizon=position(1, 4)))
-    topic.log.horizon = Position(1, 4)
+    topic.log.views.horizon = Position(1, 4)
     with lab.metadata.batch() as batch:
         batch.put_ledger(LedgerRecord(ledger_id=7))
     stats = internal_stats(broker, topic)
@@ -487,7 +491,7 @@ def test_the_estimated_backlog_counts_newer_ledgers_and_a_share_of_its_own(
     """Whole newer ledgers, and the share of the one in which the position stands."""
     lab = AdminLab()
     topic: Any = lab.add("t")
-    assert topic.log.ledger_sums().estimated_bytes_after(position) == expected
+    assert topic.log.ledgers.sums().estimated_bytes_after(position) == expected
 
 
 def test_a_topic_record_keeps_its_other_fields_when_a_policy_changes() -> None:

@@ -168,7 +168,7 @@ def test_a_reader_without_permits_gives_room(served: ServedLab) -> None:
 
 def test_questions_without_an_end(served: ServedLab, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that asks and asks, and has no answer yet."""
-    monkeypatch.setattr("ledgerfold.broker.topics.reader.CHECKS_MAX", 3)
+    monkeypatch.setattr("ledgerfold.broker.topics.stream_reader.CHECKS_MAX", 3)
     outgoing = served.lab.broker.outgoing
     assert outgoing.share().reserve(outgoing.bytes_max)
     outgoing.bytes_max = 0

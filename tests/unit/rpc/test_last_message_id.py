@@ -27,7 +27,9 @@ def test_the_last_message_id_needs_no_values() -> None:
         return StoredEntry(read_header(data), data)
 
     async def topic(name: str, create: bool) -> Any:
-        return SimpleNamespace(name=name, log=SimpleNamespace(last_entry=last_entry))
+        return SimpleNamespace(
+            name=name, log=SimpleNamespace(search=SimpleNamespace(last_entry=last_entry))
+        )
 
     broker = cast(Any, SimpleNamespace(any_topic=topic))
 

@@ -15,7 +15,6 @@ from ledgerfold.broker.rpc import publish
 from ledgerfold.broker.rpc.stream import EOF, feed
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.receipts import IN_FLIGHT_BYTES_MAX, RECEIPTS_MAX
-from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import encode_publish
 from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
@@ -125,6 +124,12 @@ def test_the_first_request_is_small() -> None:
     asyncio.run(test())
 
 
+def a_producer(log: Any, last_sequence_id: int) -> Producer:
+    topic: Any = SimpleNamespace(clock=WallClock(), entry_bytes_max=ENTRY_BYTES_MAX)
+    deduplication, record = cast(Any, None), ProducerRecord(last_sequence_id=last_sequence_id)
+    return Producer(topic, log, deduplication, "p", record, on_detached=lambda producer: None)
+
+
 def test_duplicates_are_held_back_and_answered_a_few_at_a_time() -> None:
     """A client that reads no receipts can make the broker keep so many of them, and no more."""
 
@@ -132,10 +137,7 @@ def test_duplicates_are_held_back_and_answered_a_few_at_a_time() -> None:
         log = SimpleNamespace(
             tail=SimpleNamespace(last_appended=Position(0, 9)), state=LogState("t")
         )
-        topic = cast(
-            Topic, SimpleNamespace(log=log, clock=WallClock(), entry_bytes_max=ENTRY_BYTES_MAX)
-        )
-        producer = Producer(topic, "p", ProducerRecord(last_sequence_id=5))
+        producer = a_producer(log, last_sequence_id=5)
         payload = b"v" * 1000
         entry = memoryview(build_entry(b"", payload, EntryFields(message_count=1, sequence_id=3)))
         for _ in range(IN_FLIGHT_BYTES_MAX // len(entry) + 1):
@@ -156,8 +158,7 @@ def test_a_negative_sequence_id_is_refused() -> None:
         tail=SimpleNamespace(last_appended=None),
         state=SimpleNamespace(on_durable=set(), last_durable=None, failure=None),
     )
-    topic = SimpleNamespace(log=log, clock=WallClock(), entry_bytes_max=ENTRY_BYTES_MAX)
-    producer = Producer(cast(Topic, topic), "p", ProducerRecord(last_sequence_id=-1))
+    producer = a_producer(log, last_sequence_id=-1)
     entry = build_entry(b"", b"", EntryFields(message_count=1, sequence_id=-4))
     with pytest.raises(InvalidRequest, match="-4"):
         producer.append(memoryview(entry))

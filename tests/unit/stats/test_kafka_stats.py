@@ -32,7 +32,7 @@ def lab() -> Iterator[KafkaLab]:
 
 def test_a_topic_tells_its_offsets_and_sizes(lab: KafkaLab) -> None:
     """In Pulsar's words what both kinds have, in Kafka's what a partition has."""
-    lab.run(lab.kafka.set_log_start(1))
+    lab.run(lab.kafka.partition.set_log_start(1))
     told = kafka_stats(lab.kafka)
     assert (told["msgInCounter"], told["subscriptions"]) == (4, {})
     assert told["storageSize"] == told["bytesInCounter"] > 0

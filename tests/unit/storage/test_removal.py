@@ -18,7 +18,7 @@ def stored(lab: BrokerLab) -> list[Path]:
     """Two ledgers of a topic; the segments of both."""
     for value in (b"1", b"2"):
         lab.publish([([Message(b"k", value)], False)])
-        lab.run(lab.topic.log.roll())
+        lab.run(lab.topic.log.tail.roll())
     return [
         LEDGERS / folder / name
         for folder in lab.files.listdir(LEDGERS)

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
 import pytest
 
+from ledgerfold.broker.log.reads import ReadResult
 from ledgerfold.broker.log.view import RAW, View
 from ledgerfold.broker.policies.profiles import Emulation
-from ledgerfold.broker.subscriptions.route import Route, StoredEntry
+from ledgerfold.broker.subscriptions.route import Route
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import MissingFile
-
-
-class Result(NamedTuple):
-    entries: Sequence[StoredEntry]
-    next_position: Position
 
 
 class Log:
     """A view of whatever horizon; raw entries are there, but for those in `gone`."""
 
     def __init__(self, view: View) -> None:
-        self.view = view
+        self.positions = self.reads = self.state = self.views = self
+        self.current = view
         self.freed: list[View] = []
         self.gone: list[Position] = []
-        self.reads: list[View] = []
+        self.read_in: list[View] = []
         self.commits: list[View] = []
         self.fails = False
         self.closed: Exception | None = None
@@ -35,17 +31,17 @@ class Log:
     def is_deleted(self, position: Position) -> bool:
         return position in self.gone
 
-    async def read(self, position: Position, *, view: View, bytes_max: int) -> Result:
+    async def read(self, position: Position, *, view: View, bytes_max: int) -> ReadResult:
         """Nothing, and where a run commits in the middle of it, that run's view is there."""
-        self.reads.append(view)
+        self.read_in.append(view)
         if self.commits:
             self.replace(self.commits.pop())
             if self.fails:
                 raise MissingFile("1/0.log", "a test")
-        return Result((), position)
+        return ReadResult((), position)
 
     def replace(self, view: View) -> None:
-        old, self.view = self.view, view
+        old, self.current = self.current, view
         old.retire(lambda: self.freed.append(old))
 
 
@@ -54,7 +50,7 @@ FIRST, SECOND = Position(1, 9), Position(2, 9)
 
 def test_a_reader_keeps_the_view_it_began_with_until_it_has_passed_it() -> None:
     """Then it reads raw, and the compacted ledger may go; the raw ones not before it read on."""
-    log = Log(View(None, FIRST))
+    log: Any = Log(View(None, FIRST))
     route = Route(Emulation(), read_compacted=True)
     began_with = route.view(Position(0, 0), log)
     route.delivered(began_with, 3, Position(0, 5))
@@ -72,17 +68,17 @@ def test_a_reader_keeps_the_view_it_began_with_until_it_has_passed_it() -> None:
 
 def test_who_has_had_nothing_goes_along_with_every_run() -> None:
     """There is nothing that it could know of and that is gone."""
-    log = Log(View(None, FIRST))
+    log: Any = Log(View(None, FIRST))
     route = Route(Emulation(), read_compacted=True)
     route.delivered(route.view(Position(0, 0), log), 0, FIRST.next)
     log.replace(View(None, SECOND))
-    assert route.view(FIRST.next, log) is log.view
+    assert route.view(FIRST.next, log) is log.current
     assert route.held_position(FIRST.next, SECOND) is None
 
 
 def test_a_reader_that_ends_lets_go() -> None:
     """Of the compacted ledger and of the raw ones; closing twice is closing once."""
-    log = Log(View(None, FIRST))
+    log: Any = Log(View(None, FIRST))
     route = Route(Emulation(), read_compacted=True)
     view = route.view(Position(0, 0), log)
     route.delivered(view, 1, Position(0, 1))
@@ -95,20 +91,20 @@ def test_a_reader_that_ends_lets_go() -> None:
 
 def test_a_reader_whose_raw_entries_were_deleted_reads_the_current_view() -> None:
     """It had passed the horizon, but nothing raw is left for it where it is."""
-    log = Log(View(None, SECOND))
+    log: Any = Log(View(None, SECOND))
     log.gone = [Position(4, 0)]
     route = Route(Emulation(), read_compacted=True, is_raw=True)
     assert route.view(Position(3, 0), log) is RAW
-    assert route.view(Position(4, 0), log) is log.view
+    assert route.view(Position(4, 0), log) is log.current
 
 
 def test_without_the_field_or_read_compacted_nothing_is_kept() -> None:
     """Pulsar 4 reads the newest view; who is not read-compacted reads raw."""
-    log = Log(View(None, FIRST))
+    log: Any = Log(View(None, FIRST))
     pulsar = Route(Emulation(lagging_readers_get_tombstones=False), read_compacted=True)
-    pulsar.delivered(log.view, 1, Position(0, 1))
+    pulsar.delivered(log.current, 1, Position(0, 1))
     log.replace(View(None, SECOND))
-    assert pulsar.view(Position(0, 1), log) is log.view
+    assert pulsar.view(Position(0, 1), log) is log.current
     plain = Route(Emulation(), read_compacted=False)
     assert plain.view(Position(0, 0), log) is RAW
     plain.delivered(RAW, 1, Position(0, 1))
@@ -120,26 +116,26 @@ def test_without_the_field_or_read_compacted_nothing_is_kept() -> None:
 def test_what_was_read_of_a_view_that_is_gone_is_read_again(keeps: bool, fails: bool) -> None:
     """A run that commits during a read may trim what that read was about to find."""
     first, second, third = (View(None, Position(1, number)) for number in (1, 2, 3))
-    log = Log(first)
+    log: Any = Log(first)
     log.commits, log.fails = [third, second], fails
     route = Route(Emulation(lagging_readers_get_tombstones=keeps), read_compacted=True)
     routed = asyncio.run(route.read(Position(0, 0), log, bytes_max=1))
-    assert log.reads == [first, second, third]
+    assert log.read_in == [first, second, third]
     assert routed.view is third
 
 
 def test_a_kept_view_is_read_whatever_commits() -> None:
     first, second = (View(None, Position(1, number)) for number in (1, 2))
-    log = Log(first)
+    log: Any = Log(first)
     route = Route(Emulation(), read_compacted=True)
     route.delivered(first, 1, Position(0, 1))
     log.commits = [second]
     assert asyncio.run(route.read(Position(0, 1), log, bytes_max=1)).view is first
-    assert log.reads == [first]
+    assert log.read_in == [first]
 
 
 def test_a_failure_of_the_current_view_is_told() -> None:
-    log = Log(View(None, FIRST))
-    log.commits, log.fails = [log.view], True
+    log: Any = Log(View(None, FIRST))
+    log.commits, log.fails = [log.current], True
     with pytest.raises(MissingFile):
         asyncio.run(Route(Emulation(), read_compacted=True).read(FIRST, log, bytes_max=1))

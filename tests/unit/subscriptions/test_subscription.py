@@ -80,11 +80,11 @@ def test_an_idle_subscription_does_not_read() -> None:
         consumer = await subscribed(topic, SHARED)
         received = await receive(consumer, 2)
         await settled(topic)
-        reads = len(topic.log.reads)
+        reads = len(topic.log.read_at)
         await acknowledge(topic, consumer, received)
         topic.subscriptions["s"].add_permits(consumer, 5)
         await settled(topic)
-        assert len(topic.log.reads) == reads
+        assert len(topic.log.read_at) == reads
 
     run(test)
 

@@ -69,7 +69,7 @@ def test_acknowledging_all_that_was_delivered_empties_the_backlog(
             for each in reversed(received) if backwards else received:
                 subscription.acknowledge(consumer, [each.position])
         assert backlog(topic) == 0
-        assert subscription.mark_delete == topic.log.last_position()
+        assert subscription.mark_delete == topic.log.positions.last()
         subscription.detach(consumer)
         topic.log.publish("x=1")
         again = await subscribed(topic, COMPACTED)
@@ -109,7 +109,7 @@ def test_sub_06_acks_of_ids_that_only_the_compacted_ledger_has() -> None:
         consumer = await subscribed(topic, COMPACTED, permits=5)
         received = await receive(consumer, 1)
         await acknowledge(topic, consumer, received)
-        assert topic.subscriptions["s"].mark_delete == topic.log.last_position()
+        assert topic.subscriptions["s"].mark_delete == topic.log.positions.last()
 
     run(test)
 

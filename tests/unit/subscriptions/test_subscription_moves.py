@@ -62,7 +62,7 @@ def test_what_is_too_old_is_passed_and_nothing_else(lab: BrokerLab) -> None:
     """Entries are compared with the limit one by one, across ledgers; stats tell of it."""
     subscription = subscribe(lab)
     old = publish(lab, 4)
-    lab.run(lab.topic.log.roll())
+    lab.run(lab.topic.log.tail.roll())
     old += publish(lab, 2)
     lab.clock.now_ms()
     lab.run(lab.clock.move_to(lab.clock.now_ms() + MINUTE_MS))
@@ -106,7 +106,7 @@ def test_ttl_moves_every_subscription_at_the_check(lab: BrokerLab) -> None:
     """0 is off. Then the ledgers go that nobody holds back any more."""
     first, second = subscribe(lab, "first"), subscribe(lab, "second")
     publish(lab, 2)
-    lab.run(lab.topic.log.roll())
+    lab.run(lab.topic.log.tail.roll())
     lab.topic.record.policies.CopyFrom(Policies(message_ttl_ms=0))
     lab.advance(10 * MINUTE_MS)
     assert (backlog(first), backlog(second)) == (2, 2)
@@ -114,7 +114,7 @@ def test_ttl_moves_every_subscription_at_the_check(lab: BrokerLab) -> None:
     publish(lab, 1)
     lab.advance(1)
     assert (backlog(first), backlog(second)) == (1, 1)
-    assert len(lab.topic.log.ledger_ids()) == 1
+    assert len(lab.topic.log.ledgers.ids) == 1
     lab.advance(MINUTE_MS)
     assert (backlog(first), backlog(second)) == (0, 0)
 
@@ -135,7 +135,7 @@ def test_ret_05_expiry_leaves_what_no_compaction_has_seen(lab: BrokerLab) -> Non
     assert lab.run(expire_all(lab.topic, 1_000)) == 4
     assert backlog(subscription) == 0
     lab.run(lab.broker.unload_topic(lab.topic.name))
-    records = lab.topic.log.ledger_records()
+    records = lab.topic.log.ledgers.records()
     assert sum(segment.entries for record in records for segment in record.segments) == 4
     send(b"K3", b"V5")
     lab.compact()

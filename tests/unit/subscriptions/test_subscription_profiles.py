@@ -145,7 +145,7 @@ def test_gaps_in_the_raw_ledgers_count_as_acknowledged_in_every_profile() -> Non
         consumer = await subscribed(topic, COMPACTED)
         await acknowledge(topic, consumer, await receive(consumer, 2))
         assert backlog(topic) == 0
-        assert topic.subscriptions["s"].mark_delete == topic.log.last_position()
+        assert topic.subscriptions["s"].mark_delete == topic.log.positions.last()
 
     run(test)
 

@@ -70,7 +70,7 @@ def test_what_was_stored_is_known_after_its_ledger_is_gone() -> None:
     entries = [entry(lab, b"%d" % number) for number in range(3)]
     assert send(lab, *entries) == 3
     lab.crash(everything)
-    lab.run(lab.topic.log.roll())
+    lab.run(lab.topic.log.tail.roll())
     assert lab.compact() is not None
     lab.run(lab.topic.trim())
     assert values(lab) == []
@@ -84,7 +84,7 @@ def test_a_ledger_waits_until_what_it_tells_is_recorded() -> None:
     lab = BrokerLab()
     assert send(lab, entry(lab, b"1")) == 1
     topic: Topic = lab.topic
-    lab.run(topic.log.roll())
+    lab.run(topic.log.tail.roll())
     assert lab.compact() is not None
     ledger_id = topic.record.ledger_ids[0]
     recorded, topic.deduplication._recorded = topic.deduplication._recorded, EARLIEST
@@ -102,7 +102,7 @@ def test_a_new_producer_has_no_past() -> None:
     send(lab, entry(lab, b"1"))
     lab.run(lab.broker.unload_topic(TOPIC))
     topic = lab.topic
-    durable = topic.log.last_durable
+    durable = topic.log.state.last_durable
     assert topic.deduplication.recorded == durable
     lab.run(topic.attach_producer("another"))
     assert topic.deduplication.recorded == durable

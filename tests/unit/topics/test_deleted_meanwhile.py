@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ledgerfold.broker.log.log import TopicLog
+from ledgerfold.broker.log.search import LogSearch
 from ledgerfold.broker.subscriptions.cursor_operations import expire_all
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS
 from ledgerfold.broker.subscriptions.lifecycle import (
@@ -98,7 +98,7 @@ def test_a_subscription_is_not_created_on_a_topic_that_is_gone(
     async def create(topic: Topic) -> None:
         await create_subscription(topic, "s", BY_TIME, durable=durable)
 
-    gate = Gate(monkeypatch, TopicLog, "resolve_start", after=after)
+    gate = Gate(monkeypatch, LogSearch, "resolve_start", after=after)
     with pytest.raises(Moved):
         lab.run(deleted_during(lab, gate, create, again))
     assert cursors(lab) == ([("s", -1)] if again else [])
@@ -110,7 +110,7 @@ def test_a_seek_moves_no_cursor_of_a_topic_that_is_gone(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch, again: str | None
 ) -> None:
     lab.run(create_subscription(lab.topic, "s", EARLIEST))
-    gate = Gate(monkeypatch, TopicLog, "resolve_start", after=True)
+    gate = Gate(monkeypatch, LogSearch, "resolve_start", after=True)
     to_the_end = StartPosition(publish_time_ms=2**50)
     with pytest.raises(Moved):
         lab.run(
@@ -139,7 +139,7 @@ def test_expiry_moves_no_cursor_of_a_topic_that_is_gone(
 ) -> None:
     lab.run(create_subscription(lab.topic, "s", EARLIEST))
     lab.advance(10_000)
-    gate = Gate(monkeypatch, TopicLog, "last_published_before", after=True)
+    gate = Gate(monkeypatch, LogSearch, "last_published_before", after=True)
     lab.run(deleted_during(lab, gate, lambda topic: expire_all(topic, 1), again))
     assert cursors(lab) == ([("s", -1)] if again else [])
 
@@ -161,7 +161,7 @@ def test_what_is_acknowledged_after_the_end_is_not_written(lab: BrokerLab) -> No
 
     async def change() -> None:
         subscription.cursor_changed(10_000)
-        assert subscription.pass_over(subscription.log.last_published()) == 0
+        assert subscription.pass_over(subscription.log.positions.last_published()) == 0
         with pytest.raises(Moved):
             await subscription.persist()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.common.settings import BrokerSettings
-from ledgerfold.broker.log.log import TopicLog
+from ledgerfold.broker.log.tail import LogTail
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.topics.topic import Topic
@@ -39,14 +39,14 @@ def set_policies(lab: BrokerLab, policies: Policies) -> None:
 def test_an_open_ledger_gets_old_though_nobody_publishes(lab: BrokerLab) -> None:
     """At its age it is closed and another begins; an empty one stays as it is."""
     lab.publish([ENTRY])
-    first = lab.topic.log.ledger_ids()[-1]
+    first = lab.topic.log.ledgers.ids[-1]
     lab.advance(STORE.ledger_age_max_ms - MINUTE_MS)
-    assert lab.topic.log.ledger_ids()[-1] == first
+    assert lab.topic.log.ledgers.ids[-1] == first
     lab.advance(MINUTE_MS)
-    second = lab.topic.log.ledger_ids()[-1]
+    second = lab.topic.log.ledgers.ids[-1]
     assert second != first
     lab.advance(10 * STORE.ledger_age_max_ms)
-    assert list(lab.topic.log.ledger_ids()) == [first, second]
+    assert list(lab.topic.log.ledgers.ids) == [first, second]
     assert len(lab.read(EARLIEST, read_compacted=False)) == 1
 
 
@@ -61,7 +61,7 @@ def test_retention_by_time_counts_from_the_end_of_the_ledger(lab: BrokerLab) -> 
         ),
     )
     lab.publish([ENTRY])
-    lab.run(lab.topic.log.roll())
+    lab.run(lab.topic.log.tail.roll())
     lab.advance(HOUR_MS - MINUTE_MS)
     assert len(lab.read(EARLIEST, read_compacted=False)) == 1
     lab.advance(2 * MINUTE_MS)
@@ -72,7 +72,7 @@ def test_the_checks_run_at_their_interval_on_the_broker_s_clock(lab: BrokerLab) 
     """Nobody has to ask: moving the clock by the interval is enough."""
     interval_ms = BrokerSettings(data_dir=DATA).retention_check_interval_ms
     lab.publish([ENTRY])
-    lab.run(lab.topic.log.roll())
+    lab.run(lab.topic.log.tail.roll())
     set_policies(lab, Policies(emulation=Emulation(trim_without_cursor=True)))
     assert len(lab.read(EARLIEST, read_compacted=False)) == 1
     lab.run(lab.clock.move_to(lab.clock.now_ms() + interval_ms))
@@ -102,7 +102,7 @@ def test_a_cursor_is_written_when_its_delay_is_over_on_the_broker_s_clock(lab: B
         return cursor.mark_delete.entry_id
 
     async def skip() -> None:
-        subscription.pass_over(subscription.log.last_position())
+        subscription.pass_over(subscription.log.positions.last())
 
     lab.run(skip())
     lab.settle()
@@ -118,7 +118,7 @@ def test_what_fails_in_one_topic_ends_nothing(
     interval_ms = BrokerSettings(data_dir=DATA).retention_check_interval_ms
     done: list[str] = []
 
-    async def roll(log: TopicLog) -> bool:
+    async def roll(tail: LogTail) -> bool:
         raise RuntimeError("nobody thought of it")
 
     async def trimmed(topic: Topic) -> int:
@@ -127,7 +127,7 @@ def test_what_fails_in_one_topic_ends_nothing(
 
     names = [lab.topic.name, "persistent://public/default/other"]
     lab.run(lab.broker.topic(names[1]))
-    monkeypatch.setattr(TopicLog, "roll_if_due", roll)
+    monkeypatch.setattr(LogTail, "roll_if_due", roll)
     monkeypatch.setattr(Topic, "trim", trimmed)
     for _ in range(3):
         lab.run(lab.clock.move_to(lab.clock.now_ms() + interval_ms))
@@ -165,11 +165,13 @@ def test_without_compactions_cursor_the_slowest_durable_one_counts(lab: BrokerLa
     """Nothing behind it: nothing to compact; no durable cursor: all that is stored."""
     topic = lab.topic
     lab.publish([ENTRY])
-    lab.run(topic.log.roll())
+    lab.run(topic.log.tail.roll())
     lab.publish([ENTRY])
-    first, last = topic.log.first_position(), topic.log.last_position()
+    first, last = topic.log.positions.first(), topic.log.positions.last()
     stored = topic.compaction_backlog_bytes()
-    assert stored == sum(each.size_bytes for r in topic.log.ledger_records() for each in r.segments)
+    assert stored == sum(
+        each.size_bytes for r in topic.log.ledgers.records() for each in r.segments
+    )
     subscription = lab.run(create_subscription(topic, "s", StartPosition()))
     lab.run(create_subscription(topic, "away", StartPosition(earliest=True), durable=False))
     assert topic.compaction_backlog_bytes() == 0

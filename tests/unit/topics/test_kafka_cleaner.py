@@ -275,7 +275,7 @@ def test_records_below_the_logs_start_go_with_their_segments(
     lab: KafkaLab, worker: HeldWorker
 ) -> None:
     fill(lab)
-    lab.run(lab.kafka.set_log_start(2))
+    lab.run(lab.kafka.partition.set_log_start(2))
     worker.go_on.set()
     turn = lab.run(lab.broker.cleaner.run_pass())
     assert turn.deleted_segments == 1

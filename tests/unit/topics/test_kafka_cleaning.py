@@ -281,7 +281,7 @@ def test_a_thread_ends_in_the_middle_of_a_round(lab: KafkaLab) -> None:
 def test_a_round_that_fills_an_index_ends_half_way_where_kafkas_does(
     lab: KafkaLab, profile: str
 ) -> None:
-    lab.broker.settings.emulation.profile = profile
+    lab.broker.policy_levels.broker.emulation.profile = profile
     for pairs in ([A], [A, B, C]):
         for pair in pairs:
             lab.add([pair])

@@ -97,7 +97,7 @@ def test_what_lies_below_the_logs_start_is_not_asked_for_producers(
 ) -> None:
     """A snapshot there tells of nothing that is left, as in Kafka."""
     send(lab, 0)
-    lab.run(lab.kafka.set_log_start(1))
+    lab.run(lab.kafka.partition.set_log_start(1))
     getattr(lab, ending)()
     assert producers(lab) == {}
 
@@ -116,7 +116,7 @@ def test_an_undecided_batch_that_the_log_begins_in_is_not_stable(lab: KafkaLab) 
     """Its own first offset is the last stable one, though it lies below the log's start."""
     lab.add([B])
     lab.add([A, B, A], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
-    lab.run(lab.kafka.set_log_start(3))
+    lab.run(lab.kafka.partition.set_log_start(3))
     assert described(lab).last_stable_offset == 1
     lab.restart()
     assert described(lab).last_stable_offset == 1

@@ -9,7 +9,7 @@ import pytest
 
 from ledgerfold.broker.kafka import partition
 from ledgerfold.broker.kafka.log import record_access as opened
-from ledgerfold.broker.kafka.log.begin_segment import LAST_BASE_OFFSET
+from ledgerfold.broker.kafka.log.begin_segment import LAST_BASE_OFFSET, begin_segment
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics import kafka_topic
 from ledgerfold.storage.entry import Codec, Compression, EntryFields, build_entry
@@ -208,7 +208,7 @@ def test_a_follower_takes_offsets_as_they_are(lab: KafkaLab) -> None:
 
 def test_the_log_starts_where_records_were_deleted(lab: KafkaLab) -> None:
     lab.add([A], [B], [A])
-    assert lab.run(lab.kafka.set_log_start(2)) == 2
+    assert lab.run(lab.kafka.partition.set_log_start(2)) == 2
     lab.crash()
     assert [offset for offset, *_ in lab.records()] == [2]
     with pytest.raises(KafkaError):
@@ -301,19 +301,25 @@ def test_an_id_of_another_ledger_is_no_place_to_read_from(lab: KafkaLab) -> None
             lab.run(lab.kafka.resolve_start(start, read_committed=False))
 
 
+def begin(lab: KafkaLab, base_offset: int) -> int:
+    topic = lab.kafka
+    begun = lab.run(begin_segment(topic.log, topic.stored, base_offset, None, None))
+    return begun.base_offset
+
+
 def test_a_segment_does_not_begin_before_the_end(lab: KafkaLab) -> None:
     """Offsets would be given twice. No test had asked for one, as an import may."""
     lab.add([A, B, A])
     with pytest.raises(KafkaError, match="cannot begin at 2: the log's end is 3") as refused:
-        lab.run(lab.kafka.begin_segment(2, None, None))
+        begin(lab, 2)
     assert refused.value.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
     assert bases(lab) == [0]
-    assert lab.run(lab.kafka.begin_segment(3, None, None)) == 3
+    assert begin(lab, 3) == 3
 
 
 def test_a_segment_does_not_begin_where_its_offsets_would_not_fit(lab: KafkaLab) -> None:
     for base_offset in (LAST_BASE_OFFSET + 1, 2**63 - 1):
         with pytest.raises(KafkaError, match="offsets end at") as refused:
-            lab.run(lab.kafka.begin_segment(base_offset, None, None))
+            begin(lab, base_offset)
         assert refused.value.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
     assert bases(lab) == [0]

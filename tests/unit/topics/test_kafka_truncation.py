@@ -10,7 +10,7 @@ import pytest
 
 from ledgerfold.broker.kafka.cleaner.states import InProgress, Paused
 from ledgerfold.broker.kafka.producers.producer import Origin
-from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions, open_kafka_reader
+from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions
 from ledgerfold.broker.topics.kafka_truncation import Truncated, truncate_log
 from ledgerfold.storage.errors import (
     DiskFailure,
@@ -137,7 +137,7 @@ def test_other_topics_are_refused(lab: KafkaLab) -> None:
 def test_below_the_first_segment_the_log_begins_anew(lab: KafkaLab) -> None:
     three_segments(lab)
     lab.run(lab.kafka.log.drop_first(lambda: 1, lambda record, batch: None))
-    lab.run(lab.kafka.set_log_start(3))
+    lab.run(lab.kafka.partition.set_log_start(3))
     assert truncate(lab, 1) == Truncated(1, 1, None)
     assert (bases(lab), offsets(lab)) == ([1], [])
     assert lab.add([A]) == [(1, 1)]
@@ -147,7 +147,7 @@ def test_below_the_first_segment_the_log_begins_anew(lab: KafkaLab) -> None:
 
 def test_the_logs_start_is_no_higher_than_its_end(lab: KafkaLab) -> None:
     three_segments(lab)
-    lab.run(lab.kafka.set_log_start(5))
+    lab.run(lab.kafka.partition.set_log_start(5))
     assert truncate(lab, 3).log_start_offset == 3
     assert offsets(lab) == []
 
@@ -292,7 +292,7 @@ def test_a_reader_connects_again_and_is_refused_beyond_the_end(lab: KafkaLab) ->
 
     async def read() -> None:
         topic = await lab.broker.kafka_topic(TOPIC)
-        reader = await open_kafka_reader(topic, StartPosition(latest=True), KafkaReaderOptions())
+        reader = await topic.open_reader(StartPosition(latest=True), KafkaReaderOptions())
         waiting = asyncio.ensure_future(reader.take())
         await truncate_log(lab.broker, TOPIC, 1)
         with pytest.raises(Moved):

@@ -24,7 +24,7 @@ def held_lab() -> tuple[BrokerLab, HeldExecutor]:
     """With one message, whose ledger is closed; cursors wait for the test."""
     lab = BrokerLab()
     lab.publish([([Message(b"a", b"1")], False)])
-    lab.run(lab.topic.log.roll())
+    lab.run(lab.topic.log.tail.roll())
     held = HeldExecutor()
     lab.broker.executor = held
     held.holds = True
@@ -44,10 +44,10 @@ def test_an_unload_after_a_failure_waits_for_the_thread_that_still_writes() -> N
         producer.append(memoryview(lab.entry([Message(b"a", b"2")], is_batch=False)))
         await held.has_work()
         lab.files.fail_at(1)
-        rolling = asyncio.ensure_future(topic.log.roll())
+        rolling = asyncio.ensure_future(topic.log.tail.roll())
         for _ in range(20):
             await asyncio.sleep(0)
-        assert topic.log.failure is not None
+        assert topic.log.state.failure is not None
         lab.files.fail_at(0)
         producer.detach()
         unloading = asyncio.ensure_future(lab.broker.unload_topic(TOPIC))
@@ -104,11 +104,11 @@ def test_a_cursor_that_is_being_created_lets_nothing_go() -> None:
         creating = asyncio.ensure_future(create_subscription(topic, "s", LATEST))
         await held.has_work()
         # As by a timer: without waiting for the cursor, which is held.
-        before = len(topic.log.ledger_ids())
+        before = len(topic.log.ledgers.ids)
         trimming = asyncio.ensure_future(topic.trim())
         for _ in range(10):
             await asyncio.sleep(0)
-        now = len(topic.log.ledger_ids())
+        now = len(topic.log.ledgers.ids)
         held.free()
         await asyncio.gather(creating, trimming)
         return before, now
@@ -116,7 +116,7 @@ def test_a_cursor_that_is_being_created_lets_nothing_go() -> None:
     before, now = lab.run(trim())
     assert before == now
     lab.run(lab.topic.trim())
-    assert len(lab.topic.log.ledger_ids()) < before
+    assert len(lab.topic.log.ledgers.ids) < before
     lab.stop()
 
 
@@ -150,14 +150,14 @@ def test_a_search_by_time_passes_over_a_ledger_that_is_trimmed_meanwhile() -> No
     async def search() -> object:
         topic = await lab.broker.topic(TOPIC)
         topic.log._files.executor = held
-        searching = asyncio.ensure_future(topic.log.first_published_since(1))
+        searching = asyncio.ensure_future(topic.log.search.first_published_since(1))
         await held.has_work()
         topic.log._files.executor = topic.stored._executor
-        await topic.log.drop_ledgers(lambda: topic.log.ledger_ids()[:1], hides_compacted=False)
+        await topic.log.drop_ledgers(lambda: topic.log.ledgers.ids[:1], hides_compacted=False)
         held.free()
         return await searching
 
-    assert lab.run(search()) == (lab.topic.log.ledger_ids()[0], 0)
+    assert lab.run(search()) == (lab.topic.log.ledgers.ids[0], 0)
     lab.stop()
 
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 
 import pytest
 
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.policies.effective import PolicyLevels
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.storage.errors import (
     DiskFailure,
@@ -191,10 +194,11 @@ def test_policies_are_the_partitioned_topics(lab: Lab) -> None:
     asyncio.run(
         lab.partitions.update_policies(T, lambda own: Policies(compaction_threshold_bytes=5))
     )
+    levels = PolicyLevels(lab.metadata, BrokerSettings(data_dir=Path("unused")))
     own = TopicRecord(name=P1, policies=Policies(compaction_threshold_bytes=7))
-    assert lab.partitions.policies_of(own).compaction_threshold_bytes == 5
+    assert levels.of_topic(own).compaction_threshold_bytes == 5
     own.name = "persistent://public/default/other-partition-1"
-    assert lab.partitions.policies_of(own).compaction_threshold_bytes == 7
+    assert levels.of_topic(own).compaction_threshold_bytes == 7
     lab.partitions.check_policies(own.name)
     with pytest.raises(InvalidRequest, match=f"policies of {T}"):
         lab.partitions.check_policies(P1)

@@ -9,7 +9,7 @@ import pytest
 
 from ledgerfold.broker.stats.topic import internal_stats, topic_stats
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
-from ledgerfold.broker.topics.reader import Reader, ReaderOptions, open_reader
+from ledgerfold.broker.topics.reader import Reader, ReaderOptions
 from ledgerfold.storage.errors import NotAllowed, SubscriptionBusy
 from ledgerfold.v1.data_pb2 import StartPosition
 from tests.model.broker_lab import BrokerLab
@@ -26,7 +26,7 @@ def lab() -> Iterator[BrokerLab]:
 
 
 def opened(lab: BrokerLab, options: ReaderOptions = VIEW) -> Reader:
-    return lab.run(open_reader(lab.topic, EARLIEST, options))
+    return lab.run(lab.topic.open_reader(EARLIEST, options))
 
 
 def test_a_second_one_waits_until_the_first_has_left(lab: BrokerLab) -> None:
@@ -51,7 +51,7 @@ def test_two_that_come_at_once(lab: BrokerLab) -> None:
     topic = lab.topic
 
     async def both() -> list[Reader | BaseException]:
-        calls = (open_reader(topic, EARLIEST, VIEW) for _ in range(2))
+        calls = (topic.open_reader(EARLIEST, VIEW) for _ in range(2))
         return await asyncio.gather(*calls, return_exceptions=True)
 
     found = lab.run(both())

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from ledgerfold.broker.topics.kafka_reader import (
     KafkaReader,
     KafkaReaderOptions,
-    open_kafka_reader,
 )
-from ledgerfold.broker.topics.reader import Checked, Entries, Reader, ReaderOptions, open_reader
+from ledgerfold.broker.topics.reader import Reader, ReaderOptions
+from ledgerfold.broker.topics.stream_reader import Checked, Entries
 from ledgerfold.storage.entry import read_header
 from ledgerfold.v1.data_pb2 import StartPosition
 from tests.model.broker_lab import TOPIC, BrokerLab
@@ -74,7 +74,7 @@ def test_native(native: BrokerLab, shed: list[int], read_compacted: bool) -> Non
 
     async def read(shed: list[int]) -> list[object]:
         options = ReaderOptions(read_compacted)
-        reader = await open_reader(await native.broker.topic(TOPIC), EARLIEST, options)
+        reader = await (await native.broker.topic(TOPIC)).open_reader(EARLIEST, options)
         return await given_by(reader, shed)
 
     whole = native.run(read([]))
@@ -89,7 +89,7 @@ def test_kafka(kafka: KafkaLab, shed: list[int]) -> None:
 
     async def read(shed: list[int]) -> list[object]:
         topic = await kafka.broker.kafka_topic(TOPIC)
-        reader = await open_kafka_reader(topic, EARLIEST, KafkaReaderOptions())
+        reader = await topic.open_reader(EARLIEST, KafkaReaderOptions())
         return await given_by(reader, shed)
 
     whole = kafka.run(read([]))

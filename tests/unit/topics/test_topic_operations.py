@@ -138,7 +138,7 @@ def test_truncate_ends_the_run_on_its_way(lab: BrokerLab, name: str) -> None:
     lab.run(body())
     run = lab.metadata.runs(TOPIC)[-1]
     assert (run.state, "truncated" in run.error_message) == (RUN_STATE_ERROR, True)
-    assert lab.topic.log.horizon is None
+    assert lab.topic.log.views.horizon is None
     assert run.ledger_id not in folders(lab)
 
 
@@ -155,7 +155,7 @@ def test_truncate_in_pulsar_4(lab: BrokerLab) -> None:
     lab.run(truncate_topic(lab.broker, TOPIC))
     assert read(lab, compacted=False) == "b=2"
     assert read(lab, compacted=True) == "b=1 a=2 b=2"
-    end = lab.topic.log.last_position()
+    end = lab.topic.log.positions.last()
     assert (subscription.mark_delete, describe(subscription)["msgBacklog"]) == (end, 0)
     cursor = internal_stats(lab.broker, lab.topic)["cursors"]["__compaction"]
     assert (cursor["markDeletePosition"], cursor["properties"]) == (str(end), {})
@@ -189,7 +189,7 @@ def test_what_a_run_reads_is_not_trimmed(lab: BrokerLab, is_moved: bool) -> None
         await run_on_its_way(lab)
         if is_moved:
             await clear(topic)
-        await topic.log.roll()
+        await topic.log.tail.roll()
         assert await topic.trim() == 0
         lab.compactor.may_go.set()
         await lab.broker.compaction.ended(TOPIC)
@@ -212,7 +212,7 @@ def test_nothing_is_published_to_a_terminated_topic(lab: BrokerLab) -> None:
         return await (await lab.broker.topic(TOPIC)).attach_producer("connected")
 
     send(lab, "a=1 a=2")
-    last = lab.topic.log.last_position()
+    last = lab.topic.log.positions.last()
     producer = lab.run(connected())
     assert lab.run(terminate_topic(lab.broker, TOPIC)) == last
     with pytest.raises(TopicTerminated):
@@ -230,16 +230,16 @@ def test_nothing_is_published_to_a_terminated_topic(lab: BrokerLab) -> None:
 def test_the_end_of_a_topic_is_told_once(lab: BrokerLab) -> None:
     """The second of two calls finds the end, though what lay before it was trimmed between them."""
     send(lab, "a=1 a=2")
-    lab.run(lab.topic.log.roll())
+    lab.run(lab.topic.log.tail.roll())
     topic, held = lab.topic, HeldExecutor()
-    last = topic.log.last_position()
+    last = topic.log.positions.last()
     topic.stored._executor = held
 
     async def end_twice() -> list[Position]:
         held.holds = True
         ends = [asyncio.ensure_future(terminate_topic(lab.broker, TOPIC))]
         await held.has_work()
-        oldest = topic.log.ledger_ids()[:-1]
+        oldest = topic.log.ledgers.ids[:-1]
         dropping = asyncio.ensure_future(
             topic.log.drop_ledgers(lambda: oldest, hides_compacted=False)
         )
@@ -308,7 +308,7 @@ def test_nobody_hears_of_an_end_that_is_not_durable(lab: BrokerLab) -> None:
 def test_a_termination_that_cannot_be_written_did_not_happen(lab: BrokerLab) -> None:
     """The topic goes on."""
     send(lab, "a=1")
-    lab.run(lab.topic.log.roll())
+    lab.run(lab.topic.log.tail.roll())
     lab.files.fail_at(1)
     with pytest.raises(Exception, match="failed"):
         lab.run(terminate_topic(lab.broker, TOPIC))
@@ -381,11 +381,11 @@ def test_raw_data_wait_for_no_horizon_any_more(lab: BrokerLab) -> None:
     lab.run(create_subscription(lab.topic, "s", StartPosition(latest=True)))
     lab.run(lab.topic.enable_compaction_cursor())
     send(lab, "a=1 a=2")
-    lab.run(lab.topic.log.roll())
-    lab.topic.subscriptions["s"].pass_over(lab.topic.log.last_position())
+    lab.run(lab.topic.log.tail.roll())
+    lab.topic.subscriptions["s"].pass_over(lab.topic.log.positions.last())
     assert lab.run(lab.topic.trim()) == 0
     lab.run(disable_compaction(lab.broker, TOPIC))
-    assert len(lab.topic.log.ledger_ids()) == 1
+    assert len(lab.topic.log.ledgers.ids) == 1
 
 
 def test_flt_21_disabling_waits_for_the_run_and_removes_what_it_wrote(lab: BrokerLab) -> None:

@@ -16,7 +16,8 @@ from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.topics.reader import Checked, Entries, ReaderOptions, open_reader
+from ledgerfold.broker.topics.reader import ReaderOptions
+from ledgerfold.broker.topics.stream_reader import Checked, Entries
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import read_header
 from ledgerfold.storage.ledger import LedgerStore
@@ -80,7 +81,7 @@ async def _publish(topic: Topic) -> object:
 
 
 async def _read(topic: Topic) -> object:
-    reader = await open_reader(topic, START, ReaderOptions())
+    reader = await topic.open_reader(START, ReaderOptions())
     reader.check(1)
     steps = await reader.take()
     assert steps is not None

@@ -39,13 +39,13 @@ def ask(lab: BrokerLab, request: WhatIfRequest = REQUEST) -> AnalyzeRequest:
 
 def test_nothing_is_sealed(lab: BrokerLab) -> None:
     """The open segment is read as far as it is durable; the topic's record stays."""
-    record, files = lab.topic.record.SerializeToString(), lab.topic.log.ledger_records()
+    record, files = lab.topic.record.SerializeToString(), lab.topic.log.ledgers.records()
     plan = ask(lab).plan
     assert [segment.sealed for segment in plan.segments] == [False]
     assert [segment.messages for segment in plan.segments] == [3]
     assert (plan.compacted_segments, plan.ledger_id) == (0, 0)
     assert lab.topic.record.SerializeToString() == record
-    assert lab.topic.log.ledger_records() == files
+    assert lab.topic.log.ledgers.records() == files
 
 
 def test_the_next_run_s_input(lab: BrokerLab) -> None:
@@ -53,7 +53,7 @@ def test_the_next_run_s_input(lab: BrokerLab) -> None:
     lab.compact()
     lab.publish(MESSAGES)
     asked = ask(lab, REPLAYED)
-    horizon = lab.topic.log.horizon
+    horizon = lab.topic.log.views.horizon
     assert horizon is not None
     assert asked.plan.compacted_segments == 1
     assert [segment.messages for segment in asked.plan.segments] == [2, 3]
@@ -92,7 +92,7 @@ def test_a_compacted_ledger_stays_while_it_is_read(lab: BrokerLab) -> None:
         compactor.has_begun.clear()
         asking = asyncio.create_task(Forecaster(lab.broker).answer([topic], REQUEST))
         await compactor.has_begun.wait()
-        held = topic.log.view
+        held = topic.log.views.current
         compactor.may_go.set()
         assert held.ledger_id == old
         assert held._pins == 1
@@ -116,8 +116,8 @@ def test_a_file_that_is_gone_while_its_ledger_is_not_is_damage(lab: BrokerLab) -
         compactor.has_begun.clear()
         asking = asyncio.create_task(Forecaster(lab.broker).answer([topic], REQUEST))
         await compactor.has_begun.wait()
-        first = topic.log.ledger_ids()[0]
-        await topic.log.seal()
+        first = topic.log.ledgers.ids[0]
+        await topic.log.commit.seal()
         await topic.log.drop_ledgers(lambda: [first], hides_compacted=False)
         compactor.may_go.set()
         await asking
