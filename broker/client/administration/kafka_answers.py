@@ -7,10 +7,42 @@ epoch, on the broker's clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import MutableMapping, MutableSequence
+from dataclasses import dataclass, field, fields
 from enum import Enum
+from typing import Any, Self
+
+from google.protobuf.message import Message
 
 from ledgerfold.v1 import kafka_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class _Response:
+    """A dataclass whose fields have the names of the fields of a protobuf message."""
+
+    @classmethod
+    def of(cls, response: Any) -> Self:
+        """Converts `response`."""
+        return cls._with(response)
+
+    @classmethod
+    def _with(cls, response: Message, **converted: Any) -> Self:
+        """Converts `response`, except for the fields that are given."""
+        names = [each.name for each in fields(cls)]
+        copied = {name: _value(response, name) for name in names if name not in converted}
+        return cls(**copied, **converted)
+
+
+def _value(response: Message, name: str) -> Any:
+    """Returns a field as a plain Python value; None if it is not set."""
+    value = getattr(response, name)
+    if isinstance(value, MutableMapping):
+        return dict(value)
+    if isinstance(value, MutableSequence):
+        return list(value)
+    has_presence = response.DESCRIPTOR.fields_by_name[name].has_presence
+    return value if not has_presence or response.HasField(name) else None
 
 
 class Origin(Enum):
@@ -24,7 +56,7 @@ class Origin(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class Appended(_Response):
     """The first and the last offset of each appended batch, in order.
 
     `log_append_time_ms`: the timestamp of all their records, under LogAppendTime; else None.
@@ -34,7 +66,7 @@ class Appended:
     log_append_time_ms: int | None
 
     @classmethod
-    def of(cls, response: kafka_pb2.KafkaAppendResponse) -> Appended:
+    def of(cls, response: kafka_pb2.KafkaAppendResponse) -> Self:
         time_ms = response.log_append_time_ms
         return cls(
             list(zip(response.first_offsets, response.last_offsets, strict=True)),
@@ -43,7 +75,7 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentInfo:
+class SegmentInfo(_Response):
     """A segment. `next_offset`: the one after its last batch; sizes are those of Kafka's files."""
 
     base_offset: int
@@ -58,24 +90,9 @@ class SegmentInfo:
     # The ledgers that store it.
     ledger_ids: list[int]
 
-    @classmethod
-    def of(cls, response: kafka_pb2.KafkaSegmentInfo) -> SegmentInfo:
-        return cls(
-            response.base_offset,
-            response.next_offset,
-            response.size_bytes,
-            response.largest_timestamp_ms,
-            response.modified_ms,
-            response.is_active,
-            response.is_cleaned,
-            response.offset_index_bytes,
-            response.time_index_bytes,
-            list(response.ledger_ids),
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class ProducerInfo:
+class ProducerInfo(_Response):
     """The log's state of an idempotent producer; -1: none.
 
     `transaction_first_offset`: that of the open transaction. `is_forgotten`: Kafka would have
@@ -91,21 +108,13 @@ class ProducerInfo:
     is_forgotten: bool
 
     @classmethod
-    def of(cls, response: kafka_pb2.KafkaProducerInfo) -> ProducerInfo:
+    def of(cls, response: kafka_pb2.KafkaProducerInfo) -> Self:
         first = response.transaction_first_offset
-        return cls(
-            response.producer_id,
-            response.producer_epoch,
-            response.last_sequence,
-            response.last_data_offset,
-            response.last_timestamp_ms,
-            None if first < 0 else first,
-            response.is_forgotten,
-        )
+        return cls._with(response, transaction_first_offset=None if first < 0 else first)
 
 
 @dataclass(frozen=True, slots=True)
-class AbortedTransaction:
+class AbortedTransaction(_Response):
     """An entry of the transaction index. `last_offset`: the marker's offset."""
 
     producer_id: int
@@ -115,7 +124,7 @@ class AbortedTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class LogDescription:
+class LogDescription(_Response):
     """A partition's log. `checkpoint`: the first dirty offset; None without a checkpoint."""
 
     log_start_offset: int
@@ -138,45 +147,27 @@ class LogDescription:
     more_from: int | None = None
 
     @classmethod
-    def of(cls, response: kafka_pb2.DescribeLogResponse) -> LogDescription:
-        return cls(
-            response.log_start_offset,
-            response.log_end_offset,
-            response.high_watermark,
-            response.last_stable_offset,
-            response.checkpoint if response.HasField("checkpoint") else None,
-            list(map(SegmentInfo.of, response.segments)),
-            list(map(ProducerInfo.of, response.producers)),
-            [
-                AbortedTransaction(
-                    each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset
-                )
-                for each in response.aborted
-            ],
-            response.cleaning_state,
-            response.uncleanable_reason,
-            response.uncleanable_kind,
-            [each.batch for each in response.batches],
-            response.more_from if response.HasField("more_from") else None,
+    def of(cls, response: kafka_pb2.DescribeLogResponse) -> Self:
+        return cls._with(
+            response,
+            segments=list(map(SegmentInfo.of, response.segments)),
+            producers=list(map(ProducerInfo.of, response.producers)),
+            aborted=list(map(AbortedTransaction.of, response.aborted)),
+            batches=[each.batch for each in response.batches],
         )
 
 
 @dataclass(frozen=True, slots=True)
-class TruncatedLog:
+class TruncatedLog(_Response):
     """The log after a truncation. `checkpoint`: as in LogDescription."""
 
     log_end_offset: int
     log_start_offset: int
     checkpoint: int | None
 
-    @classmethod
-    def of(cls, response: kafka_pb2.TruncateLogResponse) -> TruncatedLog:
-        checkpoint = response.checkpoint if response.HasField("checkpoint") else None
-        return cls(response.log_end_offset, response.log_start_offset, checkpoint)
-
 
 @dataclass(frozen=True, slots=True)
-class ConfigEntry:
+class ConfigEntry(_Response):
     """A setting. `source`: "topic", the broker's name for it, or "default"."""
 
     name: str
@@ -187,20 +178,9 @@ class ConfigEntry:
     # True if it can be changed while the broker runs.
     is_dynamic: bool
 
-    @classmethod
-    def of(cls, response: kafka_pb2.KafkaConfigEntry) -> ConfigEntry:
-        return cls(
-            response.name,
-            response.value,
-            response.source,
-            response.unit,
-            response.doc,
-            response.is_dynamic,
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class CleaningPlan:
+class CleaningPlan(_Response):
     """The cleaner's plan for a log, with its reasons.
 
     `ratio`: dirty bytes of all bytes, 0 to 1. `first_uncleanable_offset`: by the rules;
@@ -233,33 +213,13 @@ class CleaningPlan:
     end_offset: int
 
     @classmethod
-    def of(cls, response: kafka_pb2.CleaningPlan) -> CleaningPlan:
-        return cls(
-            response.topic,
-            response.log_start_offset,
-            response.log_end_offset,
-            response.first_dirty_offset,
-            response.first_uncleanable_offset,
-            response.bound_offset,
-            response.clean_bytes,
-            response.cleanable_bytes,
-            response.ratio,
-            response.min_ratio,
-            response.is_overdue,
-            response.delay_ms,
-            response.bound_by,
-            response.repairs_checkpoint,
-            response.is_eligible,
-            response.why_not,
-            [(each.offset, each.key) for each in response.entries],
-            response.map_keys,
-            response.map_keys_max,
-            response.end_offset,
-        )
+    def of(cls, response: kafka_pb2.CleaningPlan) -> Self:
+        entries = [(each.offset, each.key) for each in response.entries]
+        return cls._with(response, map_entries=entries)
 
 
 @dataclass(frozen=True, slots=True)
-class CleaningStats:
+class CleaningStats(_Response):
     """The statistics of a cleaning, as LogCleaner counts them."""
 
     map_messages_read: int
@@ -276,25 +236,9 @@ class CleaningStats:
     index_ms: int
     elapsed_ms: int
 
-    @classmethod
-    def of(cls, response: kafka_pb2.CleaningStats) -> CleaningStats:
-        return cls(
-            response.map_messages_read,
-            response.map_bytes_read,
-            response.messages_read,
-            response.messages_written,
-            response.bytes_read,
-            response.bytes_written,
-            response.invalid_messages_read,
-            response.map_keys,
-            response.map_slots,
-            response.index_ms,
-            response.elapsed_ms,
-        )
-
 
 @dataclass(frozen=True, slots=True)
-class CleanerTurn:
+class CleanerTurn(_Response):
     """The result of one pass of a cleaner thread.
 
     `topic`: None if there was nothing to clean. `stats`, `end_offset` and `checkpoint` (the start
@@ -315,23 +259,20 @@ class CleanerTurn:
     failure_kind: str
 
     @classmethod
-    def of(cls, response: kafka_pb2.CleanTurnResponse) -> CleanerTurn:
+    def of(cls, response: kafka_pb2.CleanTurnResponse) -> Self:
         is_done = response.HasField("stats")
-        return cls(
-            response.topic or None,
-            CleaningPlan.of(response.plan) if response.HasField("plan") else None,
-            CleaningStats.of(response.stats) if is_done else None,
-            response.end_offset if is_done else None,
-            response.checkpoint if is_done else None,
-            response.was_aborted,
-            response.failure,
-            response.deleted_segments,
-            response.failure_kind,
+        return cls._with(
+            response,
+            topic=response.topic or None,
+            plan=CleaningPlan.of(response.plan) if response.HasField("plan") else None,
+            stats=CleaningStats.of(response.stats) if is_done else None,
+            end_offset=response.end_offset if is_done else None,
+            checkpoint=response.checkpoint if is_done else None,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class CleanerStatus:
+class CleanerStatus(_Response):
     """The state of the cleaner.
 
     `gauges`: by Kafka's names. `checkpoint_file`: the text of cleaner-offset-checkpoint.
@@ -349,16 +290,3 @@ class CleanerStatus:
     uncleanable_kinds: dict[str, str]
     shared_lines: list[str]
     is_starting: bool
-
-    @classmethod
-    def of(cls, response: kafka_pb2.GetCleanerResponse) -> CleanerStatus:
-        return cls(
-            dict(response.gauges),
-            response.checkpoint_file,
-            dict(response.uncleanable),
-            dict(response.states),
-            list(response.last_turns),
-            dict(response.uncleanable_kinds),
-            list(response.shared_lines),
-            response.is_starting,
-        )
