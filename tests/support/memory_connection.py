@@ -82,7 +82,7 @@ class MemoryConnection:
     """As broker.client.connection.Connection, for producers."""
 
     def __init__(self, service: FakeDataService) -> None:
-        self.settings = ClientSettings(clock_ms=lambda: 1)
+        self.settings = ClientSettings("127.0.0.1:1", clock_ms=lambda: 1)
         self._service = service
         self._calls: list[MemoryCall] = []
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
 
+from ledgerfold.broker.client.core.partition_set import Core
 from ledgerfold.broker.client.messages.arguments import check_topic_argument, resolve_choices
 from ledgerfold.broker.client.messages.message import Message, ReceivedEntry
 from ledgerfold.broker.client.messages.message_id import MessageId
@@ -43,12 +44,13 @@ class ConsumerConfig:
     topic: str
     subscription_name: str
     consumer_type: ConsumerType = ConsumerType.Exclusive
+    _: KW_ONLY
     receiver_queue_size: int = 1000
     consumer_name: str | None = None
     unacked_messages_timeout_ms: int | None = None
     negative_ack_redelivery_delay_ms: int = 60_000
     is_read_compacted: bool = False
-    properties: dict[str, str] = field(default_factory=dict)
+    properties: dict[str, str] | None = None
     initial_position: InitialPosition = InitialPosition.Latest
     start_message_id_inclusive: bool = False
     max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX
@@ -104,13 +106,14 @@ class _ConsumerReceiver(Receiver):
         return self.core.rows_to_deliver(entry, super()._rows_wanted(entry))
 
 
-class ConsumerCore:
+class ConsumerCore(Core):
     """The stream, receiver and acknowledgement state of one consumer. Create it on the event
     loop.
     """
 
     def __init__(self, connection: Connection, config: ConsumerConfig) -> None:
         self.config = config
+        self.topic = full_topic_name(config.topic)
         self._connection = connection
         self.inbox = Inbox()
         self.stream = SubscribeStream(
@@ -123,7 +126,7 @@ class ConsumerCore:
         )
         self._receiver = _ConsumerReceiver(
             self.inbox,
-            full_topic_name(config.topic),
+            self.topic,
             config.receiver_queue_size,
             self.stream.return_permits,
         )
@@ -195,7 +198,7 @@ class ConsumerCore:
     # Acknowledging.
 
     def acknowledge(self, message: Message | MessageId) -> None:
-        message_id = _id_of(message)
+        message_id = id_of(message)
         self._raise_ended()
         with self._lock:
             position = message_id.position
@@ -210,7 +213,7 @@ class ConsumerCore:
             raise NotAllowed(
                 "Shared and KeyShared subscriptions do not support cumulative acknowledgement."
             )
-        message_id = _id_of(message)
+        message_id = id_of(message)
         self._raise_ended()
         with self._lock:
             through = self._acknowledgements.acknowledge_cumulative(
@@ -225,7 +228,7 @@ class ConsumerCore:
     def negative_acknowledge(self, message: Message | MessageId) -> None:
         self._raise_ended()
         with self._lock:
-            position = _id_of(message).position
+            position = id_of(message).position
             self._negative.add(position, self._now_ms())
             if self._unacked is not None:
                 self._unacked.discard(position)
@@ -359,7 +362,8 @@ class ConsumerCore:
         self.inbox.clear()
 
 
-def _id_of(message: Message | MessageId) -> MessageId:
+def id_of(message: Message | MessageId) -> MessageId:
+    """Returns the id of the message that is to be acknowledged. Raises InvalidRequest."""
     if isinstance(message, Message):
         return message.message_id()
     if isinstance(message, MessageId):

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
@@ -26,11 +27,21 @@ from ledgerfold.v1 import data_pb2
 _log = logging.getLogger(__name__)
 
 
-class Closable(Protocol):
+class Core(ABC):
+    """A producer, consumer, reader or table view without its waiting, shared by both APIs."""
+
+    # The full topic name.
+    topic: str
+
+    @abstractmethod
     async def close(self) -> None: ...
 
+    async def shut_down(self) -> None:
+        """Closes at once, without waiting for confirmations by the broker."""
+        await self.close()
 
-Core = TypeVar("Core", bound=Closable)
+
+AnyCore = TypeVar("AnyCore", bound=Core)
 Answer = TypeVar("Answer")
 
 
@@ -47,52 +58,49 @@ def names_of(topic: str, count: int) -> list[str]:
     return [partition_name(full, index) for index in range(count)] or [full]
 
 
-class PartitionSet(Generic[Core]):
-    """The open streams on a topic's partitions.
+class PartitionSet(Core, Generic[AnyCore]):
+    """The open streams on a topic's partitions. Create it on the event loop."""
 
-    `open_one(name, is_new)` opens one on a partition; `is_new`: the partition was added later.
-    """
-
-    def __init__(
-        self,
-        connection: Connection,
-        topic: str,
-        open_one: Callable[[str, bool], Coroutine[Any, Any, Core]],
-        on_opened: Callable[[Core], object] = lambda core: None,
-    ) -> None:
+    def __init__(self, connection: Connection, topic: str) -> None:
         self.topic = full_topic_name(topic)
         # In order of partition; a longer tuple replaces it when partitions are added.
-        self.cores: tuple[Core, ...] = ()
+        self.cores: tuple[AnyCore, ...] = ()
         self._connection = connection
-        self._open_one = open_one
-        self._on_opened = on_opened
         self._following: asyncio.Task[None] | None = None
 
-    async def open(self, count: int) -> None:
+    @abstractmethod
+    async def _open_one(self, topic: str, *, is_new: bool) -> AnyCore:
+        """Opens the stream of one partition. `is_new`: the partition was added later."""
+
+    def _on_opened(self, core: AnyCore) -> None:
+        """Handles an opened stream."""
+
+    async def open(self, count: int) -> Self:
         """Opens `count` partitions, and new ones from then on; for 0 the topic itself.
 
-        Raises the errors of `open_one`.
+        Raises the errors of the streams.
         """
         await self._open(names_of(self.topic, count), is_new=False)
         if count:
             self._following = asyncio.create_task(self._follow())
+        return self
 
     async def _open(self, names: Iterable[str], *, is_new: bool) -> None:
-        opened = await open_all(self._open_one(name, is_new) for name in names)
+        opened = await open_all(self._open_one(name, is_new=is_new) for name in names)
         self.cores += tuple(opened)
         for core in opened:
             self._on_opened(core)
 
     async def _follow(self) -> None:
         while True:
-            await asyncio.sleep(self._connection.settings.partitions_update_interval_s)
+            await asyncio.sleep(self._connection.settings.partitions_update_interval_seconds)
             try:
                 count = await partition_count(self._connection, self.topic)
                 await self._open(names_of(self.topic, count)[len(self.cores) :], is_new=True)
             except LedgerfoldError as error:
                 _log.warning("The check for new partitions of %s failed: %s", self.topic, error)
 
-    def of(self, message_id: MessageId) -> Core:
+    def of(self, message_id: MessageId) -> AnyCore:
         """Returns the stream of the partition that holds the message. Raises InvalidRequest."""
         index = message_id.partition()
         if not 0 <= index < len(self.cores):
@@ -101,7 +109,7 @@ class PartitionSet(Generic[Core]):
             )
         return self.cores[index]
 
-    async def for_each(self, call: Callable[[Core], Awaitable[Answer]]) -> list[Answer]:
+    async def for_each(self, call: Callable[[AnyCore], Awaitable[Answer]]) -> list[Answer]:
         """Runs `call` on all concurrently. If some fail, the others complete and the first error is
         raised.
         """
@@ -121,6 +129,10 @@ class PartitionSet(Generic[Core]):
         await self.stop_following()
         await self.for_each(lambda core: core.close())
 
+    async def shut_down(self) -> None:
+        await self.stop_following()
+        await self.for_each(lambda core: core.shut_down())
+
 
 def _answer(outcome: Answer | BaseException) -> Answer:
     if isinstance(outcome, BaseException):
@@ -128,7 +140,7 @@ def _answer(outcome: Answer | BaseException) -> Answer:
     return outcome
 
 
-async def open_all(openings: Iterable[Coroutine[Any, Any, Core]]) -> list[Core]:
+async def open_all(openings: Iterable[Coroutine[Any, Any, AnyCore]]) -> list[AnyCore]:
     """Opens all or, if one fails, none: those that are open are closed again."""
     tasks = [asyncio.ensure_future(each) for each in openings]
     try:

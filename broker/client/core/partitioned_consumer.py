@@ -19,7 +19,7 @@ import secrets
 import threading
 from dataclasses import replace
 
-from ledgerfold.broker.client.core.consumer_core import ConsumerConfig, ConsumerCore
+from ledgerfold.broker.client.core.consumer_core import ConsumerConfig, ConsumerCore, id_of
 from ledgerfold.broker.client.core.partition_set import PartitionSet
 from ledgerfold.broker.client.core.rotation import Rotation
 from ledgerfold.broker.client.messages.message import Message
@@ -27,30 +27,20 @@ from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.options import InitialPosition
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.inbox import MergedInbox
-from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.storage.errors import NotAllowed
 
 
-class PartitionedConsumerCore:
-    """The counterpart of ConsumerCore for partitioned topics. Create it on the event loop."""
+class PartitionedConsumerCore(PartitionSet[ConsumerCore]):
+    """The counterpart of ConsumerCore for partitioned topics."""
 
     def __init__(self, connection: Connection, config: ConsumerConfig, count: int) -> None:
+        super().__init__(connection, config.topic)
         self.config = config_of_each(config, count)
         self.inbox = MergedInbox()
-        self._connection = connection
         self._rotation: Rotation[ConsumerCore] = Rotation()
-        self._partitions = PartitionSet(connection, config.topic, self._open_one, self._on_opened)
         self._lock = threading.Lock()
 
-    @classmethod
-    async def open(
-        cls, connection: Connection, config: ConsumerConfig, count: int
-    ) -> PartitionedConsumerCore:
-        """Subscribes to `count` partitions. Raises as ConsumerCore.open."""
-        core = cls(connection, config, count)
-        await core._partitions.open(count)
-        return core
-
-    async def _open_one(self, topic: str, is_new: bool) -> ConsumerCore:
+    async def _open_one(self, topic: str, *, is_new: bool) -> ConsumerCore:
         config = replace(self.config, topic=topic)
         if is_new:
             config = replace(config, initial_position=InitialPosition.Earliest)
@@ -68,7 +58,7 @@ class PartitionedConsumerCore:
     @property
     def is_connected(self) -> bool:
         """True if every partition is connected."""
-        return all(core.is_connected for core in self._partitions.cores)
+        return all(core.is_connected for core in self.cores)
 
     # Receiving.
 
@@ -93,45 +83,31 @@ class PartitionedConsumerCore:
         self._of(message).negative_acknowledge(message)
 
     def _of(self, message: Message | MessageId) -> ConsumerCore:
-        if isinstance(message, Message):
-            message = message.message_id()
-        if not isinstance(message, MessageId):
-            raise InvalidRequest(
-                f"Expected a message or a message id, not {type(message).__name__}."
-            )
-        return self._partitions.of(message)
+        return self.of(id_of(message))
 
     async def redeliver_unacknowledged(self) -> None:
-        await self._partitions.for_each(lambda core: core.redeliver_unacknowledged())
+        await self.for_each(lambda core: core.redeliver_unacknowledged())
 
     # Seek, queries, close.
 
     async def seek(self, place: MessageId | int) -> None:
         if isinstance(place, MessageId) and not place.is_boundary:
-            await self._partitions.of(place).seek(place)
+            await self.of(place).seek(place)
         else:
-            await self._partitions.for_each(lambda core: core.seek(place))
+            await self.for_each(lambda core: core.seek(place))
 
     async def last_message_id(self) -> MessageId:
         raise NotAllowed(
-            f"{self._partitions.topic} is partitioned: subscribe to one partition for its last id."
+            f"{self.topic} is partitioned: subscribe to one partition for its last id."
         )
 
     async def is_behind(self) -> bool:
         """Returns whether a partition's last message is after the last one received from it."""
-        return any(await self._partitions.for_each(lambda core: core.is_behind()))
+        return any(await self.for_each(lambda core: core.is_behind()))
 
     async def unsubscribe(self) -> None:
-        await self._partitions.stop_following()
-        await self._partitions.for_each(lambda core: core.unsubscribe())
-
-    async def shut_down(self) -> None:
-        """Closes at once: unconfirmed acknowledgements may be lost."""
-        await self._partitions.stop_following()
-        await self._partitions.for_each(lambda core: core.shut_down())
-
-    async def close(self) -> None:
-        await self._partitions.close()
+        await self.stop_following()
+        await self.for_each(lambda core: core.unsubscribe())
 
 
 def config_of_each(config: ConsumerConfig, count: int) -> ConsumerConfig:

@@ -113,33 +113,24 @@ def _failure_of(call: Callable[[], object]) -> LedgerfoldError | None:
     return None
 
 
-class PartitionedProducerCore:
-    """The counterpart of ProducerCore for partitioned topics. Create it on the event loop."""
+class PartitionedProducerCore(PartitionSet[ProducerCore]):
+    """The counterpart of ProducerCore for partitioned topics."""
 
     def __init__(
-        self, config: ProducerConfig, partitions: PartitionSet[ProducerCore], router: Router
-    ) -> None:
-        self.config = config
-        self.queue = RoutedQueue(partitions, router)
-        self._partitions = partitions
-
-    @classmethod
-    async def open(
-        cls,
+        self,
         connection: Connection,
         config: ProducerConfig,
         is_io_thread: Callable[[], bool],
         count: int,
-    ) -> PartitionedProducerCore:
-        """Connects to `count` partitions. Raises as ProducerCore.open."""
-        each = config_of_each(config, count)
+    ) -> None:
+        super().__init__(connection, config.topic)
+        self.config = config_of_each(config, count)
+        self.queue = RoutedQueue(self, router_for(config, count, connection.settings.clock_ms))
+        self._is_io_thread = is_io_thread
 
-        async def open_one(topic: str, is_new: bool) -> ProducerCore:
-            return await ProducerCore.open(connection, replace(each, topic=topic), is_io_thread)
-
-        partitions = PartitionSet(connection, config.topic, open_one)
-        await partitions.open(count)
-        return cls(each, partitions, router_for(config, count, connection.settings.clock_ms))
+    async def _open_one(self, topic: str, *, is_new: bool) -> ProducerCore:
+        config = replace(self.config, topic=topic)
+        return await ProducerCore.open(self._connection, config, self._is_io_thread)
 
     @property
     def producer_name(self) -> str:
@@ -148,17 +139,10 @@ class PartitionedProducerCore:
     @property
     def is_connected(self) -> bool:
         """True if every partition is connected."""
-        return all(core.is_connected for core in self._partitions.cores)
+        return all(core.is_connected for core in self.cores)
 
     async def flush(self) -> None:
-        await self._partitions.for_each(lambda core: core.flush())
-
-    async def close(self) -> None:
-        await self._partitions.close()
-
-    async def shut_down(self) -> None:
-        await self._partitions.stop_following()
-        await self._partitions.for_each(lambda core: core.shut_down())
+        await self.for_each(lambda core: core.flush())
 
 
 def config_of_each(config: ProducerConfig, count: int) -> ProducerConfig:

@@ -46,10 +46,11 @@ class RotatingReceiver:
         return messages
 
 
-class PartitionedReaderCore:
-    """The counterpart of ReaderCore for partitioned topics. Create it on the event loop."""
+class PartitionedReaderCore(PartitionSet[ReaderCore]):
+    """The counterpart of ReaderCore for partitioned topics."""
 
     def __init__(self, connection: Connection, config: ReaderConfig) -> None:
+        super().__init__(connection, config.topic)
         if isinstance(config.start, MessageId) and not config.start.is_boundary:
             raise InvalidRequest(
                 f"{config.topic} is partitioned: start at earliest, latest or a time, then seek; "
@@ -58,19 +59,8 @@ class PartitionedReaderCore:
         self.config = config
         self.inbox = MergedInbox()
         self.receiver = RotatingReceiver()
-        self._connection = connection
-        self._partitions = PartitionSet(connection, config.topic, self._open_one, self._on_opened)
 
-    @classmethod
-    async def open(
-        cls, connection: Connection, config: ReaderConfig, count: int
-    ) -> PartitionedReaderCore:
-        """Connects to `count` partitions. Raises as ReaderCore.open."""
-        core = cls(connection, config)
-        await core._partitions.open(count)
-        return core
-
-    async def _open_one(self, topic: str, is_new: bool) -> ReaderCore:
+    async def _open_one(self, topic: str, *, is_new: bool) -> ReaderCore:
         config = replace(self.config, topic=topic)
         if is_new:
             config = replace(config, start_message_id=MessageId.earliest, start_time_ms=None)
@@ -83,24 +73,21 @@ class PartitionedReaderCore:
     @property
     def is_connected(self) -> bool:
         """True if every partition is connected."""
-        return all(core.is_connected for core in self._partitions.cores)
+        return all(core.is_connected for core in self.cores)
 
     async def has_message_available(self) -> bool:
         if not self.receiver.has_row():
-            await self._partitions.for_each(lambda core: core.has_message_available())
+            await self.for_each(lambda core: core.has_message_available())
         # Advances to a partition that has a message.
         return self.receiver.has_row()
 
     def has_reached_end(self) -> bool:
         """Returns whether every partition was terminated and read to its end."""
-        return all(core.has_reached_end() for core in self._partitions.cores)
+        return all(core.has_reached_end() for core in self.cores)
 
     async def seek(self, place: MessageId | int, *, inclusive: bool | None = None) -> None:
         """Seeks as ReaderCore.seek."""
         if isinstance(place, MessageId) and not place.is_boundary:
-            await self._partitions.of(place).seek(place, inclusive=inclusive)
+            await self.of(place).seek(place, inclusive=inclusive)
         else:
-            await self._partitions.for_each(lambda core: core.seek(place))
-
-    async def close(self) -> None:
-        await self._partitions.close()
+            await self.for_each(lambda core: core.seek(place))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
+from ledgerfold.broker.client.core.partition_set import Core
 from ledgerfold.broker.client.core.send_queue import SendLimits, SendQueue
 from ledgerfold.broker.client.messages.arguments import check_topic_argument, resolve_choices
 from ledgerfold.broker.client.messages.options import (
@@ -14,7 +15,7 @@ from ledgerfold.broker.client.messages.options import (
     PartitionsRoutingMode,
 )
 from ledgerfold.broker.client.streams.batching import container_for
-from ledgerfold.broker.client.streams.connection import Connection
+from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
 from ledgerfold.broker.client.streams.pending import EntryMaker, KafkaEntries, NativeEntries
 from ledgerfold.broker.client.streams.publish_stream import PublishStream
 from ledgerfold.broker.client.streams.sequences import Sequences
@@ -35,6 +36,7 @@ class ProducerConfig:
 
     topic: str
     producer_name: str | None = None
+    _: KW_ONLY
     initial_sequence_id: int | None = None
     send_timeout_millis: int = 30_000
     compression_type: CompressionType = CompressionType.NONE
@@ -112,13 +114,14 @@ def limits_of(config: ProducerConfig, batch_bytes_max: int) -> SendLimits:
     return replace(limits, batch_bytes=min(limits.batch_bytes, batch_bytes_max))
 
 
-class ProducerCore:
+class ProducerCore(Core):
     """The stream and queue of one producer. Create it on the event loop."""
 
     def __init__(self, stream: PublishStream, queue: SendQueue, config: ProducerConfig) -> None:
         self.stream = stream
         self.queue = queue
         self.config = config
+        self.topic = full_topic_name(config.topic)
 
     @classmethod
     async def open(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
+from ledgerfold.broker.client.core.partition_set import Core
 from ledgerfold.broker.client.messages.arguments import check_topic_argument
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.start import id_of_offset, start_of
@@ -30,16 +31,15 @@ class ReaderConfig:
     """The arguments of `Client.create_reader` (see there)."""
 
     topic: str
-    start_message_id: MessageId | None
-    start_message_id_inclusive: bool = False
-    is_read_compacted: bool = False
+    start_message_id: MessageId | None = None
+    _: KW_ONLY
     receiver_queue_size: int = 1000
-    reader_name: str = ""
+    reader_name: str | None = None
+    is_read_compacted: bool = False
+    start_message_id_inclusive: bool = False
     start_offset: int | None = None
     start_time_ms: int | None = None
     isolation: str = Isolation.READ_UNCOMMITTED
-    # The subscription name of a table view, exclusive while it reads.
-    subscription: str = ""
 
     def __post_init__(self) -> None:
         check_topic_argument(self.topic)
@@ -75,19 +75,25 @@ class ReaderConfig:
         return self.isolation == Isolation.READ_COMMITTED
 
 
-class ReaderCore:
+class ReaderCore(Core):
     """The stream and receiver of one reader. Create it on the event loop."""
 
     def __init__(self, connection: Connection, config: ReaderConfig) -> None:
         self.config = config
+        self.topic = full_topic_name(config.topic)
         self._connection = connection
         self.inbox = Inbox()
         self.stream: ReadStream
         self.receiver: Receiver
 
     @classmethod
-    async def open(cls, connection: Connection, config: ReaderConfig) -> ReaderCore:
-        """Connects. Raises the broker's errors."""
+    async def open(
+        cls, connection: Connection, config: ReaderConfig, subscription: str = ""
+    ) -> ReaderCore:
+        """Connects. Raises the broker's errors.
+
+        `subscription`: that of a table view, exclusive while it reads.
+        """
         core = cls(connection, config)
         start, first = await core._start(config.start, config.is_start_inclusive)
         core.stream = ReadStream(
@@ -97,13 +103,13 @@ class ReaderCore:
             core.inbox,
             read_compacted=config.is_read_compacted,
             read_committed=config.read_committed,
-            reader_name=config.reader_name,
-            subscription=config.subscription,
+            reader_name=config.reader_name or "",
+            subscription=subscription,
             queue_size=config.receiver_queue_size,
         )
         core.receiver = Receiver(
             core.inbox,
-            full_topic_name(config.topic),
+            core.topic,
             config.receiver_queue_size,
             core.stream.return_permits,
         )
@@ -112,7 +118,7 @@ class ReaderCore:
         if not core.stream.is_kafka and (config.start_offset is not None or config.read_committed):
             await core.close()
             raise NotAllowed(
-                f"{full_topic_name(config.topic)} is not a Kafka topic: it has no offsets and no "
+                f"{core.topic} is not a Kafka topic: it has no offsets and no "
                 "transactions. Start at a message id or at a time."
             )
         return core

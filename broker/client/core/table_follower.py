@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from ledgerfold.broker.client.core.partition_set import Core
 from ledgerfold.broker.client.core.reader_core import ReaderConfig, ReaderCore
 from ledgerfold.broker.client.core.table import Table
 from ledgerfold.broker.client.messages.message_id import MessageId
@@ -30,7 +31,7 @@ _MESSAGES_AT_ONCE = 1000
 Run = Callable[[Callable[[], None]], Awaitable[None]]
 
 
-class TableFollower:
+class TableFollower(Core):
     """A reader of one topic. Create it on the event loop. `run` runs the calls that write the
     table.
     """
@@ -88,9 +89,8 @@ class TableFollower:
             last_applied,
             is_read_compacted=not is_kafka,
             reader_name=self._subscription,
-            subscription=self._subscription,
         )
-        return await ReaderCore.open(self._connection, config)
+        return await ReaderCore.open(self._connection, config, self._subscription)
 
     async def _follow(self) -> None:
         backoff = self._connection.backoff()

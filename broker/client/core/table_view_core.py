@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import Any
+from typing import Self
 
-from ledgerfold.broker.client.core.partition_set import PartitionSet, partition_count
-from ledgerfold.broker.client.core.table import Listener, Schema, Table
+from ledgerfold.broker.client.core.partition_set import PartitionSet
+from ledgerfold.broker.client.core.table import Schema, Table
 from ledgerfold.broker.client.core.table_follower import Run, TableFollower
 from ledgerfold.broker.client.messages.arguments import check_topic_argument
-from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
-from ledgerfold.broker.client.streams.forks import invalidate_after_fork
+from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.storage.errors import AlreadyClosed
-from ledgerfold.storage.text import counted
 from ledgerfold.strategies.strategic import TopicCompactionStrategy
 
 
@@ -36,34 +34,31 @@ class TableViewConfig:
         check_topic_argument(self.topic)
 
 
-class TableViewCore:
-    """The table and readers of one view. Create it on the event loop.
+class TableViewCore(PartitionSet[TableFollower]):
+    """The table of one view, and its readers.
 
     `run` runs the calls that write the table and call listeners.
     """
 
     def __init__(self, connection: Connection, config: TableViewConfig, run: Run) -> None:
+        super().__init__(connection, config.topic)
         self.config = config
         decode = bytes if config.schema is None else config.schema.decode
         self.table = Table(decode, config.strategy)
-        self._connection = connection
         self._run = run
-        self._followers = PartitionSet(connection, config.topic, self._follow)
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    @classmethod
-    async def open(cls, connection: Connection, config: TableViewConfig, run: Run) -> TableViewCore:
+    async def open(self, count: int) -> Self:
         """Connects, and reads everything in the topic at the call. Raises the broker's errors."""
-        core = cls(connection, config, run)
         try:
-            await core._followers.open(await partition_count(connection, config.topic))
-            await core.refresh()
+            await super().open(count)
+            await self.refresh()
         except BaseException:
-            await core.close()
+            await self.close()
             raise
-        return core
+        return self
 
-    async def _follow(self, topic: str, is_new: bool) -> TableFollower:
+    async def _open_one(self, topic: str, *, is_new: bool) -> TableFollower:
         # New partitions, too, are read from earliest.
         name = self.config.subscription_name or ""
         return await TableFollower.open(self._connection, topic, name, self.table, self._run)
@@ -76,69 +71,18 @@ class TableViewCore:
         try:
             await asyncio.wait({catching_up, self._closed}, return_when=asyncio.FIRST_COMPLETED)
             if self._closed.done():
-                topic = full_topic_name(self.config.topic)
-                raise AlreadyClosed(f"The table view of {topic} is closed.")
+                raise AlreadyClosed(f"The table view of {self.topic} is closed.")
             catching_up.result()
         finally:
             catching_up.cancel()
 
     async def _catch_up(self) -> None:
         # Sequentially: all of them read concurrently anyway.
-        for follower in self._followers.cores:
+        for follower in self.cores:
             await follower.catch_up()
 
     async def close(self) -> None:
         """Closes the readers; the table keeps its contents."""
         if not self._closed.done():
             self._closed.set_result(None)
-        await self._followers.close()
-
-
-class BaseTableView:
-    """The methods of both APIs' views that do not wait."""
-
-    def __init__(self, core: TableViewCore) -> None:
-        self._core = core
-        self._table = core.table
-        invalidate_after_fork(self)
-
-    def topic(self) -> str:
-        """The full topic name."""
-        return full_topic_name(self._core.config.topic)
-
-    def get(self, key: str) -> Any:
-        """Returns the key's value; None without one."""
-        return self._table.get(key)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._table
-
-    def __len__(self) -> int:
-        return len(self._table)
-
-    def keys(self) -> list[str]:
-        """Returns a copy of the keys."""
-        return list(self._table.snapshot())
-
-    def snapshot(self) -> dict[str, Any]:
-        """Returns a copy of keys and values."""
-        return self._table.snapshot()
-
-    def for_each(self, callback: Listener) -> None:
-        """Calls `callback` with each key and value, in the caller's thread."""
-        self._table.for_each(callback)
-
-    def listen(self, callback: Listener) -> None:
-        """Calls `callback` for every later update. Its errors are logged."""
-        self._table.listen(callback)
-
-    def for_each_and_listen(self, callback: Listener) -> None:
-        """Calls `callback` for every key, then for every update: none is missed or repeated.
-
-        The calls for existing keys run in the caller's thread, while updates wait; their errors are
-        raised.
-        """
-        self._table.for_each_and_listen(callback)
-
-    def __repr__(self) -> str:
-        return f"TableView({self.topic()}, {counted(len(self), 'key')})"
+        await super().close()

@@ -1,9 +1,16 @@
-"""Rejects arguments that a call does not have: features of Pulsar that are not emulated, and typos.
+"""Arguments of the client's calls: each call takes those of one configuration class.
 
+Other arguments are rejected: features of Pulsar that are not emulated, and typos.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Config:
+    ...     topic: str
+    ...     size: int = 1
     >>> class Client:
-    ...     @rejects_unknown_arguments({"schema": "schemas"})
-    ...     def open(self, topic: str, *, size: int = 1) -> int:
-    ...         return size
+    ...     @takes(Config, {"schema": "schemas"})
+    ...     def open(self, config: Config) -> int:
+    ...         return config.size
     >>> Client().open("t", size=2), Client().open("t", schema=None)
     (2, 1)
     >>> Client().open("t", schema=str)
@@ -26,12 +33,14 @@ import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from enum import IntEnum
-from typing import Final, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
 P = ParamSpec("P")
+C = TypeVar("C")
 R = TypeVar("R")
+S = TypeVar("S")
 E = TypeVar("E", bound=IntEnum)
 
 _TLS: Final = "TLS connections"
@@ -96,36 +105,41 @@ READER_NOT_EMULATED: Final[Mapping[str, str]] = {
 }
 
 
-def rejects_unknown_arguments(
-    not_emulated: Mapping[str, str],
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorates a method: rejects arguments that it does not have.
+def takes(
+    config: Callable[P, C], not_emulated: Mapping[str, str]
+) -> Callable[[Callable[[S, C], R]], Callable[Concatenate[S, P], R]]:
+    """Decorates a method that takes a `config`: it is called with the arguments of that class.
 
-    Raises NotAllowed for the arguments in `not_emulated`, and InvalidRequest for unknown ones and
-    for positional ones that must be passed by keyword.
+    Such a call raises NotAllowed for the arguments in `not_emulated`, and InvalidRequest for
+    unknown ones and for positional ones that must be passed by keyword.
     """
+    known = inspect.signature(config).parameters
+    unnamed = [each.name for each in known.values() if each.kind is not each.KEYWORD_ONLY]
 
-    def around(method: Callable[P, R]) -> Callable[P, R]:
-        parameters = inspect.signature(method).parameters.values()
-        known = {each.name for each in parameters}
-        unnamed = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+    def around(method: Callable[[S, C], R]) -> Callable[Concatenate[S, P], R]:
         name = method.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
         @functools.wraps(method)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        def checked(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
             if len(args) > len(unnamed):
                 raise InvalidRequest(
-                    f"{name} takes {', '.join(unnamed[1:])} by position; pass others by keyword."
+                    f"{name} takes {', '.join(unnamed)} by position; pass others by keyword."
                 )
             for unknown in [each for each in kwargs if each not in known]:
                 if unknown not in not_emulated:
-                    raise InvalidRequest(_no_such(name, unknown, known - {"self"}))
+                    raise InvalidRequest(_no_such(name, unknown, set(known)))
                 value = kwargs.pop(unknown)
                 if value is not None and value is not False:
                     what = not_emulated[unknown]
                     raise NotAllowed(f"{name}: {what} are not emulated ({unknown}=).")
-            return method(*args, **kwargs)
+            shown.bind(self, *args, **kwargs)  # a TypeError should not name the configuration
+            return method(self, config(*args, **kwargs))
 
+        # The signature that `help` and editors show.
+        of_method = inspect.signature(method)
+        first = next(iter(of_method.parameters.values()))
+        shown = of_method.replace(parameters=[first, *known.values()])
+        vars(checked)["__signature__"] = shown
         return checked
 
     return around

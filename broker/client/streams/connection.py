@@ -10,7 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, TypeVar
 
 import grpc
@@ -43,16 +43,19 @@ def wall_clock_ms() -> int:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The settings of a client. Seconds and ms as named."""
+    """The arguments of `Client` (see there)."""
 
+    service_url: str
+    _: KW_ONLY
     # Limit for opening a producer, reader or consumer, and for each call, including retries.
-    operation_timeout_s: float = 30.0
-    backoff_initial_ms: int = 100
-    backoff_max_ms: int = 5_000
-    # Stamps messages with their publish time.
+    operation_timeout_seconds: float = 30
+    starting_backoff_interval_ms: int = 100
+    max_backoff_interval_ms: int = 5_000
+    partitions_update_interval_seconds: float = 60
     clock_ms: Callable[[], int] = wall_clock_ms
-    # Interval of checks for new partitions of a partitioned topic.
-    partitions_update_interval_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        address_of(self.service_url)
 
 
 def full_topic_name(topic: str) -> str:
@@ -83,11 +86,11 @@ class Backoff:
 class Connection:
     """A gRPC channel. Create it on the event loop that runs it."""
 
-    def __init__(self, service_url: str, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         forks.check_may_connect()
         self.settings = settings
         self._channel: Any = grpc.aio.insecure_channel(
-            address_of(service_url), options=CHANNEL_OPTIONS
+            address_of(settings.service_url), options=CHANNEL_OPTIONS
         )
         forks.channel_opened(self._channel)
         self.stub: Any = data_pb2_grpc.DataServiceStub(self._channel)
@@ -103,7 +106,8 @@ class Connection:
         )
 
     def backoff(self) -> Backoff:
-        return Backoff(self.settings.backoff_initial_ms, self.settings.backoff_max_ms)
+        settings = self.settings
+        return Backoff(settings.starting_backoff_interval_ms, settings.max_backoff_interval_ms)
 
     async def call(self, method: Callable[..., Awaitable[Answer]], request: object) -> Answer:
         """Makes a unary call, with retries up to the operation timeout.
@@ -111,7 +115,7 @@ class Connection:
         Raises AlreadyClosed if the connection is closed during the call.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self.settings.operation_timeout_s
+        deadline = loop.time() + self.settings.operation_timeout_seconds
         backoff = self.backoff()
         while self._channel is not None:
             left_s = deadline - loop.time()

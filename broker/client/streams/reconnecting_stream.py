@@ -95,7 +95,7 @@ class ReconnectingStream(ABC):
     async def open(self) -> None:
         """Connects. Raises the broker's error, or the last failure after the timeout."""
         self._task = self.loop.create_task(self._run())
-        timeout_s = self.connection.settings.operation_timeout_s
+        timeout_s = self.connection.settings.operation_timeout_seconds
         try:
             done, _ = await asyncio.wait({self._opened}, timeout=timeout_s)
         except asyncio.CancelledError:
@@ -112,15 +112,16 @@ class ReconnectingStream(ABC):
 
         Raises the last failure, or Timeout, after the operation timeout.
         """
+        timeout_s = self.connection.settings.operation_timeout_seconds
         try:
-            return await asyncio.wait_for(answer, self.connection.settings.operation_timeout_s)
+            return await asyncio.wait_for(answer, timeout_s)
         except TimeoutError:
             raise self._no_answer() from None
 
     def _no_answer(self) -> LedgerfoldError:
         if self._last_error is not None and not self.is_connected:
             return self._last_error
-        timeout_s = self.connection.settings.operation_timeout_s
+        timeout_s = self.connection.settings.operation_timeout_seconds
         return Timeout(f"No answer within {timeout_s:g} s for the {self.what}.")
 
     def wake(self) -> None:

@@ -20,13 +20,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from ledgerfold.broker.client.core.consumer_core import ConsumerCore
-from ledgerfold.broker.client.core.partitioned_consumer import PartitionedConsumerCore
+from ledgerfold.broker.client.core.client_core import AnyConsumer, Forget
+from ledgerfold.broker.client.core.consumer_core import ConsumerConfig
+from ledgerfold.broker.client.core.opened import BaseConsumer
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.streams.connection import full_topic_name
-from ledgerfold.broker.client.streams.forks import invalidate_after_fork
+from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.inbox import deadline_after
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.errors import LedgerfoldError, NotAllowed
@@ -35,41 +36,32 @@ _log = logging.getLogger(__name__)
 MessageListener = Callable[["Consumer", Message], object]
 
 
-class Consumer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListeningConsumerConfig(ConsumerConfig):
+    """The arguments of `Client.subscribe` (see there)."""
+
+    message_listener: MessageListener | None = None
+
+
+class Consumer(BaseConsumer, Closing):
     """A consumer of a subscription (`pulsar.Consumer`). Thread-safe."""
 
     def __init__(
         self,
-        core: ConsumerCore | PartitionedConsumerCore,
         io: IoThread,
-        on_close: Callable[[object], None],
-        message_listener: MessageListener | None = None,
+        message_listener: MessageListener | None,
+        core: AnyConsumer,
+        forget: Forget,
     ) -> None:
-        self._core = core
+        super().__init__(core, forget)
         self._io = io
-        self._on_close = on_close
         self._listener = message_listener
         self._has_listener = message_listener is not None
         self._may_listen = threading.Event()
         self._may_listen.set()
-        invalidate_after_fork(self)
         if message_listener is not None:
             name = f"ledgerfold-listener-{core.consumer_name}"
             threading.Thread(target=self._listen, name=name, daemon=True).start()
-
-    def topic(self) -> str:
-        """The full topic name."""
-        return full_topic_name(self._core.config.topic)
-
-    def subscription_name(self) -> str:
-        return self._core.config.subscription_name
-
-    def consumer_name(self) -> str:
-        """The given name, or the one that the broker chose."""
-        return self._core.consumer_name
-
-    def is_connected(self) -> bool:
-        return self._core.is_connected
 
     def receive(self, timeout_millis: int | None = None) -> Message:
         """Returns the next message; waits for one, without limit if no timeout is given.
@@ -159,18 +151,17 @@ class Consumer:
 
         Raises SubscriptionBusy if others are connected; this consumer is closed all the same.
         """
-        self._on_close(self)
+        self._io.call(self._unsubscribe())
+
+    async def _unsubscribe(self) -> None:
+        self._forget(self)
         self._may_listen.set()
-        self._io.call(self._core.unsubscribe())
+        await self._core.unsubscribe()
 
     def close(self) -> None:
         """Waits until all acknowledgements are durable, at most 5 s, and closes. Idempotent."""
-        self._on_close(self)
+        self._io.call(self._close())
+
+    async def _close(self) -> None:
         self._may_listen.set()
-        self._io.call(self._core.close())
-
-    def __enter__(self) -> Consumer:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+        await super()._close()

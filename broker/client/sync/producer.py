@@ -16,18 +16,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from ledgerfold.broker.client.core.partitioned_producer import PartitionedProducerCore
-from ledgerfold.broker.client.core.producer_core import ProducerCore
+from ledgerfold.broker.client.core.client_core import AnyProducer, Forget
+from ledgerfold.broker.client.core.opened import BaseProducer
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import ROW_BYTES
 from ledgerfold.broker.client.messages.options import Result
-from ledgerfold.broker.client.streams.connection import full_topic_name
-from ledgerfold.broker.client.streams.forks import invalidate_after_fork
+from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.errors import NotAllowed
 
 
-class Producer:
+class Producer(BaseProducer, Closing):
     """A producer of a topic (`pulsar.Producer`). Thread-safe.
 
     Errors are those of storage/errors.py. If the broker refuses the producer permanently (damaged
@@ -35,38 +34,13 @@ class Producer:
     lost connection it reconnects automatically, without loss, duplicates or reordering.
     """
 
-    def __init__(
-        self,
-        core: ProducerCore | PartitionedProducerCore,
-        io: IoThread,
-        on_close: Callable[[object], None],
-    ) -> None:
-        self._core = core
+    def __init__(self, io: IoThread, core: AnyProducer, forget: Forget) -> None:
+        super().__init__(core, forget)
         self._io = io
-        self._on_close = on_close
         self._queue = core.queue
         self._waits_for_room = core.config.block_if_queue_full
         self._add = core.queue.add
         self._quick = core.queue.quick
-        invalidate_after_fork(self)
-
-    def topic(self) -> str:
-        """The full topic name."""
-        return full_topic_name(self._core.config.topic)
-
-    def producer_name(self) -> str:
-        """The given name, or the one that the broker chose."""
-        return self._core.producer_name
-
-    def last_sequence_id(self) -> int:
-        """The sequence id of the last stored message; -1 without one.
-
-        A producer that is reopened under its name continues after it.
-        """
-        return self._queue.last_sequence_id_stored
-
-    def is_connected(self) -> bool:
-        return self._core.is_connected
 
     def send(
         self,
@@ -163,11 +137,4 @@ class Producer:
 
         Raises as `flush`; the producer is closed all the same.
         """
-        self._on_close(self)
-        self._io.call(self._core.close())
-
-    def __enter__(self) -> Producer:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+        self._io.call(self._close())

@@ -13,46 +13,31 @@ True p3 b'10'
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 
-from ledgerfold.broker.client.core.partitioned_reader import PartitionedReaderCore
-from ledgerfold.broker.client.core.reader_core import ReaderCore
+from ledgerfold.broker.client.core.client_core import AnyReader, Forget
+from ledgerfold.broker.client.core.opened import BaseReader
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.start import id_of_offset
-from ledgerfold.broker.client.streams.connection import full_topic_name
-from ledgerfold.broker.client.streams.forks import invalidate_after_fork
+from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.inbox import deadline_after
 from ledgerfold.broker.client.sync.io_thread import IoThread
 
 
-class Reader:
+class Reader(BaseReader, Closing):
     """A reader of a topic, without a subscription (`pulsar.Reader`). Not thread-safe.
 
     Reconnects automatically after a lost connection, and continues where it was.
     """
 
-    def __init__(
-        self,
-        core: ReaderCore | PartitionedReaderCore,
-        io: IoThread,
-        on_close: Callable[[object], None],
-    ) -> None:
-        self._core = core
+    def __init__(self, io: IoThread, core: AnyReader, forget: Forget) -> None:
+        super().__init__(core, forget)
         self._io = io
-        self._on_close = on_close
         self._receiver = core.receiver
         self._inbox = core.inbox
         self._lock = threading.Lock()
-        invalidate_after_fork(self)
-
-    def topic(self) -> str:
-        """The full topic name."""
-        return full_topic_name(self._core.config.topic)
-
-    def is_connected(self) -> bool:
-        return self._core.is_connected
 
     def read_next(self, timeout_millis: int | None = None) -> Message:
         """Returns the next message; waits for one, without limit if no timeout is given.
@@ -74,13 +59,6 @@ class Reader:
         or Timeout without an answer within the operation timeout.
         """
         return self._receiver.has_row() or self._io.call(self._core.has_message_available())
-
-    def has_reached_end_of_topic(self) -> bool:
-        """Returns whether the topic was terminated and everything in it was read.
-
-        Named as in Pulsar's Java client. `read_next` would then wait without end.
-        """
-        return self._core.has_reached_end()
 
     def __iter__(self) -> Iterator[Message]:
         """Iterates over the messages up to the end of the topic; another loop continues from there.
@@ -116,11 +94,4 @@ class Reader:
 
     def close(self) -> None:
         """Closes the reader; further reads raise AlreadyClosed. Idempotent."""
-        self._on_close(self)
-        self._io.call(self._core.close())
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+        self._io.call(self._close())

@@ -17,56 +17,74 @@ other, with the key and its value, or None when the key was removed.
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from queue import SimpleQueue
 
-from ledgerfold.broker.client.core.call_thread import CallThread
-from ledgerfold.broker.client.core.table_view_core import (
-    BaseTableView,
-    TableViewConfig,
-    TableViewCore,
-)
-from ledgerfold.broker.client.streams.connection import Connection
+from ledgerfold.broker.client.core.client_core import Forget
+from ledgerfold.broker.client.core.opened import BaseTableView
+from ledgerfold.broker.client.core.table_view_core import TableViewCore
+from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.errors import NotAllowed
 
+_Call = tuple[Callable[[], None], "Future[None]"]
 
-class TableView(BaseTableView):
+
+class CallThread:
+    """A daemon thread that runs calls of user code, one after the other.
+
+    The event loop of the synchronous API (io_thread.py) runs every stream of the process, so a
+    listener must not run there: it may block, or wait for the client. A call that runs when the
+    process exits is aborted.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_current(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    async def run(self, call: Callable[[], None]) -> None:
+        """Waits until `call` returns. Raises its error."""
+        done: Future[None] = Future()
+        self._calls.put((call, done))
+        await asyncio.wrap_future(done)
+
+    def stop(self) -> None:
+        """Stops the thread after the queued calls. Does not wait, so a call may call it."""
+        self._calls.put(None)
+
+    def _serve(self) -> None:
+        while (item := self._calls.get()) is not None:
+            call, done = item
+            if not done.set_running_or_notify_cancel():
+                continue
+            try:
+                call()
+            except Exception as error:  # raised in `run`
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+
+class TableView(BaseTableView, Closing):
     """The last value of each key (`pulsar.TableView`). Thread-safe.
 
     A closed view keeps its contents.
     """
 
     def __init__(
-        self,
-        core: TableViewCore,
-        io: IoThread,
-        calls: CallThread,
-        on_close: Callable[[object], None],
+        self, io: IoThread, calls: CallThread, core: TableViewCore, forget: Forget
     ) -> None:
-        super().__init__(core)
+        super().__init__(core, forget)
         self._io = io
         self._calls = calls
-        self._on_close = on_close
-
-    @classmethod
-    async def open(
-        cls,
-        connection: Connection,
-        config: TableViewConfig,
-        io: IoThread,
-        on_close: Callable[[object], None],
-    ) -> TableView:
-        """Opens a view, and returns when it holds everything in the topic. Raises the broker's
-        errors.
-        """
-        calls = CallThread(f"ledgerfold-table-view-{config.topic}")
-        try:
-            core = await TableViewCore.open(connection, config, calls.run)
-        except BaseException:
-            calls.stop()
-            raise
-        return cls(core, io, calls, on_close)
 
     def refresh(self) -> None:
         """Returns when the view holds everything that is in the topic at the call.
@@ -84,15 +102,12 @@ class TableView(BaseTableView):
 
     def close(self) -> None:
         """Stops reading and listening. Idempotent."""
-        self._on_close(self)
-        self._io.call(self.shut_down())
+        self._io.call(self._close())
 
-    async def shut_down(self) -> None:
-        await self._core.close()
+    async def _close(self) -> None:
+        await super()._close()
         self._calls.stop()
 
-    def __enter__(self) -> TableView:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+    async def _shut_down(self) -> None:
+        await super()._shut_down()
+        self._calls.stop()

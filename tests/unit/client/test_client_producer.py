@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.client import BatchingType, Client, CompressionType, MessageId, Result
-from ledgerfold.broker.client.core.opening import open_producer
+from ledgerfold.broker.client.core.producer_core import ProducerCore
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.errors import (
@@ -399,12 +399,14 @@ def test_what_is_opened_while_the_client_closes_is_closed_too(
 ) -> None:
     """Nobody would close it any more."""
 
+    open_one = ProducerCore.open
+
     async def open_and_be_late(*arguments: Any) -> Any:
-        core = await open_producer(*arguments)
+        core = await open_one(*arguments)
         await asyncio.to_thread(client.shutdown)
         return core
 
-    monkeypatch.setattr("ledgerfold.broker.client.sync.client.open_producer", open_and_be_late)
+    monkeypatch.setattr(ProducerCore, "open", open_and_be_late)
     with pytest.raises(AlreadyClosed):
         client.create_producer("t", "me")
-    assert client._open == {}
+    assert client._core._open == {}

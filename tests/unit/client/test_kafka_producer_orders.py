@@ -59,7 +59,7 @@ class Run:
     async def open(self) -> None:
         connection = cast(Connection, self.connection)
         self.core = await ProducerCore.open(connection, self.config, lambda: True)
-        self.producer = Producer(self.core, cast(IoThread, None), lambda closed: None)
+        self.producer = Producer(cast(IoThread, None), self.core, lambda closed: None)
 
     def send(self, key: str | None) -> None:
         number = len(self.keys)

@@ -375,9 +375,9 @@ def test_looking_for_partitions_outlives_a_broker_that_is_away(
 def test_a_closed_reader_looks_no_more(client: Client) -> None:
     reader = client.create_reader("t", MessageId.earliest)
     core: Any = reader._core
-    assert not core._partitions._following.done()
+    assert not core._following.done()
     reader.close()
-    assert core._partitions._following.done()
+    assert core._following.done()
     with pytest.raises(AlreadyClosed):
         reader.read_next()
 

@@ -91,7 +91,7 @@ class Run:
     async def open(self) -> None:
         connection = cast(Connection, self.connection)
         self.core = await ProducerCore.open(connection, self.config, lambda: True)
-        self.producer = Producer(self.core, cast(IoThread, None), lambda closed: None)
+        self.producer = Producer(cast(IoThread, None), self.core, lambda closed: None)
         self.last_id = -1
 
     def send(self, key: str | None, size: int, gap: int | None) -> None:

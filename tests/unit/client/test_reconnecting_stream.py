@@ -40,7 +40,7 @@ def test_a_pause_does_not_wait_for_a_broker_that_says_nothing() -> None:
     """Nor does the next call begin before the stream may connect again."""
 
     async def run(address: str) -> None:
-        connection = Connection(address, ClientSettings())
+        connection = Connection(ClientSettings(address))
         stream = Stream(connection, "test stream")
         opening = asyncio.ensure_future(stream.open())
         for calls in (1, 2):

@@ -86,7 +86,7 @@ def producer_of(**options: Any) -> tuple[Producer, SendQueue, Stream]:
         is_io_thread=lambda: False,
     )
     core = ProducerCore(cast(PublishStream, stream), queue, config)
-    return Producer(core, cast(IoThread, None), lambda closed: None), queue, stream
+    return Producer(cast(IoThread, None), core, lambda closed: None), queue, stream
 
 
 def answer(queue: SendQueue, stream: Stream) -> None:

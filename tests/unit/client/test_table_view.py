@@ -9,8 +9,8 @@ import pytest
 
 from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.core import table_follower
-from ledgerfold.broker.client.core.call_thread import CallThread
 from ledgerfold.broker.client.sync.io_thread import IoThread
+from ledgerfold.broker.client.sync.table_view import CallThread
 from ledgerfold.storage.entry import Position, stamp
 from ledgerfold.storage.errors import (
     AlreadyClosed,
@@ -167,7 +167,7 @@ def test_a_refresh_gets_its_turn(
     """Also when the next message is there before the last one is applied, each time."""
     monkeypatch.setattr(table_follower, "_MESSAGES_AT_ONCE", 10)
     view = client.create_table_view("t")
-    inbox = view._core._followers.cores[0]._reader.inbox
+    inbox = view._core.cores[0]._reader.inbox
     stop = threading.Event()
 
     def publish_the_next(key: str, value: bytes) -> None:
@@ -293,7 +293,7 @@ def test_a_reader_that_the_broker_ends_is_opened_again(
     """An answer that no retry of the stream mends is retried by the view."""
     publish(client, 0, 3)
     view = client.create_table_view("t")
-    follower = view._core._followers.cores[0]
+    follower = view._core.cores[0]
     broker.service.refusal = NotAllowed("not now")
     broker.do(lambda: broker.topic("t").notify())
     wait_until(lambda: follower._error is not None, "the refusal")

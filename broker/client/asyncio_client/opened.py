@@ -1,24 +1,87 @@
-"""Consumers and readers for asyncio.
+"""Producers, consumers, readers and table views for asyncio.
 
-broker/client/sync/consumer.py and broker/client/sync/reader.py explain the rules.
+The modules of broker/client/sync explain the rules.
+
+    >>> import asyncio
+    >>> from ledgerfold.broker.client.asyncio_client.client import Client
+    >>> async def example() -> None:
+    ...     async with Client("127.0.0.1:7650") as client:
+    ...         producer = await client.create_producer("prices")
+    ...         await producer.send(b"10", partition_key="p3")
+    ...         async with await client.create_table_view("prices") as view:
+    ...             view.for_each_and_listen(lambda key, value: print(key, value))
+    >>> asyncio.run(example())
+    p3 b'10'
+
+Listeners of table views are plain functions, called on the event loop: they must not block, and
+should start a task for longer work.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Self
 
-from ledgerfold.broker.client.core.consumer_core import ConsumerCore
-from ledgerfold.broker.client.core.partitioned_consumer import PartitionedConsumerCore
-from ledgerfold.broker.client.core.partitioned_reader import PartitionedReaderCore
-from ledgerfold.broker.client.core.reader_core import ReaderCore
+from ledgerfold.broker.client.core.client_core import AnyReader, Forget
+from ledgerfold.broker.client.core.opened import (
+    BaseConsumer,
+    BaseProducer,
+    BaseReader,
+    BaseTableView,
+)
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.start import id_of_offset
-from ledgerfold.broker.client.streams.connection import full_topic_name
-from ledgerfold.broker.client.streams.forks import invalidate_after_fork
 from ledgerfold.broker.client.streams.inbox import Inbox, MergedInbox
-from ledgerfold.storage.errors import LedgerfoldError, Timeout
+from ledgerfold.storage.errors import LedgerfoldError, Overloaded, Timeout
+
+
+class Producer(BaseProducer):
+    """A producer of a topic. See `ledgerfold.Producer`."""
+
+    async def send(
+        self,
+        content: bytes | None,
+        properties: dict[str, str] | None = None,
+        partition_key: str | None = None,
+        ordering_key: str | None = None,
+        sequence_id: int | None = None,
+        event_timestamp: int | None = None,
+    ) -> MessageId:
+        """Publishes one message and waits until it is durable.
+
+        Messages of tasks that send concurrently share batches; a batch is sent when it is full or
+        its delay is over. Cancelling the call does not withdraw its message.
+        """
+        stored: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
+        queue = self._core.queue
+        while True:
+            try:
+                queue.add(
+                    content,
+                    stored,
+                    properties,
+                    partition_key,
+                    ordering_key,
+                    sequence_id,
+                    event_timestamp,
+                    wait=False,
+                )
+                break
+            except Overloaded:
+                if not self._core.config.block_if_queue_full:
+                    raise
+                await queue.change()
+        return await stored
+
+    async def flush(self) -> None:
+        """Sends the open batch and waits until all messages so far are durable."""
+        await self._core.flush()
+
+    async def close(self) -> None:
+        """Flushes, and releases the producer's name."""
+        await self._close()
 
 
 async def _next_message(
@@ -38,27 +101,8 @@ async def _next_message(
         raise Timeout("No message was received in time.") from error
 
 
-class Consumer:
+class Consumer(BaseConsumer):
     """A consumer of a subscription. See `ledgerfold.Consumer`."""
-
-    def __init__(
-        self, core: ConsumerCore | PartitionedConsumerCore, forget: Callable[[object], None]
-    ) -> None:
-        self._core = core
-        self._forget = forget
-        invalidate_after_fork(self)
-
-    def topic(self) -> str:
-        return full_topic_name(self._core.config.topic)
-
-    def subscription_name(self) -> str:
-        return self._core.config.subscription_name
-
-    def consumer_name(self) -> str:
-        return self._core.consumer_name
-
-    def is_connected(self) -> bool:
-        return self._core.is_connected
 
     async def receive(self, timeout_millis: int | None = None) -> Message:
         """Returns the next message. Raises Timeout, AlreadyClosed, Corruption."""
@@ -94,28 +138,17 @@ class Consumer:
 
     async def close(self) -> None:
         """Waits until all acknowledgements are durable, at most 5 s, and closes."""
-        self._forget(self)
-        await self._core.close()
+        await self._close()
 
 
-class Reader:
+class Reader(BaseReader):
     """A reader of a topic, without a subscription. See `ledgerfold.Reader`. For one task at a
     time.
     """
 
-    def __init__(
-        self, core: ReaderCore | PartitionedReaderCore, forget: Callable[[object], None]
-    ) -> None:
-        self._core = core
-        self._forget = forget
+    def __init__(self, core: AnyReader, forget: Forget) -> None:
+        super().__init__(core, forget)
         self._moving = asyncio.Lock()
-        invalidate_after_fork(self)
-
-    def topic(self) -> str:
-        return full_topic_name(self._core.config.topic)
-
-    def is_connected(self) -> bool:
-        return self._core.is_connected
 
     async def read_next(self, timeout_millis: int | None = None) -> Message:
         """Returns the next message. Raises Timeout, AlreadyClosed, Corruption."""
@@ -124,9 +157,6 @@ class Reader:
     async def has_message_available(self) -> bool:
         """Returns True exactly if `read_next` would return at once."""
         return await self._core.has_message_available()
-
-    def has_reached_end_of_topic(self) -> bool:
-        return self._core.has_reached_end()
 
     async def __aiter__(self) -> AsyncIterator[Message]:
         """Iterates over the messages up to the end of the topic; another loop continues from
@@ -147,5 +177,28 @@ class Reader:
             await self._core.seek(id_of_offset(offset, partition), inclusive=True)
 
     async def close(self) -> None:
-        self._forget(self)
-        await self._core.close()
+        await self._close()
+
+
+async def run_here(call: Callable[[], None]) -> None:
+    """Runs `call` on the event loop, after other tasks have had a chance to run."""
+    await asyncio.sleep(0)
+    call()
+
+
+class TableView(BaseTableView):
+    """The last value of each key. See `ledgerfold.TableView`."""
+
+    async def refresh(self) -> None:
+        """Returns when the view holds everything in the topic at the call. Raises AlreadyClosed."""
+        await self._core.refresh()
+
+    async def close(self) -> None:
+        """Stops reading and listening."""
+        await self._close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await self.close()

@@ -1,0 +1,157 @@
+"""A client without its waiting, shared by both APIs: the connection, and what was opened on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from ledgerfold.broker.client.core.consumer_core import ConsumerConfig, ConsumerCore
+from ledgerfold.broker.client.core.partition_set import AnyCore, names_of, partition_count
+from ledgerfold.broker.client.core.partitioned_consumer import PartitionedConsumerCore
+from ledgerfold.broker.client.core.partitioned_producer import PartitionedProducerCore
+from ledgerfold.broker.client.core.partitioned_reader import PartitionedReaderCore
+from ledgerfold.broker.client.core.producer_core import ProducerConfig, ProducerCore
+from ledgerfold.broker.client.core.reader_core import ReaderConfig, ReaderCore
+from ledgerfold.broker.client.core.table_follower import Run
+from ledgerfold.broker.client.core.table_view_core import TableViewConfig, TableViewCore
+from ledgerfold.broker.client.streams.connection import ClientSettings, Connection
+from ledgerfold.broker.client.streams.forks import check_may_connect, invalidate_after_fork
+from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
+
+# On a partitioned topic, and on any other.
+AnyProducer: TypeAlias = PartitionedProducerCore | ProducerCore
+AnyConsumer: TypeAlias = PartitionedConsumerCore | ConsumerCore
+AnyReader: TypeAlias = PartitionedReaderCore | ReaderCore
+Forget: TypeAlias = Callable[["Opened[Any]"], None]
+Facade = TypeVar("Facade", bound="Opened[Any]")
+
+
+class Opened(Generic[AnyCore]):
+    """An object that a user has opened from a client. `forget` removes it from the client's."""
+
+    def __init__(self, core: AnyCore, forget: Forget) -> None:
+        self._core = core
+        self._forget = forget
+        invalidate_after_fork(self)
+
+    def topic(self) -> str:
+        """The full topic name."""
+        return self._core.topic
+
+    async def _close(self) -> None:
+        self._forget(self)
+        await self._core.close()
+
+    async def _shut_down(self) -> None:
+        await self._core.shut_down()
+
+
+class ClientCore:
+    """The connection of one client, and what was opened on it. Event loop only.
+
+    Each `open_` method returns what `make` creates for the opened core.
+    """
+
+    def __init__(self, settings: ClientSettings, is_io_thread: Callable[[], bool]) -> None:
+        check_may_connect()
+        self._settings = settings
+        self._is_io_thread = is_io_thread
+        self._connection: Connection | None = None
+        # In order of opening.
+        self._open: dict[Opened[Any], None] = {}
+        self.is_closed = False
+
+    async def connect(self) -> Connection:
+        """Returns the connection. Raises AlreadyClosed.
+
+        It is created on first use: a client may be created before its event loop runs.
+        """
+        if self.is_closed:
+            raise AlreadyClosed("The client is closed.")
+        if self._connection is None:
+            self._connection = Connection(self._settings)
+        return self._connection
+
+    async def open_producer(
+        self, config: ProducerConfig, make: Callable[[AnyProducer, Forget], Facade]
+    ) -> Facade:
+        connection = await self.connect()
+        core: AnyProducer
+        if count := await partition_count(connection, config.topic):
+            core = PartitionedProducerCore(connection, config, self._is_io_thread, count)
+            await core.open(count)
+        else:
+            core = await ProducerCore.open(connection, config, self._is_io_thread)
+        return await self._opened(core, make)
+
+    async def open_consumer(
+        self, config: ConsumerConfig, make: Callable[[AnyConsumer, Forget], Facade]
+    ) -> Facade:
+        connection = await self.connect()
+        core: AnyConsumer
+        if count := await partition_count(connection, config.topic):
+            core = await PartitionedConsumerCore(connection, config, count).open(count)
+        else:
+            core = await ConsumerCore.open(connection, config)
+        return await self._opened(core, make)
+
+    async def open_reader(
+        self, config: ReaderConfig, make: Callable[[AnyReader, Forget], Facade]
+    ) -> Facade:
+        connection = await self.connect()
+        core: AnyReader
+        if count := await partition_count(connection, config.topic):
+            core = await PartitionedReaderCore(connection, config).open(count)
+        else:
+            core = await ReaderCore.open(connection, config)
+        return await self._opened(core, make)
+
+    async def open_table_view(
+        self, config: TableViewConfig, run: Run, make: Callable[[TableViewCore, Forget], Facade]
+    ) -> Facade:
+        connection = await self.connect()
+        core = TableViewCore(connection, config, run)
+        return await self._opened(
+            await core.open(await partition_count(connection, config.topic)), make
+        )
+
+    async def topic_partitions(self, topic: str) -> list[str]:
+        """Returns the full names of the partitions; the topic's own if it is not partitioned."""
+        return names_of(topic, await partition_count(await self.connect(), topic))
+
+    async def _opened(self, core: AnyCore, make: Callable[[AnyCore, Forget], Facade]) -> Facade:
+        """Registers an opened object. Raises AlreadyClosed if the client was closed meanwhile."""
+        if self.is_closed:
+            await core.shut_down()
+            raise AlreadyClosed("The client is closed.")
+        opened = make(core, self._forget)
+        self._open[opened] = None
+        return opened
+
+    def _forget(self, opened: Opened[Any]) -> None:
+        self._open.pop(opened, None)
+
+    async def close(self) -> None:
+        """Closes everything opened from the client, then the connection.
+
+        Raises the first error, once everything is closed.
+        """
+        first_error: LedgerfoldError | None = None
+        while self._open:
+            try:
+                await next(iter(self._open))._close()
+            except LedgerfoldError as error:
+                first_error = first_error or error
+        await self.shut_down()
+        if first_error is not None:
+            raise first_error
+
+    async def shut_down(self) -> None:
+        """Closes everything at once. Idempotent."""
+        self.is_closed = True
+        opened, self._open = list(self._open), {}
+        for each in opened:
+            await each._shut_down()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()

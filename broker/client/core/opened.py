@@ -1,0 +1,107 @@
+"""The methods of producers, consumers, readers and table views that do not wait, for both APIs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ledgerfold.broker.client.core.client_core import (
+    AnyConsumer,
+    AnyProducer,
+    AnyReader,
+    Forget,
+    Opened,
+)
+from ledgerfold.broker.client.core.table import Listener
+from ledgerfold.broker.client.core.table_view_core import TableViewCore
+from ledgerfold.storage.text import counted
+
+
+class BaseProducer(Opened[AnyProducer]):
+    """The methods of both APIs' producers that do not wait."""
+
+    def producer_name(self) -> str:
+        """The given name, or the one that the broker chose."""
+        return self._core.producer_name
+
+    def last_sequence_id(self) -> int:
+        """The sequence id of the last stored message; -1 without one.
+
+        A producer that is reopened under its name continues after it.
+        """
+        return self._core.queue.last_sequence_id_stored
+
+    def is_connected(self) -> bool:
+        return self._core.is_connected
+
+
+class BaseConsumer(Opened[AnyConsumer]):
+    """The methods of both APIs' consumers that do not wait."""
+
+    def subscription_name(self) -> str:
+        return self._core.config.subscription_name
+
+    def consumer_name(self) -> str:
+        """The given name, or the one that the broker chose."""
+        return self._core.consumer_name
+
+    def is_connected(self) -> bool:
+        return self._core.is_connected
+
+
+class BaseReader(Opened[AnyReader]):
+    """The methods of both APIs' readers that do not wait."""
+
+    def is_connected(self) -> bool:
+        return self._core.is_connected
+
+    def has_reached_end_of_topic(self) -> bool:
+        """Returns whether the topic was terminated and everything in it was read.
+
+        Named as in Pulsar's Java client. `read_next` would then wait without end.
+        """
+        return self._core.has_reached_end()
+
+
+class BaseTableView(Opened[TableViewCore]):
+    """The methods of both APIs' views that do not wait."""
+
+    def __init__(self, core: TableViewCore, forget: Forget) -> None:
+        super().__init__(core, forget)
+        self._table = core.table
+
+    def get(self, key: str) -> Any:
+        """Returns the key's value; None without one."""
+        return self._table.get(key)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._table
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def keys(self) -> list[str]:
+        """Returns a copy of the keys."""
+        return list(self._table.snapshot())
+
+    def snapshot(self) -> dict[str, Any]:
+        """Returns a copy of keys and values."""
+        return self._table.snapshot()
+
+    def for_each(self, callback: Listener) -> None:
+        """Calls `callback` with each key and value, in the caller's thread."""
+        self._table.for_each(callback)
+
+    def listen(self, callback: Listener) -> None:
+        """Calls `callback` for every later update. Its errors are logged."""
+        self._table.listen(callback)
+
+    def for_each_and_listen(self, callback: Listener) -> None:
+        """Calls `callback` for every key, then for every update: none is missed or repeated.
+
+        The calls for existing keys run in the caller's thread, while updates wait; their errors are
+        raised.
+        """
+        self._table.for_each_and_listen(callback)
+
+    def __repr__(self) -> str:
+        return f"TableView({self.topic()}, {counted(len(self), 'key')})"
