@@ -32,6 +32,7 @@ from ledgerfold.broker.client.core.opened import (
 )
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
+from ledgerfold.broker.client.messages.new_message import checked_message
 from ledgerfold.broker.client.messages.start import id_of_offset
 from ledgerfold.broker.client.streams.inbox import Inbox, MergedInbox
 from ledgerfold.storage.errors import LedgerfoldError, Overloaded, Timeout
@@ -54,20 +55,14 @@ class Producer(BaseProducer):
         Messages of tasks that send concurrently share batches; a batch is sent when it is full or
         its delay is over. Cancelling the call does not withdraw its message.
         """
+        message = checked_message(
+            content, properties, partition_key, ordering_key, sequence_id, event_timestamp
+        )
         stored: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
         queue = self._core.queue
         while True:
             try:
-                queue.add(
-                    content,
-                    stored,
-                    properties,
-                    partition_key,
-                    ordering_key,
-                    sequence_id,
-                    event_timestamp,
-                    wait=False,
-                )
+                queue.add(message, stored, wait=False)
                 break
             except Overloaded:
                 if not self._core.config.block_if_queue_full:

@@ -12,11 +12,11 @@ import random
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from ledgerfold.broker.client.core.partition_set import PartitionSet
 from ledgerfold.broker.client.core.producer_core import ProducerConfig, ProducerCore
 from ledgerfold.broker.client.core.send_queue import SendQueue
+from ledgerfold.broker.client.messages.new_message import NewMessage
 from ledgerfold.broker.client.messages.options import PartitionsRoutingMode
 from ledgerfold.broker.client.messages.routing import (
     DELAYS_PER_TURN,
@@ -27,7 +27,6 @@ from ledgerfold.broker.client.messages.routing import (
 )
 from ledgerfold.broker.client.streams.batching import Listener, QuickRows
 from ledgerfold.broker.client.streams.connection import Connection
-from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import LedgerfoldError
 
 
@@ -67,19 +66,11 @@ class RoutedQueue:
         """The highest of all partitions."""
         return max(queue.last_sequence_id_stored for queue in self._queues())
 
-    def add(
-        self,
-        content: Buffer | None,
-        listener: Listener = None,
-        properties: dict[str, str] | None = None,
-        partition_key: str | None = None,
-        *more: Any,
-        **options: Any,
-    ) -> None:
+    def add(self, message: NewMessage, listener: Listener, *, wait: bool) -> None:
         """Adds a message to its partition's queue, as SendQueue.add."""
         cores = self._partitions.cores
-        core = cores[self._router.choose(partition_key, len(cores))]
-        core.queue.add(content, listener, properties, partition_key, *more, **options)
+        core = cores[self._router.choose(message.key, len(cores))]
+        core.queue.add(message, listener, wait=wait)
 
     def seal(self) -> None:
         """Seals the open batches of all partitions."""

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ledgerfold.broker.client.messages.new_message import INT64_MAX, NewMessage, checked_message
+from ledgerfold.broker.client.messages.new_message import INT64_MAX, NewMessage
 from ledgerfold.broker.client.streams.batching import (
     Batch,
     Container,
@@ -27,10 +27,9 @@ from ledgerfold.broker.client.streams.batching import (
     Listener,
     QuickRows,
 )
-from ledgerfold.broker.client.streams.listeners import notify_listeners
-from ledgerfold.broker.client.streams.pending import EntryMaker, PendingEntry
-from ledgerfold.broker.client.streams.publish_stream import NOWHERE, Outcome, PublishStream
-from ledgerfold.storage.entry import Buffer, entry_bytes_after_rebuild_max
+from ledgerfold.broker.client.streams.pending import NOWHERE, EntryMaker, Outcome, PendingEntry
+from ledgerfold.broker.client.streams.publish_stream import PublishStream
+from ledgerfold.storage.entry import entry_bytes_after_rebuild_max
 from ledgerfold.storage.errors import (
     AlreadyClosed,
     InvalidRequest,
@@ -102,24 +101,11 @@ class SendQueue:
 
     # Adding.
 
-    def add(
-        self,
-        content: Buffer | None,
-        listener: Listener = None,
-        properties: dict[str, str] | None = None,
-        partition_key: str | None = None,
-        ordering_key: str | None = None,
-        sequence_id: int | None = None,
-        event_timestamp: int | None = None,
-        wait: bool = True,
-    ) -> None:
+    def add(self, message: NewMessage, listener: Listener, *, wait: bool) -> None:
         """Adds one message. `wait`: waits for space instead of raising Overloaded.
 
         `Producer.send_async` has a fast path with the same effect.
         """
-        message = checked_message(
-            content, properties, partition_key, ordering_key, sequence_id, event_timestamp
-        )
         self._maker.check(message)
         with self.lock:
             self._sync()
@@ -309,7 +295,7 @@ class SendQueue:
         self._wake_waiting()
 
     def _notify(self, outcome: Outcome) -> None:
-        notify_listeners(outcome, self._stream.partition)
+        outcome.notify(self._stream.partition)
 
     def _record_unreported(self, error: LedgerfoldError) -> None:
         if self._unreported is None:

@@ -21,12 +21,12 @@ import struct
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import count
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from ledgerfold.broker.client.messages.options import HashingScheme
 from ledgerfold.storage.decoded import key_bytes
 
-HashKey = Callable[[str], int]
+HashKey = Callable[[bytes | str], int]
 # Length of a partition's turn, in batching delays (Pulsar's
 # roundRobinRouterBatchingPartitionSwitchFrequency).
 DELAYS_PER_TURN: Final = 10
@@ -36,7 +36,7 @@ _INT32_MAX = 0x7FFF_FFFF
 
 
 @lru_cache(_KEYS_REMEMBERED)
-def murmur3_32(key: str) -> int:
+def murmur3_32(key: bytes | str) -> int:
     """MurmurHash3_x86_32 of the key in UTF-8, with seed 0 and the sign bit cleared."""
     data = key_bytes(key)
     # The tail is the rest after the last whole block; it may be empty.
@@ -58,9 +58,10 @@ def _scrambled(block: int) -> int:
 
 
 @lru_cache(_KEYS_REMEMBERED)
-def java_string_hash(key: str) -> int:
+def java_string_hash(key: bytes | str) -> int:
     """Java's String.hashCode, over UTF-16, with the sign bit cleared."""
-    data = key.encode("utf-16-be", errors="surrogatepass")
+    text = key if isinstance(key, str) else key.decode(errors="surrogateescape")
+    data = text.encode("utf-16-be", errors="surrogatepass")
     state = 0
     for at in range(0, len(data), 2):
         state = (31 * state + (data[at] << 8 | data[at + 1])) & _UINT32
@@ -73,16 +74,8 @@ HASHES: Final[dict[HashingScheme, HashKey]] = {
 }
 
 
-class Router(Protocol):
-    """A strategy that chooses partitions. Thread-safe."""
-
-    def choose(self, key: str | None, partitions: int) -> int:
-        """Returns the index of a partition, below `partitions`."""
-        ...
-
-
 class RoundRobinRouter:
-    """A router that sends messages without a key to each partition in turn.
+    """A router that sends messages without a key to each partition in turn. Thread-safe.
 
     `turn_ms`: the time for which one partition gets them; 0: one message each. `clock_ms` is called
     only if `turn_ms` is not 0.
@@ -100,7 +93,8 @@ class RoundRobinRouter:
         # NOTE: taking the next number is one step under the interpreter's lock.
         self._numbers = count(first)
 
-    def choose(self, key: str | None, partitions: int) -> int:
+    def choose(self, key: bytes | str | None, partitions: int) -> int:
+        """Returns the index of a partition, below `partitions`."""
         if key is not None:
             return self._hash_key(key) % partitions
         if self._turn_ms:
@@ -109,10 +103,14 @@ class RoundRobinRouter:
 
 
 class SinglePartitionRouter:
-    """A router that sends all messages without a key to partition `only`."""
+    """A router that sends all messages without a key to partition `only`. Thread-safe."""
 
     def __init__(self, hash_key: HashKey, only: int) -> None:
         self._hash_key, self._only = hash_key, only
 
-    def choose(self, key: str | None, partitions: int) -> int:
+    def choose(self, key: bytes | str | None, partitions: int) -> int:
+        """Returns the index of a partition, below `partitions`."""
         return self._only if key is None else self._hash_key(key) % partitions
+
+
+Router: TypeAlias = RoundRobinRouter | SinglePartitionRouter

@@ -3,7 +3,8 @@
 A container collects messages until a batch is sealed. `take` returns the batches, each of which
 becomes one entry (or several, if it would be too large), in the order in which they must be sent:
 sequence ids rise from message to message over all of them, because the broker treats an entry whose
-id is not above the last one as a resend.
+id is not above the last one as a resend. A message whose sequence id is -1 gets the next one; a
+given one is above `last_sequence_id`, that of the last message so far.
 
 * `PlainContainer`: no batching. Every message is an entry and has no batch index.
 * `DefaultContainer`: all messages share a batch (Pulsar's BatchMessageContainer).
@@ -22,7 +23,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import NewMessage
@@ -86,29 +87,6 @@ class Batch:
 
 def _of_rows(column: dict[int, Cell], rows: range) -> dict[int, Cell]:
     return {row - rows.start: cell for row, cell in column.items() if row in rows}
-
-
-class Container(Protocol):
-    """Messages that wait for their batch to be sealed.
-
-    A message whose sequence id is -1 gets the next one; a given sequence id is above
-    `last_sequence_id`, that of the last message so far.
-    """
-
-    is_plain: bool
-    size_bytes: int
-
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def last_sequence_id(self) -> int: ...
-
-    def add(self, message: NewMessage, listener: Listener) -> None: ...
-
-    def take(self) -> list[Batch]:
-        """Removes and returns all batches, in order of sequence id."""
-        ...
 
 
 class QuickRows:
@@ -190,6 +168,7 @@ class DefaultContainer:
         self.size_bytes = max(self.size_bytes, size_bytes)
 
     def take(self) -> list[Batch]:
+        """Removes and returns the batch, if there is one."""
         if not self.rows:
             return []
         batch = self.batch
@@ -257,10 +236,14 @@ class KeyBasedContainer:
         self._open = {}
 
     def take(self) -> list[Batch]:
+        """Removes and returns all batches, in order of sequence id."""
         self._close_open()
         batches, self._closed = self._closed, []
         self.rows = self.size_bytes = 0
         return batches
+
+
+Container: TypeAlias = DefaultContainer | KeyBasedContainer
 
 
 def container_for(

@@ -1,4 +1,4 @@
-"""Entries in flight, and their creation from batches, for native and for Kafka topics.
+"""Entries in flight: their creation from batches, for native and for Kafka topics, and results.
 
 The broker reports the kind when the stream opens (PublishReady.codec).
 
@@ -16,16 +16,19 @@ The broker reports the kind when the stream opens (PublishReady.codec).
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from concurrent.futures import Future as ThreadFuture
+from typing import NamedTuple, TypeAlias
 
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import NewMessage
-from ledgerfold.broker.client.messages.options import CompressionType
+from ledgerfold.broker.client.messages.options import CompressionType, Result, result_of
 from ledgerfold.broker.client.streams.batching import Batch, Listener
 from ledgerfold.storage.decoded import key_bytes
 from ledgerfold.storage.entry import HEADER_BYTES, Compression, Position
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, BatchHeader
 from ledgerfold.storage.kafka.compression import KafkaCompression
 from ledgerfold.storage.kafka.entries import entry_of_parts
@@ -33,6 +36,9 @@ from ledgerfold.storage.kafka.records import batch_parts
 from ledgerfold.storage.kafka.section import Headers
 from ledgerfold.storage.native import HAS_KEY, NULL_VALUE
 
+_log = logging.getLogger(__name__)
+# The position in the outcome of an entry that was not stored, or stored before.
+NOWHERE = Position(-1, -1)
 _KAFKA_COMPRESSIONS = {
     CompressionType.NONE: KafkaCompression.NONE,
     CompressionType.GZIP: KafkaCompression.GZIP,
@@ -110,20 +116,47 @@ class PendingRecords(PendingEntry):
         return MessageId(partition, 0, position.entry_id + index)
 
 
-class EntryMaker(Protocol):
-    """Creates the entries of one producer."""
+class Outcome(NamedTuple):
+    """The result for an entry: its position, or an error."""
 
-    def check(self, message: NewMessage) -> None:
-        """Raises InvalidRequest if topics of this kind do not support a part of `message`."""
-        ...
+    entry: PendingEntry
+    position: Position
+    error: LedgerfoldError | None = None
 
-    def pending(self, batch: Batch, publish_time_ms: int) -> PendingEntry: ...
+    def notify(self, partition: int) -> None:
+        """Notifies each listener of the entry of its message's result."""
+        entry, position, error = self
+        listeners = entry.listeners
+        if listeners.count(None) == len(listeners):
+            return
+        result = Result.Ok if error is None else result_of(error)
+        is_stored_before = position.ledger_id < 0
+        message_id = MessageId() if error is None else None
+        for index, listener in enumerate(listeners):
+            if listener is None:
+                continue
+            if error is None and not is_stored_before:
+                message_id = entry.message_id(partition, position, index)
+            if not callable(listener):
+                _settle(listener, message_id, error)
+                continue
+            try:
+                listener(result, message_id)
+            except Exception:  # user code: its failure must not affect other messages
+                _log.exception("A send callback failed.")
 
-    def is_too_large(self, entry: PendingEntry) -> bool:
-        """Returns whether a batch of several messages must be split even if it fits into an
-        entry.
-        """
-        ...
+
+def _settle(
+    future: ThreadFuture[MessageId] | asyncio.Future[MessageId],
+    message_id: MessageId | None,
+    error: LedgerfoldError | None,
+) -> None:
+    if future.done():
+        return  # the caller has cancelled it
+    if error is not None:
+        future.set_exception(error)
+    elif message_id is not None:
+        future.set_result(message_id)
 
 
 class NativeEntries:
@@ -139,7 +172,7 @@ class NativeEntries:
         self._compression, self._is_plain = compression, is_plain
 
     def check(self, message: NewMessage) -> None:
-        pass
+        """Accepts every message."""
 
     def pending(self, batch: Batch, publish_time_ms: int) -> PendingEntry:
         data = batch.builder.build(
@@ -151,6 +184,7 @@ class NativeEntries:
         return PendingEntry(data, batch.sequence_id, batch.listeners, self._is_plain)
 
     def is_too_large(self, entry: PendingEntry) -> bool:
+        """Returns False: a batch that fits into an entry need not be split."""
         return False
 
 
@@ -172,6 +206,7 @@ class KafkaEntries:
         self._batch_bytes_max = batch_bytes_max
 
     def check(self, message: NewMessage) -> None:
+        """Raises InvalidRequest for parts of a message that Kafka topics do not support."""
         if message.ordering_key is not None:
             raise InvalidRequest("Kafka topics do not support ordering keys: omit ordering_key.")
         if message.sequence_id >= 0:
@@ -201,8 +236,12 @@ class KafkaEntries:
         return PendingRecords(header, section, batch.sequence_id, batch.listeners, publish_time_ms)
 
     def is_too_large(self, entry: PendingEntry) -> bool:
+        """Returns whether the batch must be split even if it fits into an entry."""
         assert isinstance(entry, PendingRecords)
         return entry.batch_bytes > self._batch_bytes_max()
+
+
+EntryMaker: TypeAlias = NativeEntries | KafkaEntries
 
 
 def _encoded(keys: Sequence[bytes | str]) -> list[bytes]:

@@ -19,10 +19,10 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ledgerfold.broker.client.streams.connection import Connection
-from ledgerfold.broker.client.streams.pending import PendingEntry
+from ledgerfold.broker.client.streams.pending import NOWHERE, Outcome, PendingEntry
 from ledgerfold.broker.client.streams.reconnecting_stream import ReconnectingStream
 from ledgerfold.broker.client.streams.sequences import Sequences
 from ledgerfold.broker.wire.frames import encode_publish
@@ -35,17 +35,6 @@ from ledgerfold.v1 import data_pb2
 # A frame costs about as much as 100 KB of data: small entries share a frame.
 FRAME_BYTES = 512 * 1024
 _FRAME_ENTRIES_MAX = 1000
-
-
-class Outcome(NamedTuple):
-    """The result for an entry: its position, or an error."""
-
-    entry: PendingEntry
-    position: Position
-    error: LedgerfoldError | None = None
-
-
-NOWHERE = Position(-1, -1)
 
 
 def _ignore(_: object) -> None:

@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from ledgerfold.broker.client.core.client_core import AnyProducer, Forget
 from ledgerfold.broker.client.core.opened import BaseProducer
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.messages.new_message import ROW_BYTES
+from ledgerfold.broker.client.messages.new_message import ROW_BYTES, checked_message
 from ledgerfold.broker.client.messages.options import Result
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.sync.io_thread import IoThread
@@ -59,17 +59,11 @@ class Producer(BaseProducer, Closing):
         """
         if self._io.is_current:
             raise NotAllowed("A callback runs in the client's I/O thread: use send_async there.")
-        future: Future[MessageId] = Future()
-        self._add(
-            content,
-            future,
-            properties,
-            partition_key,
-            ordering_key,
-            sequence_id,
-            event_timestamp,
-            self._waits_for_room,
+        message = checked_message(
+            content, properties, partition_key, ordering_key, sequence_id, event_timestamp
         )
+        future: Future[MessageId] = Future()
+        self._add(message, future, wait=self._waits_for_room)
         self._queue.seal()
         return future.result()
 
@@ -114,16 +108,10 @@ class Producer(BaseProducer, Closing):
                 if not quick.is_watched:
                     quick.watch()
                 return
-        self._add(
-            content,
-            callback,
-            properties,
-            partition_key,
-            ordering_key,
-            sequence_id,
-            event_timestamp,
-            self._waits_for_room,
+        message = checked_message(
+            content, properties, partition_key, ordering_key, sequence_id, event_timestamp
         )
+        self._add(message, callback, wait=self._waits_for_room)
 
     def flush(self) -> None:
         """Sends the open batch and waits until all messages so far are durable.

@@ -15,11 +15,12 @@ from ledgerfold.broker.client.core.partition_set import PartitionSet
 from ledgerfold.broker.client.core.partitioned_producer import RoutedQueue
 from ledgerfold.broker.client.core.producer_core import ProducerConfig, ProducerCore
 from ledgerfold.broker.client.core.send_queue import SendQueue
+from ledgerfold.broker.client.messages.new_message import NewMessage
 from ledgerfold.broker.client.messages.options import BatchingType
 from ledgerfold.broker.client.messages.routing import Router
 from ledgerfold.broker.client.streams.batching import container_for
-from ledgerfold.broker.client.streams.pending import NativeEntries, PendingEntry
-from ledgerfold.broker.client.streams.publish_stream import Outcome, PublishStream
+from ledgerfold.broker.client.streams.pending import NativeEntries, Outcome, PendingEntry
+from ledgerfold.broker.client.streams.publish_stream import PublishStream
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.broker.client.sync.producer import Producer
 from ledgerfold.storage.codec import decode
@@ -107,7 +108,7 @@ def test_the_quick_way_and_the_long_way_agree() -> None:
     for number, size in enumerate(sizes):
         key, value = f"key-{number % 9}", b"v" * size
         quick.send_async(value, None, partition_key=key)
-        long_queue.add(value, None, partition_key=key)
+        long_queue.add(NewMessage(value, key.encode()), None, wait=True)
         if number % 97 == 0:
             quick_queue.seal()
             long_queue.seal()
@@ -307,7 +308,7 @@ def test_sequence_ids_come_to_an_end(batching: BatchingType | None, left: int) -
     producer, queue, stream = producer_of(
         batching_enabled=batching is not None, batching_type=batching or BatchingType.Default
     )
-    queue.add(b"0", sequence_id=end - left, partition_key="k")
+    queue.add(NewMessage(b"0", b"k", end - left), None, wait=True)
     for number in range(left):
         producer.send_async(b"%d" % number, None, partition_key="k")
     for _ in range(2):
@@ -316,7 +317,7 @@ def test_sequence_ids_come_to_an_end(batching: BatchingType | None, left: int) -
         ):
             producer.send_async(b"1", None, partition_key="k")
     with pytest.raises(InvalidRequest, match="not above"):
-        queue.add(b"1", sequence_id=end)
+        queue.add(NewMessage(b"1", None, end), None, wait=True)
     queue.seal()
     found = [sequence_id for entry in stream.contents() for _, _, sequence_id in entry]
     assert found == list(range(end - left, end + 1))
@@ -346,7 +347,7 @@ def test_a_closed_queue_takes_nothing() -> None:
     with pytest.raises(AlreadyClosed):
         producer.send_async(b"2", None, partition_key="k")
     with pytest.raises(AlreadyClosed):
-        queue.add(b"3", None)
+        queue.add(NewMessage(b"3", None), None, wait=True)
 
 
 def test_what_comes_the_quick_way_too_late_fails() -> None:
