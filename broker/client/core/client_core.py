@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from ledgerfold.broker.client.core.consumer_core import ConsumerConfig, ConsumerCore
-from ledgerfold.broker.client.core.partition_set import AnyCore, names_of, partition_count
+from ledgerfold.broker.client.core.partition_set import AnyCore, names_of
 from ledgerfold.broker.client.core.partitioned_consumer import PartitionedConsumerCore
 from ledgerfold.broker.client.core.partitioned_producer import PartitionedProducerCore
 from ledgerfold.broker.client.core.partitioned_reader import PartitionedReaderCore
@@ -77,7 +77,7 @@ class ClientCore:
     ) -> Facade:
         connection = await self.connect()
         core: AnyProducer
-        if count := await partition_count(connection, config.topic):
+        if count := await connection.partition_count(config.topic):
             core = PartitionedProducerCore(connection, config, self._is_io_thread, count)
             await core.open(count)
         else:
@@ -89,7 +89,7 @@ class ClientCore:
     ) -> Facade:
         connection = await self.connect()
         core: AnyConsumer
-        if count := await partition_count(connection, config.topic):
+        if count := await connection.partition_count(config.topic):
             core = await PartitionedConsumerCore(connection, config, count).open(count)
         else:
             core = await ConsumerCore.open(connection, config)
@@ -100,7 +100,7 @@ class ClientCore:
     ) -> Facade:
         connection = await self.connect()
         core: AnyReader
-        if count := await partition_count(connection, config.topic):
+        if count := await connection.partition_count(config.topic):
             core = await PartitionedReaderCore(connection, config).open(count)
         else:
             core = await ReaderCore.open(connection, config)
@@ -111,13 +111,12 @@ class ClientCore:
     ) -> Facade:
         connection = await self.connect()
         core = TableViewCore(connection, config, run)
-        return await self._opened(
-            await core.open(await partition_count(connection, config.topic)), make
-        )
+        await core.open(await connection.partition_count(config.topic))
+        return await self._opened(core, make)
 
     async def topic_partitions(self, topic: str) -> list[str]:
         """Returns the full names of the partitions; the topic's own if it is not partitioned."""
-        return names_of(topic, await partition_count(await self.connect(), topic))
+        return names_of(topic, await (await self.connect()).partition_count(topic))
 
     async def _opened(self, core: AnyCore, make: Callable[[AnyCore, Forget], Facade]) -> Facade:
         """Registers an opened object. Raises AlreadyClosed if the client was closed meanwhile."""

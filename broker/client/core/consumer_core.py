@@ -19,7 +19,6 @@ from ledgerfold.broker.client.messages.options import ConsumerType, InitialPosit
 from ledgerfold.broker.client.messages.start import start_of
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
 from ledgerfold.broker.client.streams.inbox import Inbox
-from ledgerfold.broker.client.streams.last_message import last_message_id, without_latest
 from ledgerfold.broker.client.streams.receiver import FirstMessage, Receiver
 from ledgerfold.broker.client.streams.subscribe_stream import SubscribeStream
 from ledgerfold.broker.client.streams.tracker import BatchAcknowledgements, DelayedPositions
@@ -97,15 +96,6 @@ class ConsumerConfig:
         )
 
 
-class _ConsumerReceiver(Receiver):
-    """A receiver that skips acknowledged messages."""
-
-    core: ConsumerCore
-
-    def _rows_wanted(self, entry: ReceivedEntry) -> Sequence[int]:
-        return self.core.rows_to_deliver(entry, super()._rows_wanted(entry))
-
-
 class ConsumerCore(Core):
     """The stream, receiver and acknowledgement state of one consumer. Create it on the event
     loop.
@@ -124,14 +114,14 @@ class ConsumerCore(Core):
             on_disconnect=self._on_disconnect,
             on_moved=self._forget_all,
         )
-        self._receiver = _ConsumerReceiver(
+        self._receiver = Receiver(
             self.inbox,
             self.topic,
             config.receiver_queue_size,
             self.stream.return_permits,
+            self._rows_to_deliver,
         )
-        self._receiver.core = self
-        # NOTE: re-entrant, because poll reaches rows_to_deliver through the receiver.
+        # NOTE: re-entrant, because poll reaches _rows_to_deliver through the receiver.
         self._lock = threading.RLock()
         self._acknowledgements = BatchAcknowledgements()
         self._negative = DelayedPositions(config.negative_ack_redelivery_delay_ms)
@@ -178,7 +168,7 @@ class ConsumerCore(Core):
         with self._lock:
             return self._receiver.has_row()
 
-    def rows_to_deliver(self, entry: ReceivedEntry, rows: Sequence[int]) -> Sequence[int]:
+    def _rows_to_deliver(self, entry: ReceivedEntry, rows: Sequence[int]) -> Sequence[int]:
         """Returns the rows of an entry to deliver. Called through `poll`, with the lock held."""
         if entry.header.is_plain and rows:
             return rows
@@ -199,7 +189,7 @@ class ConsumerCore(Core):
 
     def acknowledge(self, message: Message | MessageId) -> None:
         message_id = id_of(message)
-        self._raise_ended()
+        self.stream.raise_ended()
         with self._lock:
             position = message_id.position
             if self._acknowledgements.acknowledge(position, message_id.batch_index()):
@@ -214,7 +204,7 @@ class ConsumerCore(Core):
                 "Shared and KeyShared subscriptions do not support cumulative acknowledgement."
             )
         message_id = id_of(message)
-        self._raise_ended()
+        self.stream.raise_ended()
         with self._lock:
             through = self._acknowledgements.acknowledge_cumulative(
                 message_id.position, message_id.batch_index()
@@ -226,17 +216,13 @@ class ConsumerCore(Core):
                 self.stream.acknowledge_cumulative(through)
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
-        self._raise_ended()
+        self.stream.raise_ended()
         with self._lock:
             position = id_of(message).position
             self._negative.add(position, self._now_ms())
             if self._unacked is not None:
                 self._unacked.discard(position)
             self._set_timer()
-
-    def _raise_ended(self) -> None:
-        if self.stream.error is not None:
-            raise self.stream.error
 
     # Redelivery.
 
@@ -285,7 +271,7 @@ class ConsumerCore(Core):
             self._unacked.clear()
 
     async def redeliver_unacknowledged(self) -> None:
-        self._raise_ended()
+        self.stream.raise_ended()
         with self._lock:
             self._redeliver_all()
 
@@ -300,7 +286,7 @@ class ConsumerCore(Core):
 
     async def seek(self, place: MessageId | int) -> None:
         """Seeks on the broker; this consumer is disconnected meanwhile."""
-        self._raise_ended()
+        self.stream.raise_ended()
         async with self._moving:
             await self._seek(place)
 
@@ -308,8 +294,8 @@ class ConsumerCore(Core):
         config = self.config
         inclusive = config.start_message_id_inclusive
         if inclusive:
-            place = await without_latest(
-                self._connection, config.topic, place, config.is_read_compacted
+            place = await self._connection.without_latest(
+                config.topic, place, config.is_read_compacted
             )
         request = data_pb2.SeekRequest(
             topic=config.topic,
@@ -335,9 +321,9 @@ class ConsumerCore(Core):
             self._last_received = MessageId.earliest
 
     async def last_message_id(self) -> MessageId:
-        self._raise_ended()
-        return await last_message_id(
-            self._connection, self.config.topic, self.config.is_read_compacted
+        self.stream.raise_ended()
+        return await self._connection.last_message_id(
+            self.config.topic, self.config.is_read_compacted
         )
 
     async def is_behind(self) -> bool:
@@ -345,7 +331,7 @@ class ConsumerCore(Core):
         return await self.last_message_id() > self._last_received
 
     async def unsubscribe(self) -> None:
-        self._raise_ended()
+        self.stream.raise_ended()
         await self.close()
         request = data_pb2.UnsubscribeRequest(
             topic=self.config.topic, subscription=self.config.subscription_name

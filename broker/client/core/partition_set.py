@@ -22,7 +22,6 @@ from ledgerfold.broker.client.streams.connection import Connection, full_topic_n
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.storage.partition_names import partition_name
-from ledgerfold.v1 import data_pb2
 
 _log = logging.getLogger(__name__)
 
@@ -43,13 +42,6 @@ class Core(ABC):
 
 AnyCore = TypeVar("AnyCore", bound=Core)
 Answer = TypeVar("Answer")
-
-
-async def partition_count(connection: Connection, topic: str) -> int:
-    """Returns the partition count; 0: the topic is not partitioned, or does not exist yet."""
-    request = data_pb2.GetPartitionsRequest(topic=topic)
-    response = await connection.call(connection.stub.GetPartitions, request)
-    return int(response.partitions)
 
 
 def names_of(topic: str, count: int) -> list[str]:
@@ -95,7 +87,7 @@ class PartitionSet(Core, Generic[AnyCore]):
         while True:
             await asyncio.sleep(self._connection.settings.partitions_update_interval_seconds)
             try:
-                count = await partition_count(self._connection, self.topic)
+                count = await self._connection.partition_count(self.topic)
                 await self._open(names_of(self.topic, count)[len(self.cores) :], is_new=True)
             except LedgerfoldError as error:
                 _log.warning("The check for new partitions of %s failed: %s", self.topic, error)

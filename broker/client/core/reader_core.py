@@ -11,7 +11,6 @@ from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.start import id_of_offset, start_of
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
 from ledgerfold.broker.client.streams.inbox import Inbox
-from ledgerfold.broker.client.streams.last_message import without_latest
 from ledgerfold.broker.client.streams.read_stream import ReadStream
 from ledgerfold.broker.client.streams.receiver import FirstMessage, Receiver
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
@@ -131,8 +130,8 @@ class ReaderCore(Core):
         # NOTE: a read_committed reader begins at the last stable offset, which only the broker
         # knows and reports (broker/client/streams/read_stream.py).
         if not config.read_committed:
-            place = await without_latest(
-                self._connection, config.topic, place, config.is_read_compacted
+            place = await self._connection.without_latest(
+                config.topic, place, config.is_read_compacted
             )
         start = start_of(place, inclusive=inclusive)
         if isinstance(place, MessageId):

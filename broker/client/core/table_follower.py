@@ -20,7 +20,6 @@ from ledgerfold.broker.client.core.reader_core import ReaderConfig, ReaderCore
 from ledgerfold.broker.client.core.table import Table
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.connection import Connection
-from ledgerfold.broker.client.streams.last_message import is_kafka_topic, last_message_id
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.storage.entry import EARLIEST
 
@@ -63,7 +62,7 @@ class TableFollower(Core):
 
     async def catch_up(self) -> None:
         """Returns when everything in the topic at the call is applied. Raises errors of reading."""
-        last = await last_message_id(self._connection, self.topic, True)
+        last = await self._connection.last_message_id(self.topic, True)
         async with self._changed:
             while self.applied < last.position:
                 if self._error is not None:
@@ -83,7 +82,7 @@ class TableFollower(Core):
 
     async def _open_reader(self) -> ReaderCore:
         last_applied = MessageId(-1, *self.applied)
-        is_kafka = await is_kafka_topic(self._connection, self.topic)
+        is_kafka = await self._connection.is_kafka_topic(self.topic)
         config = ReaderConfig(
             self.topic,
             last_applied,

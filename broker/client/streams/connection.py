@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 
 import grpc
 
+from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams import forks
 from ledgerfold.broker.client.streams.address import address_of
 from ledgerfold.rpc_errors import error_from_rpc
-from ledgerfold.storage.errors import AlreadyClosed, Timeout
+from ledgerfold.storage.errors import AlreadyClosed, Timeout, TopicNotFound
 from ledgerfold.v1 import data_pb2, data_pb2_grpc, kafka_pb2, kafka_pb2_grpc
 
 _SERVICE = "/ledgerfold.v1.DataService/"
@@ -141,6 +142,45 @@ class Connection:
         request = kafka_pb2.InitProducerIdRequest()
         response = await self.call(self._kafka.InitProducerId, request)
         return int(response.producer_id)
+
+    async def partition_count(self, topic: str) -> int:
+        """Returns the partition count; 0: the topic is not partitioned, or does not exist yet."""
+        request = data_pb2.GetPartitionsRequest(topic=topic)
+        return int((await self.call(self.stub.GetPartitions, request)).partitions)
+
+    async def last_message_id(self, topic: str, read_compacted: bool) -> MessageId:
+        """Returns the id of the last message; `MessageId.earliest` (all parts -1) if the topic is
+        empty.
+        """
+        request = data_pb2.GetLastMessageIdRequest(topic=topic, read_compacted=read_compacted)
+        response = await self.call(self.stub.GetLastMessageId, request)
+        return MessageId.of_record(response.message_id)
+
+    async def is_kafka_topic(self, topic: str) -> bool:
+        """Returns whether the topic exists and is a Kafka topic. Clients never create Kafka
+        topics.
+        """
+        request = data_pb2.GetLastMessageIdRequest(topic=topic)
+        try:
+            response = await self.call(self.stub.GetLastMessageId, request)
+        except TopicNotFound:
+            return False
+        return bool(response.codec == data_pb2.ENTRY_CODEC_KAFKA)
+
+    async def without_latest(
+        self, topic: str, place: MessageId | int, read_compacted: bool
+    ) -> MessageId | int:
+        """Returns the current last message id for `MessageId.latest`, and any other place
+        unchanged.
+
+        Unlike "latest", an id stays the same after a lost connection.
+        """
+        if place != MessageId.latest:
+            return place
+        try:
+            return await self.last_message_id(topic, read_compacted)
+        except TopicNotFound:
+            return MessageId.earliest
 
     async def close(self) -> None:
         """Closes the channel; further calls raise AlreadyClosed. Idempotent."""

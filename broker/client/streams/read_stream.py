@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Iterable
 from itertools import count
 from typing import Any
@@ -22,8 +21,7 @@ from typing import Any
 from ledgerfold.broker.client.messages.start import start_after, start_at_offset
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
-from ledgerfold.broker.client.streams.permits import Permits
-from ledgerfold.broker.client.streams.reconnecting_stream import ReconnectingStream
+from ledgerfold.broker.client.streams.receiving_stream import ReceivingStream
 from ledgerfold.broker.wire.frames import BULK_FIELD, decode_field, is_bulk
 from ledgerfold.storage.entry import Codec, read_header
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, LedgerfoldError
@@ -31,7 +29,7 @@ from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.v1 import data_pb2
 
 
-class ReadStream(ReconnectingStream):
+class ReadStream(ReceivingStream):
     """The stream of one reader. Event loop only, except `return_permits`."""
 
     def __init__(
@@ -47,19 +45,17 @@ class ReadStream(ReconnectingStream):
         subscription: str,
         queue_size: int,
     ) -> None:
-        super().__init__(connection, f"reader {reader_name!r} of topic {topic}")
+        what = f"reader {reader_name!r} of topic {topic}"
+        super().__init__(connection, what, inbox, queue_size)
         self._topic = topic
         # The starts of the next and of the last connection.
         self._start = start
         self._opened_at = start
-        self._inbox = inbox
         self._read_compacted, self._read_committed = read_compacted, read_committed
         self._reader_name, self._subscription = reader_name, subscription
-        self._permits = Permits(queue_size)
         self._ids = count(1)
         self._checks: dict[int, asyncio.Future[bool]] = {}
         self._seek: tuple[int, asyncio.Future[None]] | None = None
-        self._requests: deque[bytes] = deque()
         self.is_kafka = False
         # Kafka topics: the offset of the last start.
         self._first_offset = 0
@@ -70,28 +66,16 @@ class ReadStream(ReconnectingStream):
 
     # Requests of the reader.
 
-    def return_permits(self, messages: int) -> None:
-        """Returns permits for messages that were taken. Thread-safe."""
-        self.loop.call_soon_threadsafe(self._taken, messages)
-
-    def _taken(self, messages: int) -> None:
-        self._permits.taken(messages)
-        self._grant()
-
     def _grant(self) -> None:
         if self.is_connected and (more := self._permits.to_grant()):
             self._ask(data_pb2.ReadRequest(permits=more))
-
-    def _ask(self, request: data_pb2.ReadRequest) -> None:
-        self._requests.append(request.SerializeToString())
-        self.wake()
 
     async def check(self) -> bool:
         """Returns whether there is an entry that was not taken. True: it has arrived.
 
         Raises as `answered`.
         """
-        self._raise_ended()
+        self.raise_ended()
         if not self._inbox.is_empty:
             return True
         check_id = next(self._ids)
@@ -113,7 +97,7 @@ class ReadStream(ReconnectingStream):
         if _is_out_of_range(self.error):
             self._restart()
             self._inbox.recover()
-        self._raise_ended()
+        self.raise_ended()
         seek_id, answer = next(self._ids), self.loop.create_future()
         self._start = start
         self._is_raw = self.has_reached_end = False
@@ -127,10 +111,6 @@ class ReadStream(ReconnectingStream):
     def _ask_seek(self, seek_id: int) -> None:
         seek = data_pb2.ReadSeek(start=self._start, seek_id=seek_id)
         self._ask(data_pb2.ReadRequest(seek=seek))
-
-    def _raise_ended(self) -> None:
-        if self.error is not None:
-            raise self.error
 
     # Implementation of the stream.
 
@@ -163,9 +143,6 @@ class ReadStream(ReconnectingStream):
         self._grant()
         for check_id in self._checks:
             self._ask(data_pb2.ReadRequest(check_id=check_id))
-
-    def _next_frame(self) -> bytes | None:
-        return self._requests.popleft() if self._requests else None
 
     def _on_response(self, response: bytes) -> None:
         if is_bulk(response):
@@ -220,9 +197,6 @@ class ReadStream(ReconnectingStream):
         answer = self._checks.get(check_id)
         if answer is not None and not answer.done():
             answer.set_result(has_more)
-
-    def _on_disconnect(self) -> None:
-        self._permits.disconnected()
 
     def _on_end(self, error: LedgerfoldError) -> None:
         self._inbox.fail(error)

@@ -51,15 +51,24 @@ class FirstMessage:
 
 
 class Receiver:
-    """Returns received messages one by one. Not thread-safe."""
+    """Returns received messages one by one. Not thread-safe.
+
+    `select_rows` selects the rows of an entry to return, from those that are at or after the start.
+    """
 
     def __init__(
-        self, inbox: Inbox, topic: str, queue_size: int, return_permits: Callable[[int], None]
+        self,
+        inbox: Inbox,
+        topic: str,
+        queue_size: int,
+        return_permits: Callable[[int], None],
+        select_rows: Callable[[ReceivedEntry, Sequence[int]], Sequence[int]] = lambda _, rows: rows,
     ) -> None:
         self.first: FirstMessage | None = None
         self._inbox = inbox
         self._topic, self._partition = topic, partition_index(topic)
         self._return_permits = return_permits
+        self._select_rows = select_rows
         self._return_at = max(1, queue_size // 2)
         self._unreturned = 0
         self._generation = inbox.generation
@@ -133,11 +142,11 @@ class Receiver:
                 rows: Sequence[int] = range(batch.first_row_at(first_offset), batch.rows)
             else:
                 entry = ReceivedEntry(*shared)
-                rows = self._rows_wanted(entry)
+                rows = self._select_rows(entry, self._rows_from_start(entry))
         self._rows_left = iter(rows)
         self._messages = map(Message, zip(repeat(entry), self._rows_left))
 
-    def _rows_wanted(self, entry: ReceivedEntry) -> Sequence[int]:
+    def _rows_from_start(self, entry: ReceivedEntry) -> Sequence[int]:
         first_row = 0
         if self.first is not None and entry.header.position == self.first.position:
             first_row = self.first.first_row(entry.batch)

@@ -124,6 +124,11 @@ class ReconnectingStream(ABC):
         timeout_s = self.connection.settings.operation_timeout_seconds
         return Timeout(f"No answer within {timeout_s:g} s for the {self.what}.")
 
+    def raise_ended(self) -> None:
+        """Raises the error that ended the stream permanently, if it has ended."""
+        if self.error is not None:
+            raise self.error
+
     def wake(self) -> None:
         """Wakes the sender: there is something to send."""
         self._wake.set()

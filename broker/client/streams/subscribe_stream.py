@@ -11,15 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ledgerfold.broker.client.streams.ack_queue import AckQueue, record_of
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
-from ledgerfold.broker.client.streams.permits import Permits
-from ledgerfold.broker.client.streams.reconnecting_stream import CLOSE_GRACE_S, ReconnectingStream
+from ledgerfold.broker.client.streams.receiving_stream import ReceivingStream
+from ledgerfold.broker.client.streams.reconnecting_stream import CLOSE_GRACE_S
 from ledgerfold.broker.wire.frames import decode_deliveries, is_bulk
 from ledgerfold.storage.entry import Buffer, Position, read_header
 from ledgerfold.storage.errors import LedgerfoldError
@@ -30,7 +29,7 @@ _log = logging.getLogger(__name__)
 _ANSWER_DELAY_S = 0.5
 
 
-class SubscribeStream(ReconnectingStream):
+class SubscribeStream(ReceivingStream):
     """The stream of one consumer. Event loop only, except where stated."""
 
     def __init__(
@@ -43,37 +42,21 @@ class SubscribeStream(ReconnectingStream):
         on_disconnect: Callable[[], None],
         on_moved: Callable[[], None],
     ) -> None:
-        super().__init__(
-            connection, f"consumer of {opening.subscription!r} on topic {opening.topic}"
-        )
+        what = f"consumer of {opening.subscription!r} on topic {opening.topic}"
+        super().__init__(connection, what, inbox, queue_size)
         self.consumer_name: str = opening.consumer_name
         self._opening = opening
-        self._inbox = inbox
         self._notify_disconnect, self._notify_moved = on_disconnect, on_moved
-        self._permits = Permits(queue_size)
         self._acks = AckQueue()
         self._answer_timer: asyncio.TimerHandle | None = None
         self._all_answered = asyncio.Event()
         self._incarnation = 0
-        self._requests: deque[bytes] = deque()
 
     # Requests of the consumer.
-
-    def return_permits(self, messages: int) -> None:
-        """Returns permits for messages that were taken. Thread-safe."""
-        self.loop.call_soon_threadsafe(self._taken, messages)
-
-    def _taken(self, messages: int) -> None:
-        self._permits.taken(messages)
-        self._grant()
 
     def _grant(self) -> None:
         if self.is_connected and not self._acks.is_full and (more := self._permits.to_grant()):
             self._ask(data_pb2.SubscribeRequest(permits=more))
-
-    def _ask(self, request: data_pb2.SubscribeRequest) -> None:
-        self._requests.append(request.SerializeToString())
-        self.wake()
 
     def acknowledge(self, position: Position) -> None:
         """Acknowledges an entry. Acknowledgements are sent in groups. Thread-safe."""
@@ -151,7 +134,7 @@ class SubscribeStream(ReconnectingStream):
         if ack is not None:
             self._set_answer_timer()
             return bytes(data_pb2.SubscribeRequest(ack=ack).SerializeToString())
-        return self._requests.popleft() if self._requests else None
+        return super()._next_frame()
 
     def _set_answer_timer(self) -> None:
         if self._answer_timer is None and self._acks:
@@ -194,7 +177,7 @@ class SubscribeStream(ReconnectingStream):
 
     def _on_disconnect(self) -> None:
         self._acks.lost()
-        self._permits.disconnected()
+        super()._on_disconnect()
         self._permits.taken(self._inbox.clear())
         self._notify_disconnect()
 

@@ -10,7 +10,7 @@ from ledgerfold.broker.client.streams.batching import (
     KeyBasedContainer,
     PlainContainer,
 )
-from ledgerfold.broker.client.streams.permits import Permits
+from ledgerfold.broker.client.streams.receiving_stream import Permits
 from ledgerfold.storage.codec import decode
 
 

@@ -1,0 +1,83 @@
+"""Streams that receive entries, and their permits: the number of messages a broker may still send.
+
+Permits that the broker holds, plus messages that wait to be read, make up the receiver queue size.
+An entry is never split: the broker sends while it holds any permit, and the number may then be
+negative.
+
+    >>> permits = Permits(10)
+    >>> permits.to_grant()
+    10
+    >>> permits.came(12); permits.taken(12); permits.to_grant()
+    12
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import deque
+
+from google.protobuf.message import Message
+
+from ledgerfold.broker.client.streams.connection import Connection
+from ledgerfold.broker.client.streams.inbox import Inbox
+from ledgerfold.broker.client.streams.reconnecting_stream import ReconnectingStream
+
+
+class Permits:
+    """The permits of one stream. Pure."""
+
+    def __init__(self, queue_size: int) -> None:
+        self._queue_size = queue_size
+        # As the broker counts; negative after a larger entry.
+        self._granted = 0
+        # Received, and not taken yet.
+        self._waiting = 0
+
+    def came(self, messages: int) -> None:
+        self._granted -= messages
+        self._waiting += messages
+
+    def taken(self, messages: int) -> None:
+        self._waiting -= messages
+
+    def disconnected(self) -> None:
+        self._granted = 0
+
+    def to_grant(self) -> int:
+        """Grants permits up to the queue size. Returns the number granted."""
+        more = max(self._queue_size - self._waiting - self._granted, 0)
+        self._granted += more
+        return more
+
+
+class ReceivingStream(ReconnectingStream):
+    """A stream that receives entries into an inbox. Event loop only, except where stated."""
+
+    def __init__(self, connection: Connection, what: str, inbox: Inbox, queue_size: int) -> None:
+        super().__init__(connection, what)
+        self._inbox = inbox
+        self._permits = Permits(queue_size)
+        # Serialized, in the order of sending.
+        self._requests: deque[bytes] = deque()
+
+    @abstractmethod
+    def _grant(self) -> None:
+        """Sends the permits that are due."""
+
+    def return_permits(self, messages: int) -> None:
+        """Returns permits for messages that were taken. Thread-safe."""
+        self.loop.call_soon_threadsafe(self._taken, messages)
+
+    def _taken(self, messages: int) -> None:
+        self._permits.taken(messages)
+        self._grant()
+
+    def _ask(self, request: Message) -> None:
+        self._requests.append(request.SerializeToString())
+        self.wake()
+
+    def _next_frame(self) -> bytes | None:
+        return self._requests.popleft() if self._requests else None
+
+    def _on_disconnect(self) -> None:
+        self._permits.disconnected()
