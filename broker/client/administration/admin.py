@@ -5,9 +5,9 @@
     ...     print(admin.list_topics("public/default"))
     ['persistent://public/default/prices']
 
-A thin typed layer over ledgerfold.v1.AdminService, on a plain synchronous channel: unary calls need
-no event loop. Verbs are those of pulsar-admin. Every call raises the errors of storage/errors.py:
-TopicNotFound and similar, Unavailable without a broker, Timeout.
+A thin typed layer over ledgerfold.v1.AdminService. Verbs are those of pulsar-admin.
+Every call raises the errors of storage/errors.py: TopicNotFound and similar, Unavailable without a
+broker, Timeout.
 """
 
 from __future__ import annotations
@@ -20,24 +20,16 @@ import grpc
 
 from ledgerfold.broker.client.administration.admin_policies import PolicyCalls
 from ledgerfold.broker.client.administration.analysis_calls import AnalysisCalls
+from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.streams import forks
-from ledgerfold.broker.client.streams.address import address_of
+from ledgerfold.broker.client.streams.closing import Closing
+from ledgerfold.broker.client.streams.forks import invalidate_after_fork
 from ledgerfold.rpc_errors import error_from_rpc
-from ledgerfold.v1 import (
-    admin_pb2,
-    admin_pb2_grpc,
-    data_pb2,
-    data_pb2_grpc,
-    kafka_pb2_grpc,
-    records_pb2,
-)
-
-_OPTIONS = (("grpc.max_receive_message_length", -1),)
+from ledgerfold.v1 import admin_pb2, data_pb2, records_pb2
 
 
-class Admin(PolicyCalls, AnalysisCalls):
+class Admin(PolicyCalls, AnalysisCalls, Closing):
     """A connection for administration. Thread-safe.
 
     `timeout_seconds` bounds each call except `watch_compaction`, `explain` and `what_if`. No call
@@ -45,22 +37,10 @@ class Admin(PolicyCalls, AnalysisCalls):
     """
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 30) -> None:
-        address = address_of(service_url)
-        forks.check_may_connect()
-        self._timeout_s = timeout_seconds
-        self._channel: Any = grpc.insecure_channel(address, options=_OPTIONS)
-        self._admin: Any = admin_pb2_grpc.AdminServiceStub(self._channel)
-        self._data: Any = data_pb2_grpc.DataServiceStub(self._channel)
+        super().__init__(AdminChannel(service_url, timeout_seconds))
         # The calls for Kafka topics.
-        self.kafka = KafkaAdmin(kafka_pb2_grpc.KafkaServiceStub(self._channel), timeout_seconds)
-        forks.channel_opened(self._channel)
-        forks.invalidate_after_fork(self)
-
-    def _call(self, method: Any, request: object) -> Any:
-        try:
-            return method(request, timeout=self._timeout_s)
-        except grpc.RpcError as error:
-            raise error_from_rpc(error) from None
+        self.kafka = KafkaAdmin(self._channel)
+        invalidate_after_fork(self)
 
     # The broker.
 
@@ -191,7 +171,9 @@ class Admin(PolicyCalls, AnalysisCalls):
     def last_message_id(self, topic: str, *, read_compacted: bool = False) -> MessageId:
         """Returns the last message id; -1:-1 if the topic is empty."""
         request = data_pb2.GetLastMessageIdRequest(topic=topic, read_compacted=read_compacted)
-        return MessageId.of_record(self._call(self._data.GetLastMessageId, request).message_id)
+        return MessageId.of_record(
+            self._call(self._channel.data.GetLastMessageId, request).message_id
+        )
 
     def message_id_by_timestamp(self, topic: str, publish_time_ms: int) -> MessageId:
         """Returns the id of the first entry published at that time or later, or of the next entry
@@ -273,7 +255,7 @@ class Admin(PolicyCalls, AnalysisCalls):
         raised.
         """
         request = data_pb2.UnsubscribeRequest(topic=topic, subscription=subscription, force=force)
-        self._call(self._data.Unsubscribe, request)
+        self._call(self._channel.data.Unsubscribe, request)
 
     # Compaction.
 
@@ -324,20 +306,7 @@ class Admin(PolicyCalls, AnalysisCalls):
 
     def close(self) -> None:
         """Closes the connection; further calls raise AlreadyClosed. Idempotent."""
-        channel = self._channel
-        self._channel = None
-        # No reference to the channel may remain (forks.py).
-        gone = forks.Gone("The admin is closed.")
-        self._admin = self._data = gone
-        self.kafka.close(gone)
-        if channel is not None:
-            channel.close()
-
-    def __enter__(self) -> Admin:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.close()
+        self._channel.close("The admin is closed.")
 
 
 def _document(text: str) -> dict[str, Any]:

@@ -9,23 +9,17 @@ keep-n
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from ledgerfold.broker.client.administration.channel import Calls
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import admin_pb2, records_pb2
 
 _STRATEGY = "compaction_strategy"
 
 
-class PolicyCalls(ABC):
+class PolicyCalls(Calls):
     """The policy calls. Each takes one topic or one namespace."""
-
-    _admin: Any
-
-    @abstractmethod
-    def _call(self, method: Any, request: object) -> Any: ...
 
     def policies(
         self, *, topic: str = "", namespace: str = "", applied: bool = False

@@ -6,20 +6,15 @@ The part of Admin (admin.py) whose calls read a whole topic and have no default 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-import grpc
-
+from ledgerfold.broker.client.administration.channel import Calls
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.decoded import key_bytes
 from ledgerfold.v1 import explain_pb2, records_pb2, what_if_pb2
 
 
-class AnalysisCalls:
-    """The analysis calls. `_admin`: the stub of AdminService."""
-
-    _admin: Any
+class AnalysisCalls(Calls):
+    """The analysis calls."""
 
     def explain(
         self,
@@ -42,12 +37,9 @@ class AnalysisCalls:
             request.key = key_bytes(key)
         else:
             request.null_key = True
-        try:
-            answer: explain_pb2.ExplainResponse = self._admin.Explain(
-                request, timeout=timeout_seconds
-            )
-        except grpc.RpcError as error:
-            raise error_from_rpc(error) from None
+        answer: explain_pb2.ExplainResponse = self._call(
+            self._admin.Explain, request, timeout_seconds
+        )
         return answer
 
     def what_if(
@@ -76,7 +68,4 @@ class AnalysisCalls:
             replays=replays,
             trials=[what_if_pb2.CleaningTrial(config=each) for each in trials],
         )
-        try:
-            return list(self._admin.WhatIf(request, timeout=timeout_seconds).topics)
-        except grpc.RpcError as error:
-            raise error_from_rpc(error) from None
+        return list(self._call(self._admin.WhatIf, request, timeout_seconds).topics)

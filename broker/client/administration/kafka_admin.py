@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import grpc
-
+from ledgerfold.broker.client.administration.channel import Calls
 from ledgerfold.broker.client.administration.kafka_answers import (
     Appended,
     CleanerStatus,
@@ -29,29 +28,19 @@ from ledgerfold.broker.client.administration.kafka_answers import (
     Origin,
     TruncatedLog,
 )
-from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.v1 import kafka_pb2
 
 
-class KafkaAdmin:
+class KafkaAdmin(Calls):
     """The calls for Kafka topics (`Admin.kafka`).
 
     `timeout_seconds` of Admin bounds each call except `plan_cleaning`, `clean`, `run_retention` and
     `truncate_log`, whose time depends on the amount of data.
     """
 
-    def __init__(self, stub: Any, timeout_s: float) -> None:
-        self._stub, self._timeout_s = stub, timeout_s
-
-    def close(self, gone: Any) -> None:
-        """Makes further calls raise the error of `gone`."""
-        self._stub = gone
-
-    def _call(self, method: Any, request: object, *, is_bounded: bool = True) -> Any:
-        try:
-            return method(request, timeout=self._timeout_s if is_bounded else None)
-        except grpc.RpcError as error:
-            raise error_from_rpc(error) from None
+    @property
+    def _stub(self) -> Any:
+        return self._channel.kafka
 
     # The log.
 
@@ -123,7 +112,7 @@ class KafkaAdmin:
         or after the log end changes nothing. The time depends on the size of the last segment.
         """
         request = kafka_pb2.TruncateLogRequest(topic=topic, offset=offset)
-        return TruncatedLog.of(self._call(self._stub.TruncateLog, request, is_bounded=False))
+        return TruncatedLog.of(self._call(self._stub.TruncateLog, request, timeout_s=None))
 
     def set_high_watermark(self, topic: str, offset: int | None) -> int:
         """Holds the high watermark back, as lagging followers would; None releases it.
@@ -160,20 +149,20 @@ class KafkaAdmin:
         `with_map`: includes at most 1,000 keys of the offset map, which the worker builds.
         """
         request = kafka_pb2.PlanCleaningRequest(topics=topics, map=with_map)
-        response = self._call(self._stub.PlanCleaning, request, is_bounded=False)
+        response = self._call(self._stub.PlanCleaning, request, timeout_s=None)
         return list(map(CleaningPlan.of, response.plans))
 
     def clean(self, topic: str = "") -> CleanerTurn:
         """Runs one pass of a cleaner thread; "": on the filthiest log, as a thread chooses."""
         request = kafka_pb2.CleanTurnRequest(topic=topic)
-        return CleanerTurn.of(self._call(self._stub.Clean, request, is_bounded=False))
+        return CleanerTurn.of(self._call(self._stub.Clean, request, timeout_s=None))
 
     def run_retention(self) -> int:
         """Runs one retention pass over logs that are not compacted. Returns the number of deleted
         segments.
         """
         request = kafka_pb2.RunRetentionRequest()
-        response = self._call(self._stub.RunRetention, request, is_bounded=False)
+        response = self._call(self._stub.RunRetention, request, timeout_s=None)
         return int(response.deleted_segments)
 
     def cleaner(self, namespace: str = "") -> CleanerStatus:

@@ -14,29 +14,20 @@ It adds to KafkaAdmin (kafka_admin.py) the calls that only copying needs, on its
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
-import grpc
-
+from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
-from ledgerfold.broker.client.streams import forks
-from ledgerfold.broker.client.streams.address import address_of
-from ledgerfold.v1 import admin_pb2, admin_pb2_grpc, kafka_pb2, kafka_pb2_grpc
-
-_OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
+from ledgerfold.broker.client.streams.closing import Closing
+from ledgerfold.broker.client.streams.forks import invalidate_after_fork
+from ledgerfold.v1 import admin_pb2, kafka_pb2
 
 
-class KafkaLogs(KafkaAdmin):
+class KafkaLogs(KafkaAdmin, Closing):
     """A connection for copying logs. `timeout_seconds` bounds each call; no call is retried."""
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 120) -> None:
-        address = address_of(service_url)
-        forks.check_may_connect()
-        self._channel: Any = grpc.insecure_channel(address, options=_OPTIONS)
-        super().__init__(kafka_pb2_grpc.KafkaServiceStub(self._channel), timeout_seconds)
-        self._admin: Any = admin_pb2_grpc.AdminServiceStub(self._channel)
-        forks.channel_opened(self._channel)
-        forks.invalidate_after_fork(self)
+        super().__init__(AdminChannel(service_url, timeout_seconds))
+        invalidate_after_fork(self)
 
     def create(self, topic: str, config: Mapping[str, str]) -> None:
         """Creates a topic. Raises TopicExists, KafkaError (INVALID_CONFIG)."""
@@ -103,14 +94,6 @@ class KafkaLogs(KafkaAdmin):
             page = self.describe_log(topic, batches=True, batches_from=page.more_from)
             yield from page.batches
 
-    def __enter__(self) -> KafkaLogs:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
+    def close(self) -> None:
         """Closes the connection; further calls raise AlreadyClosed."""
-        channel, self._channel = self._channel, None
-        # No reference to the channel may remain (forks.py).
-        self._admin = gone = forks.Gone("The connection is closed.")
-        self.close(gone)
-        if channel is not None:
-            channel.close()
+        self._channel.close("The connection is closed.")
