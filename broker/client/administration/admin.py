@@ -37,7 +37,7 @@ class Admin(PolicyCalls, AnalysisCalls, Closing):
     """
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 30) -> None:
-        super().__init__(AdminChannel(service_url, timeout_seconds))
+        super().__init__(AdminChannel(service_url, timeout_seconds, "admin"))
         # The calls for Kafka topics.
         self.kafka = KafkaAdmin(self._channel)
         invalidate_after_fork(self)
@@ -50,14 +50,12 @@ class Admin(PolicyCalls, AnalysisCalls, Closing):
         `await_compactor`: waits until it is known whether a compactor is available, at most 10 s.
         """
         request = admin_pb2.GetBrokerInfoRequest(await_compactor=await_compactor)
-        info: admin_pb2.GetBrokerInfoResponse = self._call(self._admin.GetBrokerInfo, request)
+        info: admin_pb2.GetBrokerInfoResponse = self._call(request)
         return info
 
     def clock(self) -> admin_pb2.GetClockResponse:
         """Returns the broker's time, and whether its clock is a manual one."""
-        clock: admin_pb2.GetClockResponse = self._call(
-            self._admin.GetClock, admin_pb2.GetClockRequest()
-        )
+        clock: admin_pb2.GetClockResponse = self._call(admin_pb2.GetClockRequest())
         return clock
 
     def move_clock(self, *, advance_ms: int | None = None, to_ms: int | None = None) -> int:
@@ -67,7 +65,7 @@ class Admin(PolicyCalls, AnalysisCalls, Closing):
         the machine's clock, InvalidRequest for a past time.
         """
         request = admin_pb2.MoveClockRequest(advance_ms=advance_ms, to_ms=to_ms)
-        return int(self._call(self._admin.MoveClock, request).now_ms)
+        return int(self._call(request).now_ms)
 
     # Topics.
 
@@ -77,23 +75,17 @@ class Admin(PolicyCalls, AnalysisCalls, Closing):
 
         Raises TopicExists, KafkaError (INVALID_CONFIG).
         """
-        request = admin_pb2.CreateTopicRequest(topic=topic)
-        if kafka is not None:
-            request.kafka.SetInParent()
-            request.kafka.values.update(kafka)
-        self._call(self._admin.CreateTopic, request)
+        self._call(admin_pb2.CreateTopicRequest(topic=topic, kafka=_kafka_config(kafka)))
 
     def delete_topic(self, topic: str, *, force: bool = False) -> None:
         """Deletes a topic with its data. `force` disconnects its clients, else TopicBusy is
         raised.
         """
-        request = admin_pb2.DeleteTopicRequest(topic=topic, force=force)
-        self._call(self._admin.DeleteTopic, request)
+        self._call(admin_pb2.DeleteTopicRequest(topic=topic, force=force))
 
     def list_topics(self, namespace: str = "") -> list[str]:
         """Returns the full names of one "tenant/namespace" or of all."""
-        request = admin_pb2.ListTopicsRequest(namespace=namespace)
-        return list(self._call(self._admin.ListTopics, request).topics)
+        return list(self._call(admin_pb2.ListTopicsRequest(namespace=namespace)).topics)
 
     def create_partitioned_topic(
         self, topic: str, partitions: int, *, kafka: Mapping[str, str] | None = None
@@ -102,78 +94,69 @@ class Admin(PolicyCalls, AnalysisCalls, Closing):
 
         `kafka`: the settings of the partitions. Raises TopicExists, KafkaError.
         """
-        request = admin_pb2.CreatePartitionedTopicRequest(topic=topic, partitions=partitions)
-        if kafka is not None:
-            request.kafka.SetInParent()
-            request.kafka.values.update(kafka)
-        self._call(self._admin.CreatePartitionedTopic, request)
+        request = admin_pb2.CreatePartitionedTopicRequest(
+            topic=topic, partitions=partitions, kafka=_kafka_config(kafka)
+        )
+        self._call(request)
 
     def update_partitioned_topic(self, topic: str, partitions: int) -> None:
         """Increases the number of partitions. Raises InvalidRequest, NotAllowed."""
-        request = admin_pb2.UpdatePartitionedTopicRequest(topic=topic, partitions=partitions)
-        self._call(self._admin.UpdatePartitionedTopic, request)
+        self._call(admin_pb2.UpdatePartitionedTopicRequest(topic=topic, partitions=partitions))
 
     def partitioned_topic_metadata(self, topic: str) -> dict[str, Any]:
         """Returns {"partitions": 3, "deleted": False}; 0 partitions if the topic is not
         partitioned.
         """
-        request = admin_pb2.GetPartitionedTopicMetadataRequest(topic=topic)
-        metadata = self._call(self._admin.GetPartitionedTopicMetadata, request)
+        metadata = self._call(admin_pb2.GetPartitionedTopicMetadataRequest(topic=topic))
         return {"partitions": metadata.partitions, "deleted": False}
 
     def list_partitioned_topics(self, namespace: str = "") -> list[str]:
         """Returns the full names, as list_topics does for their partitions."""
-        request = admin_pb2.ListPartitionedTopicsRequest(namespace=namespace)
-        return list(self._call(self._admin.ListPartitionedTopics, request).topics)
+        return list(self._call(admin_pb2.ListPartitionedTopicsRequest(namespace=namespace)).topics)
 
     def delete_partitioned_topic(self, topic: str, *, force: bool = False) -> None:
         """Deletes a partitioned topic with its partitions, as delete_topic."""
-        request = admin_pb2.DeletePartitionedTopicRequest(topic=topic, force=force)
-        self._call(self._admin.DeletePartitionedTopic, request)
+        self._call(admin_pb2.DeletePartitionedTopicRequest(topic=topic, force=force))
 
     def partitioned_stats(self, topic: str, *, per_partition: bool = False) -> dict[str, Any]:
         """Returns the output of pulsar-admin's `topics partitioned-stats`."""
         request = admin_pb2.GetPartitionedTopicStatsRequest(
             topic=topic, per_partition=per_partition
         )
-        return _document(self._call(self._admin.GetPartitionedTopicStats, request).json)
+        return _document(self._call(request).json)
 
     def stats(self, topic: str) -> dict[str, Any]:
         """Returns the output of pulsar-admin's `topics stats`."""
-        request = admin_pb2.GetTopicStatsRequest(topic=topic)
-        return _document(self._call(self._admin.GetTopicStats, request).json)
+        return _document(self._call(admin_pb2.GetTopicStatsRequest(topic=topic)).json)
 
     def internal_stats(self, topic: str) -> dict[str, Any]:
         """Returns the output of pulsar-admin's `topics stats-internal`."""
-        request = admin_pb2.GetTopicInternalStatsRequest(topic=topic)
-        return _document(self._call(self._admin.GetTopicInternalStats, request).json)
+        return _document(self._call(admin_pb2.GetTopicInternalStatsRequest(topic=topic)).json)
 
     def unload(self, topic: str) -> None:
         """Closes and reloads a topic; its clients reconnect automatically."""
-        self._call(self._admin.UnloadTopic, admin_pb2.UnloadTopicRequest(topic=topic))
+        self._call(admin_pb2.UnloadTopicRequest(topic=topic))
 
     def trim(self, topic: str) -> int:
         """Deletes raw ledgers that are no longer needed. Returns their number."""
-        response = self._call(self._admin.TrimTopic, admin_pb2.TrimTopicRequest(topic=topic))
+        response = self._call(admin_pb2.TrimTopicRequest(topic=topic))
         return int(response.ledgers_removed)
 
     def truncate(self, topic: str) -> None:
         """Deletes all data of a topic, read or not; subscriptions move to the end."""
-        self._call(self._admin.TruncateTopic, admin_pb2.TruncateTopicRequest(topic=topic))
+        self._call(admin_pb2.TruncateTopicRequest(topic=topic))
 
     def terminate(self, topic: str) -> MessageId:
         """Terminates a topic: publishing to it fails from now on. Returns the id of the last
         entry.
         """
         request = admin_pb2.TerminateTopicRequest(topic=topic)
-        return MessageId.of_record(self._call(self._admin.TerminateTopic, request).last_message_id)
+        return MessageId.of_record(self._call(request).last_message_id)
 
     def last_message_id(self, topic: str, *, read_compacted: bool = False) -> MessageId:
         """Returns the last message id; -1:-1 if the topic is empty."""
         request = data_pb2.GetLastMessageIdRequest(topic=topic, read_compacted=read_compacted)
-        return MessageId.of_record(
-            self._call(self._channel.data.GetLastMessageId, request).message_id
-        )
+        return MessageId.of_record(self._call(request).message_id)
 
     def message_id_by_timestamp(self, topic: str, publish_time_ms: int) -> MessageId:
         """Returns the id of the first entry published at that time or later, or of the next entry
@@ -184,7 +167,7 @@ class Admin(PolicyCalls, AnalysisCalls, Closing):
         request = admin_pb2.GetMessageIdByTimestampRequest(
             topic=topic, publish_time_ms=publish_time_ms
         )
-        found = self._call(self._admin.GetMessageIdByTimestamp, request).message_id
+        found = self._call(request).message_id
         return MessageId.of_record(found)
 
     # Subscriptions.
@@ -199,11 +182,10 @@ class Admin(PolicyCalls, AnalysisCalls, Closing):
         request = admin_pb2.CreateSubscriptionRequest(
             topic=topic, subscription=subscription, start=_start(start)
         )
-        self._call(self._admin.CreateSubscription, request)
+        self._call(request)
 
     def list_subscriptions(self, topic: str) -> list[str]:
-        request = admin_pb2.ListSubscriptionsRequest(topic=topic)
-        return list(self._call(self._admin.ListSubscriptions, request).subscriptions)
+        return list(self._call(admin_pb2.ListSubscriptionsRequest(topic=topic)).subscriptions)
 
     def expire_messages(self, topic: str, subscription: str, older_than_ms: int) -> int:
         """Acknowledges messages published longer ago, of all subscriptions if `subscription` is
@@ -215,7 +197,7 @@ class Admin(PolicyCalls, AnalysisCalls, Closing):
         request = admin_pb2.ExpireMessagesRequest(
             topic=topic, subscription=subscription, older_than_ms=older_than_ms
         )
-        return int(self._call(self._admin.ExpireMessages, request).entries)
+        return int(self._call(request).entries)
 
     def reset_cursor(
         self,
@@ -236,26 +218,25 @@ class Admin(PolicyCalls, AnalysisCalls, Closing):
         if start is not None:
             request.start.CopyFrom(_start(start))
             request.start.inclusive = inclusive and request.start.HasField("message_id")
-        self._call(self._admin.ResetCursor, request)
+        self._call(request)
 
     def skip_messages(self, topic: str, subscription: str, entries: int) -> int:
         """Skips up to `entries` entries of the backlog. Returns their number."""
         request = admin_pb2.SkipMessagesRequest(
             topic=topic, subscription=subscription, entries=entries
         )
-        return int(self._call(self._admin.SkipMessages, request).entries)
+        return int(self._call(request).entries)
 
     def clear_backlog(self, topic: str, subscription: str) -> int:
         """Skips the whole backlog. Returns the number of its entries."""
         request = admin_pb2.ClearBacklogRequest(topic=topic, subscription=subscription)
-        return int(self._call(self._admin.ClearBacklog, request).entries)
+        return int(self._call(request).entries)
 
     def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
         """Deletes a subscription. `force` disconnects its consumers, else SubscriptionBusy is
         raised.
         """
-        request = data_pb2.UnsubscribeRequest(topic=topic, subscription=subscription, force=force)
-        self._call(self._channel.data.Unsubscribe, request)
+        self._call(data_pb2.UnsubscribeRequest(topic=topic, subscription=subscription, force=force))
 
     # Compaction.
 
@@ -267,14 +248,12 @@ class Admin(PolicyCalls, AnalysisCalls, Closing):
         `strategy`: for this run only. Raises CompactionRunning, CompactionQueueFull, NotAllowed.
         """
         request = admin_pb2.TriggerCompactionRequest(topic=topic, strategy=strategy)
-        return int(self._call(self._admin.TriggerCompaction, request).run_number)
+        return int(self._call(request).run_number)
 
     def compaction_status(self, topic: str) -> admin_pb2.GetCompactionStatusResponse:
         """Returns the status of the current run, or else of the last one."""
         request = admin_pb2.GetCompactionStatusRequest(topic=topic)
-        status: admin_pb2.GetCompactionStatusResponse = self._call(
-            self._admin.GetCompactionStatus, request
-        )
+        status: admin_pb2.GetCompactionStatusResponse = self._call(request)
         return status
 
     def watch_compaction(
@@ -285,7 +264,7 @@ class Admin(PolicyCalls, AnalysisCalls, Closing):
         Closing the iterator ends the watch, not the run. Raises Timeout.
         """
         request = admin_pb2.WatchCompactionRequest(topic=topic)
-        call = self._admin.WatchCompaction(request, timeout=timeout_seconds)
+        call = self._channel.method_of(request)(request, timeout=timeout_seconds)
         try:
             for response in call:
                 yield response.status
@@ -296,22 +275,24 @@ class Admin(PolicyCalls, AnalysisCalls, Closing):
 
     def cancel_compaction(self, topic: str) -> int:
         """Cancels the current run. Returns its number; 0 without one."""
-        request = admin_pb2.CancelCompactionRequest(topic=topic)
-        return int(self._call(self._admin.CancelCompaction, request).run_number)
+        return int(self._call(admin_pb2.CancelCompactionRequest(topic=topic)).run_number)
 
     def runs(self, topic: str = "", *, limit: int = 0) -> list[records_pb2.RunRecord]:
         """Returns the compaction runs of one topic or of all, newest first; `limit` 0 = all."""
-        request = admin_pb2.ListRunsRequest(topic=topic, limit=limit)
-        return list(self._call(self._admin.ListRuns, request).runs)
+        return list(self._call(admin_pb2.ListRunsRequest(topic=topic, limit=limit)).runs)
 
     def close(self) -> None:
         """Closes the connection; further calls raise AlreadyClosed. Idempotent."""
-        self._channel.close("The admin is closed.")
+        self._channel.close()
 
 
 def _document(text: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(text)
     return document
+
+
+def _kafka_config(values: Mapping[str, str] | None) -> admin_pb2.KafkaConfig | None:
+    return None if values is None else admin_pb2.KafkaConfig(values=values)
 
 
 def _start(start: MessageId | None) -> data_pb2.StartPosition:

@@ -28,7 +28,7 @@ class PolicyCalls(Calls):
         ones.
         """
         request = admin_pb2.GetPoliciesRequest(scope=_scope(topic, namespace), applied=applied)
-        policies: records_pb2.Policies = self._call(self._admin.GetPolicies, request).policies
+        policies: records_pb2.Policies = self._call(request).policies
         return policies
 
     def update_policies(
@@ -45,7 +45,7 @@ class PolicyCalls(Calls):
         request = admin_pb2.UpdatePoliciesRequest(
             scope=_scope(topic, namespace), set=values, remove=list(remove)
         )
-        self._call(self._admin.UpdatePolicies, request)
+        self._call(request)
 
     def set_compaction_strategy(
         self,

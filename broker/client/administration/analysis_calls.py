@@ -37,9 +37,7 @@ class AnalysisCalls(Calls):
             request.key = key_bytes(key)
         else:
             request.null_key = True
-        answer: explain_pb2.ExplainResponse = self._call(
-            self._admin.Explain, request, timeout_seconds
-        )
+        answer: explain_pb2.ExplainResponse = self._call(request, timeout_seconds)
         return answer
 
     def what_if(
@@ -68,4 +66,4 @@ class AnalysisCalls(Calls):
             replays=replays,
             trials=[what_if_pb2.CleaningTrial(config=each) for each in trials],
         )
-        return list(self._call(self._admin.WhatIf, request, timeout_seconds).topics)
+        return list(self._call(request, timeout_seconds).topics)

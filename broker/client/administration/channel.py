@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import Any, Final
 
 import grpc
+from google.protobuf.message import Message
 
 from ledgerfold.broker.client.streams import forks
 from ledgerfold.broker.client.streams.address import address_of
 from ledgerfold.rpc_errors import error_from_rpc
-from ledgerfold.v1 import admin_pb2_grpc, data_pb2_grpc, kafka_pb2_grpc
+from ledgerfold.storage.errors import AlreadyClosed
+from ledgerfold.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    data_pb2,
+    data_pb2_grpc,
+    kafka_pb2,
+    kafka_pb2_grpc,
+)
 
 _OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 # The timeout that the channel was created with.
@@ -17,33 +26,51 @@ OWN_TIMEOUT: Final = -1.0
 
 
 class AdminChannel:
-    """A channel and the stubs of its services. Thread-safe."""
+    """A channel to the services of a broker. Thread-safe. `what` names it when it is closed."""
 
-    def __init__(self, service_url: str, timeout_s: float) -> None:
+    def __init__(self, service_url: str, timeout_s: float, what: str) -> None:
         address = address_of(service_url)
         forks.check_may_connect()
-        self._timeout_s = timeout_s
+        self._timeout_s, self._what = timeout_s, what
         self._channel: Any = grpc.insecure_channel(address, options=_OPTIONS)
-        self.admin: Any = admin_pb2_grpc.AdminServiceStub(self._channel)
-        self.data: Any = data_pb2_grpc.DataServiceStub(self._channel)
-        self.kafka: Any = kafka_pb2_grpc.KafkaServiceStub(self._channel)
+        self._methods: dict[str, Any] | None = _methods(self._channel)
         forks.channel_opened(self._channel)
 
-    def call(self, method: Any, request: object, timeout_s: float | None = OWN_TIMEOUT) -> Any:
-        """Makes a call, without retries. Raises the broker's error. `timeout_s` None: no limit."""
+    def method_of(self, request: Message) -> Any:
+        """Returns the method that takes `request`. Raises AlreadyClosed."""
+        methods = self._methods
+        if methods is None:
+            raise AlreadyClosed(f"The {self._what} is closed.")
+        return methods[request.DESCRIPTOR.full_name]
+
+    def call(self, request: Message, timeout_s: float | None = OWN_TIMEOUT) -> Any:
+        """Returns the response. Raises the broker's error. `timeout_s` None: no limit."""
         limit_s = self._timeout_s if timeout_s == OWN_TIMEOUT else timeout_s
         try:
-            return method(request, timeout=limit_s)
+            return self.method_of(request)(request, timeout=limit_s)
         except grpc.RpcError as error:
             raise error_from_rpc(error) from None
 
-    def close(self, why: str) -> None:
-        """Closes the channel; further calls raise AlreadyClosed with this text. Idempotent."""
-        channel, self._channel = self._channel, None
+    def close(self) -> None:
+        """Closes the channel; further calls raise AlreadyClosed. Idempotent."""
         # No reference to the channel may remain (forks.py).
-        self.admin = self.data = self.kafka = forks.Gone(why)
+        channel, self._channel, self._methods = self._channel, None, None
         if channel is not None:
             channel.close()
+
+
+def _methods(channel: Any) -> dict[str, Any]:
+    """Returns the methods by the names of their requests: no two methods have the same request."""
+    services = (
+        (admin_pb2, "AdminService", admin_pb2_grpc.AdminServiceStub(channel)),
+        (data_pb2, "DataService", data_pb2_grpc.DataServiceStub(channel)),
+        (kafka_pb2, "KafkaService", kafka_pb2_grpc.KafkaServiceStub(channel)),
+    )
+    return {
+        method.input_type.full_name: getattr(stub, method.name)
+        for contract, name, stub in services
+        for method in contract.DESCRIPTOR.services_by_name[name].methods
+    }
 
 
 class Calls:
@@ -52,7 +79,3 @@ class Calls:
     def __init__(self, channel: AdminChannel) -> None:
         self._channel = channel
         self._call = channel.call
-
-    @property
-    def _admin(self) -> Any:
-        return self._channel.admin

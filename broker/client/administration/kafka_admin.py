@@ -38,15 +38,11 @@ class KafkaAdmin(Calls):
     `truncate_log`, whose time depends on the amount of data.
     """
 
-    @property
-    def _stub(self) -> Any:
-        return self._channel.kafka
-
     # The log.
 
     def init_producer_id(self) -> tuple[int, int]:
         """Returns a new producer id, and its epoch, 0."""
-        response = self._call(self._stub.InitProducerId, kafka_pb2.InitProducerIdRequest())
+        response = self._call(kafka_pb2.InitProducerIdRequest())
         return response.producer_id, response.producer_epoch
 
     def append(self, topic: str, batches: bytes, origin: Origin = Origin.CLIENT) -> Appended:
@@ -56,7 +52,7 @@ class KafkaAdmin(Calls):
         KafkaError.
         """
         request = kafka_pb2.KafkaAppendRequest(topic=topic, batches=batches, origin=origin.value)
-        return Appended.of(self._call(self._stub.Append, request))
+        return Appended.of(self._call(request))
 
     def end_transaction(
         self,
@@ -77,7 +73,7 @@ class KafkaAdmin(Calls):
             commit=commit,
             timestamp_ms=timestamp_ms,
         )
-        return int(self._call(self._stub.EndTransaction, request).last_offsets[0])
+        return int(self._call(request).last_offsets[0])
 
     def describe_log(
         self, topic: str, *, batches: bool = False, batches_from: int = 0
@@ -90,12 +86,11 @@ class KafkaAdmin(Calls):
         request = kafka_pb2.DescribeLogRequest(
             topic=topic, batches=batches, batches_from=batches_from
         )
-        return LogDescription.of(self._call(self._stub.DescribeLog, request))
+        return LogDescription.of(self._call(request))
 
     def roll_segment(self, topic: str) -> int:
         """Rolls the active segment unless it is empty. Returns the active one's base offset."""
-        request = kafka_pb2.RollSegmentRequest(topic=topic)
-        return int(self._call(self._stub.RollSegment, request).base_offset)
+        return int(self._call(kafka_pb2.RollSegmentRequest(topic=topic)).base_offset)
 
     def set_log_start(self, topic: str, offset: int | None = None) -> int:
         """Advances the log start offset (Kafka: DeleteRecords). Returns it.
@@ -103,7 +98,7 @@ class KafkaAdmin(Calls):
         `offset` None: to the high watermark.
         """
         request = kafka_pb2.SetLogStartRequest(topic=topic, offset=-1 if offset is None else offset)
-        return int(self._call(self._stub.SetLogStart, request).log_start_offset)
+        return int(self._call(request).log_start_offset)
 
     def truncate_log(self, topic: str, offset: int) -> TruncatedLog:
         """Deletes the batches that end at or after `offset`, though they were acknowledged.
@@ -112,22 +107,20 @@ class KafkaAdmin(Calls):
         or after the log end changes nothing. The time depends on the size of the last segment.
         """
         request = kafka_pb2.TruncateLogRequest(topic=topic, offset=offset)
-        return TruncatedLog.of(self._call(self._stub.TruncateLog, request, timeout_s=None))
+        return TruncatedLog.of(self._call(request, timeout_s=None))
 
     def set_high_watermark(self, topic: str, offset: int | None) -> int:
         """Holds the high watermark back, as lagging followers would; None releases it.
         Returns it.
         """
         request = kafka_pb2.SetHighWatermarkRequest(topic=topic, offset=offset)
-        return int(self._call(self._stub.SetHighWatermark, request).high_watermark)
+        return int(self._call(request).high_watermark)
 
     # Settings, by Kafka's names.
 
     def config(self, topic: str = "") -> dict[str, ConfigEntry]:
         """Returns the effective settings of a topic; "": of the broker."""
-        response = self._call(
-            self._stub.GetKafkaConfig, kafka_pb2.GetKafkaConfigRequest(topic=topic)
-        )
+        response = self._call(kafka_pb2.GetKafkaConfigRequest(topic=topic))
         return {each.name: ConfigEntry.of(each) for each in response.entries}
 
     def change_config(
@@ -137,8 +130,7 @@ class KafkaAdmin(Calls):
 
         Raises KafkaError (INVALID_CONFIG).
         """
-        request = kafka_pb2.SetKafkaConfigRequest(topic=topic, set=values, unset=unset)
-        self._call(self._stub.SetKafkaConfig, request)
+        self._call(kafka_pb2.SetKafkaConfigRequest(topic=topic, set=values, unset=unset))
 
     # The cleaner.
 
@@ -149,26 +141,23 @@ class KafkaAdmin(Calls):
         `with_map`: includes at most 1,000 keys of the offset map, which the worker builds.
         """
         request = kafka_pb2.PlanCleaningRequest(topics=topics, map=with_map)
-        response = self._call(self._stub.PlanCleaning, request, timeout_s=None)
+        response = self._call(request, timeout_s=None)
         return list(map(CleaningPlan.of, response.plans))
 
     def clean(self, topic: str = "") -> CleanerTurn:
         """Runs one pass of a cleaner thread; "": on the filthiest log, as a thread chooses."""
-        request = kafka_pb2.CleanTurnRequest(topic=topic)
-        return CleanerTurn.of(self._call(self._stub.Clean, request, timeout_s=None))
+        return CleanerTurn.of(self._call(kafka_pb2.CleanTurnRequest(topic=topic), timeout_s=None))
 
     def run_retention(self) -> int:
         """Runs one retention pass over logs that are not compacted. Returns the number of deleted
         segments.
         """
-        request = kafka_pb2.RunRetentionRequest()
-        response = self._call(self._stub.RunRetention, request, timeout_s=None)
+        response = self._call(kafka_pb2.RunRetentionRequest(), timeout_s=None)
         return int(response.deleted_segments)
 
     def cleaner(self, namespace: str = "") -> CleanerStatus:
         """Returns gauges, checkpoints (of one namespace or of all), and the state of each topic."""
-        request = kafka_pb2.GetCleanerRequest(namespace=namespace)
-        return CleanerStatus.of(self._call(self._stub.GetCleaner, request))
+        return CleanerStatus.of(self._call(kafka_pb2.GetCleanerRequest(namespace=namespace)))
 
     def set_checkpoint(self, topic: str, offset: int | None) -> None:
         """Sets the start of the next cleaning; None: deletes the checkpoint."""
@@ -191,5 +180,4 @@ class KafkaAdmin(Calls):
         return self._set(topic, action="resume")
 
     def _set(self, topic: str, **what: Any) -> str:
-        request = kafka_pb2.SetCleaningRequest(topic=topic, **what)
-        return str(self._call(self._stub.SetCleaning, request).cleaning_state)
+        return str(self._call(kafka_pb2.SetCleaningRequest(topic=topic, **what)).cleaning_state)

@@ -26,16 +26,16 @@ class KafkaLogs(KafkaAdmin, Closing):
     """A connection for copying logs. `timeout_seconds` bounds each call; no call is retried."""
 
     def __init__(self, service_url: str, *, timeout_seconds: float = 120) -> None:
-        super().__init__(AdminChannel(service_url, timeout_seconds))
+        super().__init__(AdminChannel(service_url, timeout_seconds, "connection"))
         invalidate_after_fork(self)
 
     def create(self, topic: str, config: Mapping[str, str]) -> None:
         """Creates a topic. Raises TopicExists, KafkaError (INVALID_CONFIG)."""
         kafka = admin_pb2.KafkaConfig(values=config)
-        self._call(self._admin.CreateTopic, admin_pb2.CreateTopicRequest(topic=topic, kafka=kafka))
+        self._call(admin_pb2.CreateTopicRequest(topic=topic, kafka=kafka))
 
     def delete(self, topic: str) -> None:
-        self._call(self._admin.DeleteTopic, admin_pb2.DeleteTopicRequest(topic=topic, force=True))
+        self._call(admin_pb2.DeleteTopicRequest(topic=topic, force=True))
 
     def take_over(
         self,
@@ -57,7 +57,7 @@ class KafkaLogs(KafkaAdmin, Closing):
             append_time_ms=append_time_ms,
             aborted=aborted,
         )
-        self._call(self._stub.Append, request)
+        self._call(request)
 
     def begin_segment(
         self,
@@ -77,13 +77,12 @@ class KafkaLogs(KafkaAdmin, Closing):
             empty_modified_ms=empty_modified_ms,
             modified_ms=modified_ms,
         )
-        return int(self._call(self._stub.RollSegment, request).base_offset)
+        return int(self._call(request).base_offset)
 
     def describe(self, topic: str) -> kafka_pb2.DescribeLogResponse:
         """Returns the description in its wire format."""
-        response: kafka_pb2.DescribeLogResponse = self._call(
-            self._stub.DescribeLog, kafka_pb2.DescribeLogRequest(topic=topic)
-        )
+        request = kafka_pb2.DescribeLogRequest(topic=topic)
+        response: kafka_pb2.DescribeLogResponse = self._call(request)
         return response
 
     def batches(self, topic: str, offset: int = 0) -> Iterator[bytes]:
@@ -96,4 +95,4 @@ class KafkaLogs(KafkaAdmin, Closing):
 
     def close(self) -> None:
         """Closes the connection; further calls raise AlreadyClosed."""
-        self._channel.close("The connection is closed.")
+        self._channel.close()
