@@ -12,7 +12,11 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 
 from ledgerfold.broker.client.core.partition_set import Core
-from ledgerfold.broker.client.messages.arguments import check_topic_argument, resolve_choices
+from ledgerfold.broker.client.messages.arguments import (
+    check_positive,
+    check_topic_argument,
+    resolve_choices,
+)
 from ledgerfold.broker.client.messages.message import Message, ReceivedEntry
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.options import ConsumerType, InitialPosition
@@ -59,12 +63,9 @@ class ConsumerConfig:
         resolve_choices(self, consumer_type=ConsumerType, initial_position=InitialPosition)
         if not self.subscription_name or not isinstance(self.subscription_name, str):
             raise InvalidRequest("subscription_name must be a non-empty string.")
-        if self.receiver_queue_size < 1:
-            raise InvalidRequest("receiver_queue_size must be 1 or more.")
-        if self.max_total_receiver_queue_size_across_partitions < 1:
-            raise InvalidRequest(
-                "max_total_receiver_queue_size_across_partitions must be 1 or more."
-            )
+        check_positive(
+            self, "receiver_queue_size", "max_total_receiver_queue_size_across_partitions"
+        )
         if self.negative_ack_redelivery_delay_ms < 0:
             raise InvalidRequest("negative_ack_redelivery_delay_ms must be 0 or more.")
         if self.unacked_messages_timeout_ms is not None and self.unacked_messages_timeout_ms < 1:
@@ -125,9 +126,8 @@ class ConsumerCore(Core):
         self._lock = threading.RLock()
         self._acknowledgements = BatchAcknowledgements()
         self._negative = DelayedPositions(config.negative_ack_redelivery_delay_ms)
-        self._unacked: DelayedPositions | None = None
-        if config.unacked_messages_timeout_ms is not None:
-            self._unacked = DelayedPositions(config.unacked_messages_timeout_ms)
+        # Empty without a timeout.
+        self._unacked = DelayedPositions(config.unacked_messages_timeout_ms or 0)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due_ms: int | None = None
         self._last_received = MessageId.earliest
@@ -158,7 +158,7 @@ class ConsumerCore(Core):
             if message is None:
                 return None
             self._last_received = message.message_id()
-            if self._unacked is not None:
+            if self.config.unacked_messages_timeout_ms is not None:
                 self._unacked.add(self._last_received.position, self._now_ms())
                 self._set_timer()
         self.inbox.pass_on()
@@ -194,8 +194,7 @@ class ConsumerCore(Core):
             position = message_id.position
             if self._acknowledgements.acknowledge(position, message_id.batch_index()):
                 self._negative.discard(position)
-                if self._unacked is not None:
-                    self._unacked.discard(position)
+                self._unacked.discard(position)
                 self.stream.acknowledge(position)
 
     def acknowledge_cumulative(self, message: Message | MessageId) -> None:
@@ -211,8 +210,7 @@ class ConsumerCore(Core):
             )
             if through is not None:
                 self._negative.discard_through(through)
-                if self._unacked is not None:
-                    self._unacked.discard_through(through)
+                self._unacked.discard_through(through)
                 self.stream.acknowledge_cumulative(through)
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
@@ -220,8 +218,7 @@ class ConsumerCore(Core):
         with self._lock:
             position = id_of(message).position
             self._negative.add(position, self._now_ms())
-            if self._unacked is not None:
-                self._unacked.discard(position)
+            self._unacked.discard(position)
             self._set_timer()
 
     # Redelivery.
@@ -231,8 +228,8 @@ class ConsumerCore(Core):
 
     def _set_timer(self) -> None:
         """Starts the timer for the next due entry. Called with the lock held."""
-        waiting = [self._negative.next_due_ms, self._unacked and self._unacked.next_due_ms]
-        due_ms = min((due for due in waiting if isinstance(due, int)), default=None)
+        waiting = (self._negative.next_due_ms, self._unacked.next_due_ms)
+        due_ms = min((due for due in waiting if due is not None), default=None)
         if due_ms is not None and (self._timer_due_ms is None or due_ms < self._timer_due_ms):
             self._timer_due_ms = due_ms
             self.stream.loop.call_soon_threadsafe(self._start_timer, due_ms)
@@ -247,9 +244,7 @@ class ConsumerCore(Core):
         with self._lock:
             self._timer = self._timer_due_ms = None
             now_ms = self._now_ms()
-            due = self._negative.take_due(now_ms)
-            if self._unacked is not None:
-                due += self._unacked.take_due(now_ms)
+            due = self._negative.take_due(now_ms) + self._unacked.take_due(now_ms)
             if due and self.stream.error is None:
                 self._redeliver(due)
             self._set_timer()
@@ -267,8 +262,7 @@ class ConsumerCore(Core):
 
     def _forget_timers(self) -> None:
         self._negative.clear()
-        if self._unacked is not None:
-            self._unacked.clear()
+        self._unacked.clear()
 
     async def redeliver_unacknowledged(self) -> None:
         self.stream.raise_ended()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 
 from ledgerfold.broker.client.core.partition_set import Core
 from ledgerfold.broker.client.core.send_queue import SendLimits, SendQueue
-from ledgerfold.broker.client.messages.arguments import check_topic_argument, resolve_choices
+from ledgerfold.broker.client.messages.arguments import (
+    check_positive,
+    check_topic_argument,
+    resolve_choices,
+)
 from ledgerfold.broker.client.messages.options import (
     BatchingType,
     CompressionType,
@@ -25,8 +29,6 @@ from ledgerfold.v1 import data_pb2
 # Large enough that a producer need not wait for receipts while the next batches fill; Pulsar's 1000
 # is less than one full batch of small messages.
 PENDING_MESSAGES_MAX = 50_000
-
-
 _SEQUENCE_ID_MAX = 2**63 - 1
 
 
@@ -69,20 +71,20 @@ class ProducerConfig:
         for name in ("send_timeout_millis", "max_pending_messages"):
             if getattr(self, name) < 0:
                 raise InvalidRequest(f"{name} must be 0 (no limit) or more.")
-        for name in (
+        check_positive(
+            self,
             "batching_max_messages",
             "batching_max_allowed_size_in_bytes",
             "batching_max_publish_delay_ms",
             "max_pending_messages_across_partitions",
-        ):
-            if getattr(self, name) < 1:
-                raise InvalidRequest(f"{name} must be 1 or more.")
+        )
 
-    @property
-    def limits(self) -> SendLimits:
+    def limits(self, batch_bytes_max: int = 0) -> SendLimits:
+        """Returns the limits of a producer. `batch_bytes_max`: a Kafka topic's; 0: no limit."""
+        batch_bytes = self.batching_max_allowed_size_in_bytes
         return SendLimits(
             batch_messages=self.batching_max_messages,
-            batch_bytes=self.batching_max_allowed_size_in_bytes,
+            batch_bytes=min(batch_bytes, batch_bytes_max or batch_bytes),
             batch_delay_s=self.batching_max_publish_delay_ms / 1000,
             pending_messages=self.max_pending_messages,
         )
@@ -104,14 +106,6 @@ async def _entry_maker(
     entries = KafkaEntries(compression, lambda: stream.batch_bytes_max)
     stream.sequences = Sequences(await connection.new_producer_id())
     return entries
-
-
-def limits_of(config: ProducerConfig, batch_bytes_max: int) -> SendLimits:
-    """Returns the limits of a producer. `batch_bytes_max`: a Kafka topic's; 0: no limit."""
-    limits = config.limits
-    if not batch_bytes_max:
-        return limits
-    return replace(limits, batch_bytes=min(limits.batch_bytes, batch_bytes_max))
 
 
 class ProducerCore(Core):
@@ -150,7 +144,7 @@ class ProducerCore(Core):
         queue = SendQueue(
             stream,
             container,
-            limits_of(config, stream.batch_bytes_max),
+            config.limits(stream.batch_bytes_max),
             entries=entries,
             clock_ms=connection.settings.clock_ms,
             is_io_thread=is_io_thread,

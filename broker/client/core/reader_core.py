@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 
 from ledgerfold.broker.client.core.partition_set import Core
-from ledgerfold.broker.client.messages.arguments import check_topic_argument
+from ledgerfold.broker.client.messages.arguments import check_positive, check_topic_argument
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.start import id_of_offset, start_of
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
@@ -49,8 +49,7 @@ class ReaderConfig:
             )
         if not isinstance(self.start, MessageId | int):
             raise InvalidRequest("start_message_id must be a MessageId.")
-        if self.receiver_queue_size < 1:
-            raise InvalidRequest("receiver_queue_size must be 1 or more.")
+        check_positive(self, "receiver_queue_size")
         if self.isolation not in [*Isolation]:
             raise InvalidRequest(
                 f"isolation must be {' or '.join(Isolation)}, not {self.isolation!r}."

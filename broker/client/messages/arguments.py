@@ -167,6 +167,13 @@ def resolve_choices(config: object, **kinds: type[IntEnum]) -> None:
         object.__setattr__(config, name, resolve_choice(kind, getattr(config, name), name))
 
 
+def check_positive(config: object, *names: str) -> None:
+    """Raises InvalidRequest unless these fields are 1 or more."""
+    for name in names:
+        if getattr(config, name) < 1:
+            raise InvalidRequest(f"{name} must be 1 or more.")
+
+
 def check_topic_argument(topic: object) -> None:
     """Raises NotAllowed for a list or a pattern, InvalidRequest for anything else but a string."""
     if isinstance(topic, list | tuple | set | re.Pattern):

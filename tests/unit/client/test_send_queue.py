@@ -81,7 +81,7 @@ def producer_of(**options: Any) -> tuple[Producer, SendQueue, Stream]:
     queue = SendQueue(
         cast(PublishStream, stream),
         container,
-        config.limits,
+        config.limits(),
         entries=NativeEntries(config.compression_type, is_plain=not config.batching_enabled),
         clock_ms=lambda: 1,
         is_io_thread=lambda: False,
