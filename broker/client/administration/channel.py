@@ -9,16 +9,9 @@ from google.protobuf.message import Message
 
 from ledgerfold.broker.client.streams import forks
 from ledgerfold.broker.client.streams.address import address_of
+from ledgerfold.broker.client.streams.connection import methods_of
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import AlreadyClosed
-from ledgerfold.v1 import (
-    admin_pb2,
-    admin_pb2_grpc,
-    data_pb2,
-    data_pb2_grpc,
-    kafka_pb2,
-    kafka_pb2_grpc,
-)
 
 _OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 # The timeout that the channel was created with.
@@ -33,7 +26,7 @@ class AdminChannel:
         forks.check_may_connect()
         self._timeout_s, self._what = timeout_s, what
         self._channel: Any = grpc.insecure_channel(address, options=_OPTIONS)
-        self._methods: dict[str, Any] | None = _methods(self._channel)
+        self._methods: dict[str, Any] | None = methods_of(self._channel)
         forks.channel_opened(self._channel)
 
     def method_of(self, request: Message) -> Any:
@@ -57,20 +50,6 @@ class AdminChannel:
         channel, self._channel, self._methods = self._channel, None, None
         if channel is not None:
             channel.close()
-
-
-def _methods(channel: Any) -> dict[str, Any]:
-    """Returns the methods by the names of their requests: no two methods have the same request."""
-    services = (
-        (admin_pb2, "AdminService", admin_pb2_grpc.AdminServiceStub(channel)),
-        (data_pb2, "DataService", data_pb2_grpc.DataServiceStub(channel)),
-        (kafka_pb2, "KafkaService", kafka_pb2_grpc.KafkaServiceStub(channel)),
-    )
-    return {
-        method.input_type.full_name: getattr(stub, method.name)
-        for contract, name, stub in services
-        for method in contract.DESCRIPTOR.services_by_name[name].methods
-    }
 
 
 class Calls:

@@ -298,7 +298,7 @@ class ConsumerCore(Core):
         )
         await self.stream.pause()
         try:
-            answer = await self._connection.call(self._connection.stub.Seek, request)
+            answer = await self._connection.call(request)
             self.stream.moved(answer.incarnation)
             if isinstance(place, MessageId):
                 self._receiver.first = FirstMessage(place, inclusive=inclusive)
@@ -330,7 +330,7 @@ class ConsumerCore(Core):
         request = data_pb2.UnsubscribeRequest(
             topic=self.config.topic, subscription=self.config.subscription_name
         )
-        await self._connection.call(self._connection.stub.Unsubscribe, request)
+        await self._connection.call(request)
 
     async def shut_down(self) -> None:
         """Closes at once: unconfirmed acknowledgements may be lost."""

@@ -179,7 +179,7 @@ class SendQueue:
         if self._is_io_thread():
             raise Overloaded("The queue is full, and a callback must not wait for space in it.")
         # NOTE: on_done updates the counts without the lock and then checks for waiters; so a waiter
-        # registers first and reads the counts afterwards. Here and in wait_for.
+        # registers first and reads the counts afterwards. Here and in flush.
         self._threads_waiting += 1
         try:
             self._refresh()
@@ -210,7 +210,7 @@ class SendQueue:
     # Sealing.
 
     def seal(self) -> int:
-        """Seals the open batch. Returns a mark for `wait_for`."""
+        """Seals the open batch. Returns the number of entries passed to the stream so far."""
         with self.lock:
             self._seal()
             self._refresh()
@@ -314,13 +314,26 @@ class SendQueue:
     # Waiting.
 
     def flush(self) -> None:
-        """Waits until all messages so far are answered. Raises the first error without a
-        callback.
+        """Waits until all messages so far are answered. Raises the first unreported error since the
+        last call.
         """
-        self.wait_for(self.seal())
+        mark = self.seal()
+        if self._is_io_thread():
+            raise NotAllowed("A callback runs in the client's I/O thread and must not flush.")
+        with self.lock:
+            self._threads_waiting += 1
+            try:
+                self._changed.wait_for(lambda: self._entries_out >= mark)
+            finally:
+                self._threads_waiting -= 1
+        self._raise_unreported()
 
     async def flush_async(self) -> None:
-        await self.wait_for_async(self.seal())
+        """Waits as `flush`, in a task on the event loop."""
+        mark = self.seal()
+        while self._entries_out < mark:
+            await self.change()
+        self._raise_unreported()
 
     def close_for_new(self) -> None:
         """Seals the open batch; adding raises AlreadyClosed from now on."""
@@ -335,26 +348,6 @@ class SendQueue:
         self.quick.is_watched = False
         if self._error is not None and self.quick.items:
             self._fail_quick(self._error)
-
-    def wait_for(self, mark: int) -> None:
-        """Waits until all entries through `mark` are answered. Raises the first unreported error
-        since the last call.
-        """
-        if self._is_io_thread():
-            raise NotAllowed("A callback runs in the client's I/O thread and must not flush.")
-        with self.lock:
-            self._threads_waiting += 1
-            try:
-                self._changed.wait_for(lambda: self._entries_out >= mark)
-            finally:
-                self._threads_waiting -= 1
-        self._raise_unreported()
-
-    async def wait_for_async(self, mark: int) -> None:
-        """Waits as `wait_for`, in a task on the event loop."""
-        while self._entries_out < mark:
-            await self.change()
-        self._raise_unreported()
 
     def change(self) -> asyncio.Future[None]:
         """Returns a future that completes when an entry is answered after this call."""

@@ -9,18 +9,26 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams import forks
 from ledgerfold.broker.client.streams.address import address_of
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import AlreadyClosed, Timeout, TopicNotFound
-from ledgerfold.v1 import data_pb2, data_pb2_grpc, kafka_pb2, kafka_pb2_grpc
+from ledgerfold.v1 import (
+    admin_pb2,
+    admin_pb2_grpc,
+    data_pb2,
+    data_pb2_grpc,
+    kafka_pb2,
+    kafka_pb2_grpc,
+)
 
 _SERVICE = "/ledgerfold.v1.DataService/"
 CHANNEL_OPTIONS = (
@@ -35,7 +43,6 @@ CHANNEL_OPTIONS = (
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
 )
-Answer = TypeVar("Answer")
 
 
 def wall_clock_ms() -> int:
@@ -84,6 +91,20 @@ class Backoff:
         return wait_ms * (1 - self._chance() / 5) / 1000
 
 
+def methods_of(channel: Any) -> dict[str, Any]:
+    """Returns the methods by the names of their requests: no two methods have the same request."""
+    services = (
+        (admin_pb2, "AdminService", admin_pb2_grpc.AdminServiceStub(channel)),
+        (data_pb2, "DataService", data_pb2_grpc.DataServiceStub(channel)),
+        (kafka_pb2, "KafkaService", kafka_pb2_grpc.KafkaServiceStub(channel)),
+    )
+    return {
+        method.input_type.full_name: getattr(stub, method.name)
+        for contract, name, stub in services
+        for method in contract.DESCRIPTOR.services_by_name[name].methods
+    }
+
+
 class Connection:
     """A gRPC channel. Create it on the event loop that runs it."""
 
@@ -94,8 +115,7 @@ class Connection:
             address_of(settings.service_url), options=CHANNEL_OPTIONS
         )
         forks.channel_opened(self._channel)
-        self.stub: Any = data_pb2_grpc.DataServiceStub(self._channel)
-        self._kafka: Any = kafka_pb2_grpc.KafkaServiceStub(self._channel)
+        self._methods = methods_of(self._channel)
         # Bulk directions travel as raw bytes (broker/wire/frames.py).
         self.publish: Any = self._stream("Publish", data_pb2.PublishResponse.FromString)
         self.subscribe: Any = self._stream("Subscribe", None)
@@ -110,7 +130,7 @@ class Connection:
         settings = self.settings
         return Backoff(settings.starting_backoff_interval_ms, settings.max_backoff_interval_ms)
 
-    async def call(self, method: Callable[..., Awaitable[Answer]], request: object) -> Answer:
+    async def call(self, request: Message) -> Any:
         """Makes a unary call, with retries up to the operation timeout.
 
         Raises AlreadyClosed if the connection is closed during the call.
@@ -121,6 +141,7 @@ class Connection:
         while self._channel is not None:
             left_s = deadline - loop.time()
             try:
+                method = self._methods[request.DESCRIPTOR.full_name]
                 return await method(request, timeout=max(left_s, 0.001))
             except grpc.RpcError as rpc_error:
                 error = error_from_rpc(rpc_error)
@@ -140,20 +161,20 @@ class Connection:
     async def new_producer_id(self) -> int:
         """Returns a new producer id, unique among producers of Kafka topics. Raises as `call`."""
         request = kafka_pb2.InitProducerIdRequest()
-        response = await self.call(self._kafka.InitProducerId, request)
+        response = await self.call(request)
         return int(response.producer_id)
 
     async def partition_count(self, topic: str) -> int:
         """Returns the partition count; 0: the topic is not partitioned, or does not exist yet."""
-        request = data_pb2.GetPartitionsRequest(topic=topic)
-        return int((await self.call(self.stub.GetPartitions, request)).partitions)
+        response = await self.call(data_pb2.GetPartitionsRequest(topic=topic))
+        return int(response.partitions)
 
     async def last_message_id(self, topic: str, read_compacted: bool) -> MessageId:
         """Returns the id of the last message; `MessageId.earliest` (all parts -1) if the topic is
         empty.
         """
         request = data_pb2.GetLastMessageIdRequest(topic=topic, read_compacted=read_compacted)
-        response = await self.call(self.stub.GetLastMessageId, request)
+        response = await self.call(request)
         return MessageId.of_record(response.message_id)
 
     async def is_kafka_topic(self, topic: str) -> bool:
@@ -162,7 +183,7 @@ class Connection:
         """
         request = data_pb2.GetLastMessageIdRequest(topic=topic)
         try:
-            response = await self.call(self.stub.GetLastMessageId, request)
+            response = await self.call(request)
         except TopicNotFound:
             return False
         return bool(response.codec == data_pb2.ENTRY_CODEC_KAFKA)
@@ -186,7 +207,8 @@ class Connection:
         """Closes the channel; further calls raise AlreadyClosed. Idempotent."""
         channel, self._channel = self._channel, None
         # No reference to the channel may remain (forks.py).
+        self._methods = {}
         gone = forks.Gone("The client is closed.")
-        self.stub = self._kafka = self.publish = self.subscribe = self.read = gone
+        self.publish = self.subscribe = self.read = gone
         if channel is not None:
             await channel.close(None)

@@ -116,7 +116,7 @@ class Run:
         """Everything is answered, one way or the other."""
         self.service.may_answer.set()
         async with asyncio.timeout(20):
-            await self.core.queue.wait_for_async(self.core.queue.seal())
+            await self.core.queue.flush_async()
             await self.core.close()
 
     def stored(self) -> list[int]:

@@ -372,8 +372,8 @@ def test_flush_raises_what_nobody_heard_of() -> None:
         queue._loop = asyncio.get_running_loop()
         producer.send_async(b"x" * 9000, None, partition_key="k")
         with pytest.raises(InvalidRequest):
-            await queue.wait_for_async(queue.seal())
-        await queue.wait_for_async(queue.seal())
+            await queue.flush_async()
+        await queue.flush_async()
 
     asyncio.run(run())
 
