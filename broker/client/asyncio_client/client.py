@@ -31,16 +31,18 @@ from ledgerfold.broker.client.asyncio_client.opened import (
     run_here,
 )
 from ledgerfold.broker.client.core.client_core import ClientCore
-from ledgerfold.broker.client.core.consumer_core import ConsumerConfig
-from ledgerfold.broker.client.core.producer_core import ProducerConfig
-from ledgerfold.broker.client.core.reader_core import ReaderConfig
-from ledgerfold.broker.client.core.table_view_core import TableViewConfig
 from ledgerfold.broker.client.messages.arguments import (
     AIO_CONSUMER_NOT_EMULATED,
     CLIENT_NOT_EMULATED,
     PRODUCER_NOT_EMULATED,
     READER_NOT_EMULATED,
     takes,
+)
+from ledgerfold.broker.client.messages.configs import (
+    ConsumerConfig,
+    ProducerConfig,
+    ReaderConfig,
+    TableViewConfig,
 )
 from ledgerfold.broker.client.streams import forks
 from ledgerfold.broker.client.streams.connection import ClientSettings

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from ledgerfold.broker.client.core.consumer_core import ConsumerConfig, ConsumerCore
+from ledgerfold.broker.client.core.consumer_core import ConsumerCore
 from ledgerfold.broker.client.core.partition_set import AnyCore, names_of
 from ledgerfold.broker.client.core.partitioned_consumer import PartitionedConsumerCore
 from ledgerfold.broker.client.core.partitioned_producer import PartitionedProducerCore
 from ledgerfold.broker.client.core.partitioned_reader import PartitionedReaderCore
-from ledgerfold.broker.client.core.producer_core import ProducerConfig, ProducerCore
-from ledgerfold.broker.client.core.reader_core import ReaderConfig, ReaderCore
+from ledgerfold.broker.client.core.producer_core import ProducerCore
+from ledgerfold.broker.client.core.reader_core import ReaderCore
 from ledgerfold.broker.client.core.table_follower import Run
-from ledgerfold.broker.client.core.table_view_core import TableViewConfig, TableViewCore
+from ledgerfold.broker.client.core.table_view_core import TableViewCore
+from ledgerfold.broker.client.messages.configs import (
+    ConsumerConfig,
+    ProducerConfig,
+    ReaderConfig,
+    TableViewConfig,
+)
 from ledgerfold.broker.client.streams.connection import ClientSettings, Connection
 from ledgerfold.broker.client.streams.forks import check_may_connect, invalidate_after_fork
 from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError

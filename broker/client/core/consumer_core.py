@@ -9,17 +9,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
 
 from ledgerfold.broker.client.core.partition_set import Core
-from ledgerfold.broker.client.messages.arguments import (
-    check_positive,
-    check_topic_argument,
-    resolve_choices,
-)
+from ledgerfold.broker.client.messages.configs import ConsumerConfig
 from ledgerfold.broker.client.messages.message import Message, ReceivedEntry
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.messages.options import ConsumerType, InitialPosition
 from ledgerfold.broker.client.messages.start import start_of
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
 from ledgerfold.broker.client.streams.inbox import Inbox
@@ -29,72 +23,6 @@ from ledgerfold.broker.client.streams.tracker import BatchAcknowledgements, Dela
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1 import data_pb2
-
-# Queued messages of one consumer of a partitioned topic, over all partitions.
-RECEIVER_QUEUE_MAX = 50_000
-_WIRE_TYPES = {
-    ConsumerType.Exclusive: data_pb2.SUBSCRIPTION_TYPE_EXCLUSIVE,
-    ConsumerType.Shared: data_pb2.SUBSCRIPTION_TYPE_SHARED,
-    ConsumerType.Failover: data_pb2.SUBSCRIPTION_TYPE_FAILOVER,
-    ConsumerType.KeyShared: data_pb2.SUBSCRIPTION_TYPE_KEY_SHARED,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerConfig:
-    """The arguments of `Client.subscribe` (see there)."""
-
-    topic: str
-    subscription_name: str
-    consumer_type: ConsumerType = ConsumerType.Exclusive
-    _: KW_ONLY
-    receiver_queue_size: int = 1000
-    consumer_name: str | None = None
-    unacked_messages_timeout_ms: int | None = None
-    negative_ack_redelivery_delay_ms: int = 60_000
-    is_read_compacted: bool = False
-    properties: dict[str, str] | None = None
-    initial_position: InitialPosition = InitialPosition.Latest
-    start_message_id_inclusive: bool = False
-    max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX
-
-    def __post_init__(self) -> None:
-        check_topic_argument(self.topic)
-        resolve_choices(self, consumer_type=ConsumerType, initial_position=InitialPosition)
-        if not self.subscription_name or not isinstance(self.subscription_name, str):
-            raise InvalidRequest("subscription_name must be a non-empty string.")
-        check_positive(
-            self, "receiver_queue_size", "max_total_receiver_queue_size_across_partitions"
-        )
-        if self.negative_ack_redelivery_delay_ms < 0:
-            raise InvalidRequest("negative_ack_redelivery_delay_ms must be 0 or more.")
-        if self.unacked_messages_timeout_ms is not None and self.unacked_messages_timeout_ms < 1:
-            raise InvalidRequest("unacked_messages_timeout_ms must be None (off) or more than 0.")
-        if self.is_read_compacted and self.is_shared:
-            raise NotAllowed(
-                "is_read_compacted works with Exclusive and Failover subscriptions and with "
-                "readers: a compacted view must be read in order, by one client."
-            )
-
-    @property
-    def is_shared(self) -> bool:
-        """True if several consumers share the messages (Shared, KeyShared)."""
-        return self.consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared)
-
-    def opening(self) -> data_pb2.SubscribeOpen:
-        is_earliest = self.initial_position == InitialPosition.Earliest
-        return data_pb2.SubscribeOpen(
-            topic=self.topic,
-            subscription=self.subscription_name,
-            type=_WIRE_TYPES[self.consumer_type],
-            durable=True,
-            start=data_pb2.StartPosition(earliest=True)
-            if is_earliest
-            else data_pb2.StartPosition(latest=True),
-            read_compacted=self.is_read_compacted,
-            consumer_name=self.consumer_name or "",
-            properties=self.properties,
-        )
 
 
 class ConsumerCore(Core):

@@ -19,9 +19,10 @@ import secrets
 import threading
 from dataclasses import replace
 
-from ledgerfold.broker.client.core.consumer_core import ConsumerConfig, ConsumerCore, id_of
+from ledgerfold.broker.client.core.consumer_core import ConsumerCore, id_of
 from ledgerfold.broker.client.core.partition_set import PartitionSet
 from ledgerfold.broker.client.core.rotation import Rotation
+from ledgerfold.broker.client.messages.configs import ConsumerConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.options import InitialPosition

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ledgerfold.broker.client.core.partition_set import PartitionSet
-from ledgerfold.broker.client.core.producer_core import ProducerConfig, ProducerCore
+from ledgerfold.broker.client.core.producer_core import ProducerCore
 from ledgerfold.broker.client.core.send_queue import SendQueue
+from ledgerfold.broker.client.messages.configs import ProducerConfig
 from ledgerfold.broker.client.messages.new_message import NewMessage
 from ledgerfold.broker.client.messages.options import PartitionsRoutingMode
 from ledgerfold.broker.client.messages.routing import (

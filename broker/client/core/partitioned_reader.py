@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ledgerfold.broker.client.core.partition_set import PartitionSet
-from ledgerfold.broker.client.core.reader_core import ReaderConfig, ReaderCore
+from ledgerfold.broker.client.core.reader_core import ReaderCore
 from ledgerfold.broker.client.core.rotation import Rotation
+from ledgerfold.broker.client.messages.configs import ReaderConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.connection import Connection

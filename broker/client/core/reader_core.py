@@ -2,75 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
-from enum import StrEnum
-
 from ledgerfold.broker.client.core.partition_set import Core
-from ledgerfold.broker.client.messages.arguments import check_positive, check_topic_argument
+from ledgerfold.broker.client.messages.configs import ReaderConfig
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.messages.start import id_of_offset, start_of
+from ledgerfold.broker.client.messages.start import start_of
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
 from ledgerfold.broker.client.streams.inbox import Inbox
 from ledgerfold.broker.client.streams.read_stream import ReadStream
 from ledgerfold.broker.client.streams.receiver import FirstMessage, Receiver
-from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.v1 import data_pb2
-
-
-class Isolation(StrEnum):
-    """The isolation level of a reader of a Kafka topic, named as Kafka's isolation.level."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    # No records of aborted or open transactions, and none after the start of an open one.
-    READ_COMMITTED = "read_committed"
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderConfig:
-    """The arguments of `Client.create_reader` (see there)."""
-
-    topic: str
-    start_message_id: MessageId | None = None
-    _: KW_ONLY
-    receiver_queue_size: int = 1000
-    reader_name: str | None = None
-    is_read_compacted: bool = False
-    start_message_id_inclusive: bool = False
-    start_offset: int | None = None
-    start_time_ms: int | None = None
-    isolation: str = Isolation.READ_UNCOMMITTED
-
-    def __post_init__(self) -> None:
-        check_topic_argument(self.topic)
-        starts = (self.start_message_id, self.start_offset, self.start_time_ms)
-        if sum(start is not None for start in starts) != 1:
-            raise InvalidRequest(
-                "Pass exactly one of start_message_id, start_offset and start_time_ms."
-            )
-        if not isinstance(self.start, MessageId | int):
-            raise InvalidRequest("start_message_id must be a MessageId.")
-        check_positive(self, "receiver_queue_size")
-        if self.isolation not in [*Isolation]:
-            raise InvalidRequest(
-                f"isolation must be {' or '.join(Isolation)}, not {self.isolation!r}."
-            )
-
-    @property
-    def start(self) -> MessageId | int:
-        """The start: a message id, or ms since the epoch."""
-        if self.start_offset is not None:
-            return id_of_offset(self.start_offset)
-        place = self.start_time_ms if self.start_message_id is None else self.start_message_id
-        assert place is not None
-        return place
-
-    @property
-    def is_start_inclusive(self) -> bool:
-        return self.start_message_id_inclusive or self.start_offset is not None
-
-    @property
-    def read_committed(self) -> bool:
-        return self.isolation == Isolation.READ_COMMITTED
 
 
 class ReaderCore(Core):
@@ -94,17 +35,7 @@ class ReaderCore(Core):
         """
         core = cls(connection, config)
         start, first = await core._start(config.start, config.is_start_inclusive)
-        core.stream = ReadStream(
-            connection,
-            config.topic,
-            start,
-            core.inbox,
-            read_compacted=config.is_read_compacted,
-            read_committed=config.read_committed,
-            reader_name=config.reader_name or "",
-            subscription=subscription,
-            queue_size=config.receiver_queue_size,
-        )
+        core.stream = ReadStream(connection, config, subscription, start, core.inbox)
         core.receiver = Receiver(
             core.inbox,
             core.topic,

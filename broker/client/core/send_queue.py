@@ -17,8 +17,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
+from ledgerfold.broker.client.messages.configs import ProducerConfig
 from ledgerfold.broker.client.messages.new_message import INT64_MAX, NewMessage
 from ledgerfold.broker.client.streams.batching import (
     Batch,
@@ -47,18 +47,6 @@ BYTES_PENDING_MAX = 64 * 1024 * 1024
 _QUICK_SEQUENCE_ID_MAX = INT64_MAX - 2**32
 
 
-@dataclass(frozen=True, slots=True)
-class SendLimits:
-    """The limits that seal a batch, and the limit on messages in flight. 0 pending messages: no
-    limit.
-    """
-
-    batch_messages: int
-    batch_bytes: int
-    batch_delay_s: float
-    pending_messages: int
-
-
 class SendQueue:
     """A producer's messages until their receipts. Thread-safe."""
 
@@ -66,7 +54,7 @@ class SendQueue:
         self,
         stream: PublishStream,
         container: Container,
-        limits: SendLimits,
+        config: ProducerConfig,
         *,
         entries: EntryMaker,
         clock_ms: Callable[[], int],
@@ -74,7 +62,9 @@ class SendQueue:
     ) -> None:
         self._stream = stream
         self._container = container
-        self._limits = limits
+        self._config = config
+        self._batch_bytes = config.batching_max_allowed_size_in_bytes
+        self._batch_delay_s = config.batching_max_publish_delay_ms / 1000
         self._maker = entries
         self._clock_ms = clock_ms
         self._is_io_thread = is_io_thread
@@ -96,7 +86,7 @@ class SendQueue:
         # Maximum number of messages in the open batch: below the limit when the queue fills up.
         self._rows_max = 0
         self.quick = QuickRows(self.watch)
-        self.quick.size_max = limits.batch_bytes
+        self.quick.size_max = self._batch_bytes
         self._refresh()
 
     # Adding.
@@ -140,12 +130,12 @@ class SendQueue:
         self._loop.call_soon_threadsafe(self._notify, Outcome(entry, NOWHERE, error))
 
     def _add(self, message: NewMessage, listener: Listener, wait: bool) -> None:
-        container, limits = self._container, self._limits
+        container, size_max = self._container, self._batch_bytes
         size = message.size_bytes
         while True:
             if self._error is not None:
                 raise self._error
-            if container.rows and container.size_bytes + size > limits.batch_bytes:
+            if container.rows and container.size_bytes + size > size_max:
                 self._seal()
             self._refresh()
             if container.rows < self._rows_max:
@@ -165,7 +155,7 @@ class SendQueue:
                 "name."
             )
         container.add(message, listener)
-        if container.rows >= self._rows_max or container.size_bytes >= limits.batch_bytes:
+        if container.rows >= self._rows_max or container.size_bytes >= size_max:
             self._seal()
         else:
             self._set_timer()
@@ -173,7 +163,7 @@ class SendQueue:
     def _wait_for_room(self, wait: bool) -> None:
         if not wait:
             raise Overloaded(
-                f"{counted(self._limits.pending_messages, 'message')}, or {BYTES_PENDING_MAX} "
+                f"{counted(self._config.max_pending_messages, 'message')}, or {BYTES_PENDING_MAX} "
                 f"bytes, of the {self._stream.what} wait for receipts."
             )
         if self._is_io_thread():
@@ -190,11 +180,11 @@ class SendQueue:
 
     def _refresh(self) -> None:
         """Recomputes how far the open batch may grow and whether the fast path is open."""
-        limits, container = self._limits, self._container
-        rows_max = 1 if container.is_plain else limits.batch_messages
-        if limits.pending_messages:
+        config, container = self._config, self._container
+        rows_max = 1 if container.is_plain else config.batching_max_messages
+        if config.max_pending_messages:
             pending = self._messages_in - self._messages_out
-            rows_max = min(rows_max, limits.pending_messages - pending)
+            rows_max = min(rows_max, config.max_pending_messages - pending)
         if self._bytes_in - self._bytes_out >= BYTES_PENDING_MAX:
             rows_max = 0
         self._rows_max = max(rows_max, 0)
@@ -248,7 +238,7 @@ class SendQueue:
     def _set_timer(self) -> None:
         if not self.quick.is_watched:
             self.quick.is_watched = True
-            delay_s = self._limits.batch_delay_s
+            delay_s = self._batch_delay_s
             self._loop.call_soon_threadsafe(self._loop.call_later, delay_s, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -262,7 +252,7 @@ class SendQueue:
                 return
             # The batch is no older than the last seal: while batches fill before their delay, one
             # timer serves one after the other.
-            left_s = self._last_seal_s + self._limits.batch_delay_s - self._loop.time()
+            left_s = self._last_seal_s + self._batch_delay_s - self._loop.time()
             if left_s > 0:
                 self.quick.is_watched = True
                 self._loop.call_later(left_s, self._on_timer)

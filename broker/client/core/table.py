@@ -26,7 +26,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.table_strategy import CurrentMessages, TableMessage
@@ -35,12 +35,6 @@ from ledgerfold.strategies.strategic import TopicCompactionStrategy
 _log = logging.getLogger(__name__)
 # Called with a key and its new value; None: the key was removed.
 Listener = Callable[[str, Any], object]
-
-
-class Schema(Protocol):
-    """A decoder of contents. The schemas of Pulsar's Python client implement it."""
-
-    def decode(self, data: bytes) -> Any: ...
 
 
 class Table:

@@ -16,8 +16,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from ledgerfold.broker.client.core.partition_set import Core
-from ledgerfold.broker.client.core.reader_core import ReaderConfig, ReaderCore
+from ledgerfold.broker.client.core.reader_core import ReaderCore
 from ledgerfold.broker.client.core.table import Table
+from ledgerfold.broker.client.messages.configs import ReaderConfig
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.common.shielding import runs_to_completion

@@ -7,31 +7,14 @@ one for a topic that is not partitioned. They write to one table (table.py), one
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import Self
 
 from ledgerfold.broker.client.core.partition_set import PartitionSet
-from ledgerfold.broker.client.core.table import Schema, Table
+from ledgerfold.broker.client.core.table import Table
 from ledgerfold.broker.client.core.table_follower import Run, TableFollower
-from ledgerfold.broker.client.messages.arguments import check_topic_argument
+from ledgerfold.broker.client.messages.configs import TableViewConfig
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.storage.errors import AlreadyClosed
-from ledgerfold.strategies.strategic import TopicCompactionStrategy
-
-
-@dataclass(frozen=True, slots=True)
-class TableViewConfig:
-    """The arguments of `Client.create_table_view` (see there)."""
-
-    topic: str
-    subscription_name: str | None = None
-    # None: values are the contents as bytes.
-    schema: Schema | None = None
-    # None: the last message of each key.
-    strategy: TopicCompactionStrategy | None = None
-
-    def __post_init__(self) -> None:
-        check_topic_argument(self.topic)
 
 
 class TableViewCore(PartitionSet[TableFollower]):

@@ -25,6 +25,7 @@ from collections.abc import Callable
 from concurrent.futures import Future as ThreadFuture
 from typing import Any, TypeAlias, TypeVar
 
+from ledgerfold.broker.client.messages.configs import ProducerConfig
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import NewMessage
 from ledgerfold.broker.client.messages.options import BatchingType, Result
@@ -246,15 +247,9 @@ class KeyBasedContainer:
 Container: TypeAlias = DefaultContainer | KeyBasedContainer
 
 
-def container_for(
-    producer_name: str,
-    last_sequence_id: int,
-    *,
-    batching_enabled: bool,
-    batching_type: BatchingType,
-) -> Container:
-    if not batching_enabled:
+def container_for(config: ProducerConfig, producer_name: str, last_sequence_id: int) -> Container:
+    if not config.batching_enabled:
         return PlainContainer(producer_name, last_sequence_id)
-    if batching_type == BatchingType.KeyBased:
+    if config.batching_type == BatchingType.KeyBased:
         return KeyBasedContainer(producer_name, last_sequence_id)
     return DefaultContainer(producer_name, last_sequence_id)

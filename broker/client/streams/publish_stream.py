@@ -21,6 +21,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ledgerfold.broker.client.messages.configs import ProducerConfig
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.pending import NOWHERE, Outcome, PendingEntry
 from ledgerfold.broker.client.streams.reconnecting_stream import ReconnectingStream
@@ -44,18 +45,11 @@ def _ignore(_: object) -> None:
 class PublishStream(ReconnectingStream):
     """The stream of one producer. `submit` is thread-safe."""
 
-    def __init__(
-        self,
-        connection: Connection,
-        topic: str,
-        producer_name: str,
-        *,
-        send_timeout_s: float,
-    ) -> None:
-        super().__init__(connection, f"producer {producer_name!r} of topic {topic}")
-        self._topic = topic
-        self.partition = partition_index(topic)
-        self.producer_name = producer_name
+    def __init__(self, connection: Connection, config: ProducerConfig) -> None:
+        self._topic = config.topic
+        self.producer_name = config.producer_name or ""
+        super().__init__(connection, f"producer {self.producer_name!r} of topic {self._topic}")
+        self.partition = partition_index(self._topic)
         # Reported by the broker when the stream was first opened.
         self.last_sequence_id = -1
         # Including entries without a receipt.
@@ -66,7 +60,7 @@ class PublishStream(ReconnectingStream):
         # Kafka topics only.
         self.batch_bytes_max = 0
         self.sequences: Sequences | None = None
-        self._send_timeout_s = send_timeout_s
+        self._send_timeout_s = config.send_timeout_millis / 1000
         self._done: Callable[[Sequence[Outcome]], None] = _ignore
         self._ended: Callable[[LedgerfoldError], None] = _ignore
         self._unsent: deque[PendingEntry] = deque()

@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from itertools import count
 from typing import Any
 
+from ledgerfold.broker.client.messages.configs import ReaderConfig
 from ledgerfold.broker.client.messages.start import start_after, start_at_offset
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
@@ -35,24 +36,17 @@ class ReadStream(ReceivingStream):
     def __init__(
         self,
         connection: Connection,
-        topic: str,
+        config: ReaderConfig,
+        subscription: str,
         start: data_pb2.StartPosition,
         inbox: Inbox,
-        *,
-        read_compacted: bool,
-        read_committed: bool,
-        reader_name: str,
-        subscription: str,
-        queue_size: int,
     ) -> None:
-        what = f"reader {reader_name!r} of topic {topic}"
-        super().__init__(connection, what, inbox, queue_size)
-        self._topic = topic
+        what = f"reader {config.reader_name or ''!r} of topic {config.topic}"
+        super().__init__(connection, what, inbox, config.receiver_queue_size)
+        self._config, self._subscription = config, subscription
         # The starts of the next and of the last connection.
         self._start = start
         self._opened_at = start
-        self._read_compacted, self._read_committed = read_compacted, read_committed
-        self._reader_name, self._subscription = reader_name, subscription
         self._ids = count(1)
         self._checks: dict[int, asyncio.Future[bool]] = {}
         self._seek: tuple[int, asyncio.Future[None]] | None = None
@@ -120,13 +114,13 @@ class ReadStream(ReceivingStream):
     def _open_frame(self) -> bytes:
         self._opened_at = self._start
         step = data_pb2.ReadOpen(
-            topic=self._topic,
+            topic=self._config.topic,
             start=self._start,
-            read_compacted=self._read_compacted,
-            reader_name=self._reader_name,
+            read_compacted=self._config.is_read_compacted,
+            reader_name=self._config.reader_name or "",
             subscription=self._subscription,
             is_raw=self._is_raw,
-            read_committed=self._read_committed,
+            read_committed=self._config.read_committed,
         )
         return bytes(data_pb2.ReadRequest(open=step).SerializeToString())
 

@@ -18,9 +18,6 @@ from __future__ import annotations
 from functools import partial
 
 from ledgerfold.broker.client.core.client_core import ClientCore
-from ledgerfold.broker.client.core.producer_core import ProducerConfig
-from ledgerfold.broker.client.core.reader_core import ReaderConfig
-from ledgerfold.broker.client.core.table_view_core import TableViewConfig
 from ledgerfold.broker.client.messages.arguments import (
     CLIENT_NOT_EMULATED,
     CONSUMER_NOT_EMULATED,
@@ -28,6 +25,7 @@ from ledgerfold.broker.client.messages.arguments import (
     READER_NOT_EMULATED,
     takes,
 )
+from ledgerfold.broker.client.messages.configs import ProducerConfig, ReaderConfig, TableViewConfig
 from ledgerfold.broker.client.streams import forks
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.connection import ClientSettings

@@ -23,8 +23,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ledgerfold.broker.client.core.client_core import AnyConsumer, Forget
-from ledgerfold.broker.client.core.consumer_core import ConsumerConfig
 from ledgerfold.broker.client.core.opened import BaseConsumer
+from ledgerfold.broker.client.messages.configs import ConsumerConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.closing import Closing

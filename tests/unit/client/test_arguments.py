@@ -11,8 +11,7 @@ import pytest
 
 from ledgerfold.broker.client import Client, ConsumerType
 from ledgerfold.broker.client.asyncio_client import client as aio
-from ledgerfold.broker.client.core.consumer_core import ConsumerConfig
-from ledgerfold.broker.client.core.producer_core import ProducerConfig
+from ledgerfold.broker.client.messages.configs import ConsumerConfig, ProducerConfig
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
 # As of its releases 3.4 to 3.10: what is not in every one of them is here all the same.

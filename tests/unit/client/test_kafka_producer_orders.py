@@ -14,7 +14,8 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfold.broker.client.core.producer_core import ProducerConfig, ProducerCore
+from ledgerfold.broker.client.core.producer_core import ProducerCore
+from ledgerfold.broker.client.messages.configs import ProducerConfig
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.options import Result
 from ledgerfold.broker.client.streams.connection import Connection

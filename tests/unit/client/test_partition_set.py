@@ -19,8 +19,8 @@ from ledgerfold.broker.client import (
     MessageId,
 )
 from ledgerfold.broker.client.asyncio_client import client as aio
-from ledgerfold.broker.client.core.consumer_core import ConsumerConfig
 from ledgerfold.broker.client.core.partitioned_consumer import config_of_each
+from ledgerfold.broker.client.messages.configs import ConsumerConfig
 from ledgerfold.broker.client.messages.routing import murmur3_32
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (

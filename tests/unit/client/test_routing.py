@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.broker.client.core.partitioned_producer import config_of_each, router_for
-from ledgerfold.broker.client.core.producer_core import ProducerConfig
+from ledgerfold.broker.client.messages.configs import ProducerConfig
 from ledgerfold.broker.client.messages.options import HashingScheme, PartitionsRoutingMode
 from ledgerfold.broker.client.messages.routing import (
     HASHES,

@@ -13,8 +13,9 @@ import pytest
 
 from ledgerfold.broker.client.core.partition_set import PartitionSet
 from ledgerfold.broker.client.core.partitioned_producer import RoutedQueue
-from ledgerfold.broker.client.core.producer_core import ProducerConfig, ProducerCore
+from ledgerfold.broker.client.core.producer_core import ProducerCore
 from ledgerfold.broker.client.core.send_queue import SendQueue
+from ledgerfold.broker.client.messages.configs import ProducerConfig
 from ledgerfold.broker.client.messages.new_message import NewMessage
 from ledgerfold.broker.client.messages.options import BatchingType
 from ledgerfold.broker.client.messages.routing import Router
@@ -75,13 +76,10 @@ class Stream:
 def producer_of(**options: Any) -> tuple[Producer, SendQueue, Stream]:
     config = ProducerConfig("t", **({"batching_enabled": True} | options))
     stream = Stream()
-    container = container_for(
-        "p", -1, batching_enabled=config.batching_enabled, batching_type=config.batching_type
-    )
     queue = SendQueue(
         cast(PublishStream, stream),
-        container,
-        config.limits(),
+        container_for(config, "p", -1),
+        config,
         entries=NativeEntries(config.compression_type, is_plain=not config.batching_enabled),
         clock_ms=lambda: 1,
         is_io_thread=lambda: False,

@@ -1,0 +1,225 @@
+"""The arguments of the calls that open producers, consumers, readers and table views, checked.
+
+A class has the arguments of one call, with their names and defaults; `arguments.takes` gives the
+call its signature.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from ledgerfold.broker.client.messages.arguments import (
+    check_positive,
+    check_topic_argument,
+    resolve_choices,
+)
+from ledgerfold.broker.client.messages.message_id import MessageId
+from ledgerfold.broker.client.messages.new_message import INT64_MAX
+from ledgerfold.broker.client.messages.options import (
+    BatchingType,
+    CompressionType,
+    ConsumerType,
+    HashingScheme,
+    InitialPosition,
+    PartitionsRoutingMode,
+)
+from ledgerfold.broker.client.messages.start import id_of_offset
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.strategies.strategic import TopicCompactionStrategy
+from ledgerfold.v1 import data_pb2
+
+# Large enough that a producer need not wait for receipts while the next batches fill; Pulsar's 1000
+# is less than one full batch of small messages.
+PENDING_MESSAGES_MAX = 50_000
+# Queued messages of one consumer of a partitioned topic, over all partitions.
+RECEIVER_QUEUE_MAX = 50_000
+_WIRE_TYPES = {
+    ConsumerType.Exclusive: data_pb2.SUBSCRIPTION_TYPE_EXCLUSIVE,
+    ConsumerType.Shared: data_pb2.SUBSCRIPTION_TYPE_SHARED,
+    ConsumerType.Failover: data_pb2.SUBSCRIPTION_TYPE_FAILOVER,
+    ConsumerType.KeyShared: data_pb2.SUBSCRIPTION_TYPE_KEY_SHARED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerConfig:
+    """The arguments of `Client.create_producer` (see there)."""
+
+    topic: str
+    producer_name: str | None = None
+    _: KW_ONLY
+    initial_sequence_id: int | None = None
+    send_timeout_millis: int = 30_000
+    compression_type: CompressionType = CompressionType.NONE
+    max_pending_messages: int = PENDING_MESSAGES_MAX
+    block_if_queue_full: bool = True
+    batching_enabled: bool = False
+    batching_max_messages: int = 1000
+    batching_max_allowed_size_in_bytes: int = 128 * 1024
+    batching_max_publish_delay_ms: int = 10
+    batching_type: BatchingType = BatchingType.Default
+    max_pending_messages_across_partitions: int = PENDING_MESSAGES_MAX
+    message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution
+    hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash
+
+    def __post_init__(self) -> None:
+        check_topic_argument(self.topic)
+        resolve_choices(
+            self,
+            compression_type=CompressionType,
+            batching_type=BatchingType,
+            message_routing_mode=PartitionsRoutingMode,
+            hashing_scheme=HashingScheme,
+        )
+        initial = self.initial_sequence_id
+        if initial is not None and not -1 <= initial <= INT64_MAX:
+            raise InvalidRequest(
+                f"initial_sequence_id {initial} is not from -1 to {INT64_MAX} (the first "
+                "message gets the next id)."
+            )
+        for name in ("send_timeout_millis", "max_pending_messages"):
+            if getattr(self, name) < 0:
+                raise InvalidRequest(f"{name} must be 0 (no limit) or more.")
+        check_positive(
+            self,
+            "batching_max_messages",
+            "batching_max_allowed_size_in_bytes",
+            "batching_max_publish_delay_ms",
+            "max_pending_messages_across_partitions",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerConfig:
+    """The arguments of `Client.subscribe` (see there)."""
+
+    topic: str
+    subscription_name: str
+    consumer_type: ConsumerType = ConsumerType.Exclusive
+    _: KW_ONLY
+    receiver_queue_size: int = 1000
+    consumer_name: str | None = None
+    unacked_messages_timeout_ms: int | None = None
+    negative_ack_redelivery_delay_ms: int = 60_000
+    is_read_compacted: bool = False
+    properties: dict[str, str] | None = None
+    initial_position: InitialPosition = InitialPosition.Latest
+    start_message_id_inclusive: bool = False
+    max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX
+
+    def __post_init__(self) -> None:
+        check_topic_argument(self.topic)
+        resolve_choices(self, consumer_type=ConsumerType, initial_position=InitialPosition)
+        if not self.subscription_name or not isinstance(self.subscription_name, str):
+            raise InvalidRequest("subscription_name must be a non-empty string.")
+        check_positive(
+            self, "receiver_queue_size", "max_total_receiver_queue_size_across_partitions"
+        )
+        if self.negative_ack_redelivery_delay_ms < 0:
+            raise InvalidRequest("negative_ack_redelivery_delay_ms must be 0 or more.")
+        if self.unacked_messages_timeout_ms is not None and self.unacked_messages_timeout_ms < 1:
+            raise InvalidRequest("unacked_messages_timeout_ms must be None (off) or more than 0.")
+        if self.is_read_compacted and self.is_shared:
+            raise NotAllowed(
+                "is_read_compacted works with Exclusive and Failover subscriptions and with "
+                "readers: a compacted view must be read in order, by one client."
+            )
+
+    @property
+    def is_shared(self) -> bool:
+        """True if several consumers share the messages (Shared, KeyShared)."""
+        return self.consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared)
+
+    def opening(self) -> data_pb2.SubscribeOpen:
+        is_earliest = self.initial_position == InitialPosition.Earliest
+        return data_pb2.SubscribeOpen(
+            topic=self.topic,
+            subscription=self.subscription_name,
+            type=_WIRE_TYPES[self.consumer_type],
+            durable=True,
+            start=data_pb2.StartPosition(earliest=True)
+            if is_earliest
+            else data_pb2.StartPosition(latest=True),
+            read_compacted=self.is_read_compacted,
+            consumer_name=self.consumer_name or "",
+            properties=self.properties,
+        )
+
+
+class Isolation(StrEnum):
+    """The isolation level of a reader of a Kafka topic, named as Kafka's isolation.level."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    # No records of aborted or open transactions, and none after the start of an open one.
+    READ_COMMITTED = "read_committed"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderConfig:
+    """The arguments of `Client.create_reader` (see there)."""
+
+    topic: str
+    start_message_id: MessageId | None = None
+    _: KW_ONLY
+    receiver_queue_size: int = 1000
+    reader_name: str | None = None
+    is_read_compacted: bool = False
+    start_message_id_inclusive: bool = False
+    start_offset: int | None = None
+    start_time_ms: int | None = None
+    isolation: str = Isolation.READ_UNCOMMITTED
+
+    def __post_init__(self) -> None:
+        check_topic_argument(self.topic)
+        starts = (self.start_message_id, self.start_offset, self.start_time_ms)
+        if sum(start is not None for start in starts) != 1:
+            raise InvalidRequest(
+                "Pass exactly one of start_message_id, start_offset and start_time_ms."
+            )
+        if not isinstance(self.start, MessageId | int):
+            raise InvalidRequest("start_message_id must be a MessageId.")
+        check_positive(self, "receiver_queue_size")
+        if self.isolation not in [*Isolation]:
+            raise InvalidRequest(
+                f"isolation must be {' or '.join(Isolation)}, not {self.isolation!r}."
+            )
+
+    @property
+    def start(self) -> MessageId | int:
+        """The start: a message id, or ms since the epoch."""
+        if self.start_offset is not None:
+            return id_of_offset(self.start_offset)
+        place = self.start_time_ms if self.start_message_id is None else self.start_message_id
+        assert place is not None
+        return place
+
+    @property
+    def is_start_inclusive(self) -> bool:
+        return self.start_message_id_inclusive or self.start_offset is not None
+
+    @property
+    def read_committed(self) -> bool:
+        return self.isolation == Isolation.READ_COMMITTED
+
+
+class Schema(Protocol):
+    """A decoder of contents. The schemas of Pulsar's Python client implement it."""
+
+    def decode(self, data: bytes) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableViewConfig:
+    """The arguments of `Client.create_table_view` (see there)."""
+
+    topic: str
+    subscription_name: str | None = None
+    # None: values are the contents as bytes.
+    schema: Schema | None = None
+    # None: the last message of each key.
+    strategy: TopicCompactionStrategy | None = None
+
+    def __post_init__(self) -> None:
+        check_topic_argument(self.topic)
