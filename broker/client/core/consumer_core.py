@@ -44,11 +44,7 @@ class ConsumerCore(Core):
             on_moved=self._forget_all,
         )
         self._receiver = Receiver(
-            self.inbox,
-            self.topic,
-            config.receiver_queue_size,
-            self.stream.return_permits,
-            self._rows_to_deliver,
+            self.stream, self.topic, config.receiver_queue_size, self._rows_to_deliver
         )
         # NOTE: re-entrant, because poll reaches _rows_to_deliver through the receiver.
         self._lock = threading.RLock()

@@ -36,12 +36,7 @@ class ReaderCore(Core):
         core = cls(connection, config)
         start, first = await core._start(config.start, config.is_start_inclusive)
         core.stream = ReadStream(connection, config, subscription, start, core.inbox)
-        core.receiver = Receiver(
-            core.inbox,
-            core.topic,
-            config.receiver_queue_size,
-            core.stream.return_permits,
-        )
+        core.receiver = Receiver(core.stream, core.topic, config.receiver_queue_size)
         core.receiver.first = first
         await core.stream.open()
         if not core.stream.is_kafka and (config.start_offset is not None or config.read_committed):

@@ -70,7 +70,7 @@ class ReadStream(ReceivingStream):
         Raises as `answered`.
         """
         self.raise_ended()
-        if not self._inbox.is_empty:
+        if not self.inbox.is_empty:
             return True
         check_id = next(self._ids)
         answer: asyncio.Future[bool] = self.loop.create_future()
@@ -90,13 +90,13 @@ class ReadStream(ReceivingStream):
         """
         if _is_out_of_range(self.error):
             self._restart()
-            self._inbox.recover()
+            self.inbox.recover()
         self.raise_ended()
         seek_id, answer = next(self._ids), self.loop.create_future()
         self._start = start
         self._is_raw = self.has_reached_end = False
         self._seek = seek_id, answer
-        self._permits.taken(self._inbox.clear())
+        self._permits.taken(self.inbox.clear())
         if self.is_connected:
             self._ask_seek(seek_id)
             self._grant()
@@ -168,7 +168,7 @@ class ReadStream(ReceivingStream):
             self._grant()
             return
         self._start = _start_after(deliveries[-1])
-        self._inbox.put(deliveries)
+        self.inbox.put(deliveries)
         # The entries answer the check; the broker's own answer may have to wait for permits.
         for check_id in self._checks:
             self._settle_check(check_id, True)
@@ -193,7 +193,7 @@ class ReadStream(ReceivingStream):
             answer.set_result(has_more)
 
     def _on_end(self, error: LedgerfoldError) -> None:
-        self._inbox.fail(error)
+        self.inbox.fail(error)
         answers: list[asyncio.Future[Any]] = list(self._checks.values())
         if self._seek is not None:
             answers.append(self._seek[1])

@@ -16,7 +16,8 @@ from operator import length_hint
 
 from ledgerfold.broker.client.messages.message import Message, ReceivedEntry, ReceivedRecords
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
+from ledgerfold.broker.client.streams.inbox import Delivery
+from ledgerfold.broker.client.streams.receiving_stream import ReceivingStream
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import verify_sections
@@ -58,16 +59,15 @@ class Receiver:
 
     def __init__(
         self,
-        inbox: Inbox,
+        stream: ReceivingStream,
         topic: str,
         queue_size: int,
-        return_permits: Callable[[int], None],
         select_rows: Callable[[ReceivedEntry, Sequence[int]], Sequence[int]] = lambda _, rows: rows,
     ) -> None:
         self.first: FirstMessage | None = None
-        self._inbox = inbox
+        self._inbox = inbox = stream.inbox
         self._topic, self._partition = topic, partition_index(topic)
-        self._return_permits = return_permits
+        self._return_permits = stream.return_permits
         self._select_rows = select_rows
         self._return_at = max(1, queue_size // 2)
         self._unreturned = 0

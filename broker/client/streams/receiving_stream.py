@@ -55,7 +55,7 @@ class ReceivingStream(ReconnectingStream):
 
     def __init__(self, connection: Connection, what: str, inbox: Inbox, queue_size: int) -> None:
         super().__init__(connection, what)
-        self._inbox = inbox
+        self.inbox = inbox
         self._permits = Permits(queue_size)
         # Serialized, in the order of sending.
         self._requests: deque[bytes] = deque()

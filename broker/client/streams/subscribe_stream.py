@@ -75,7 +75,7 @@ class SubscribeStream(ReceivingStream):
 
     def redeliver_all(self) -> None:
         """Clears the inbox and requests redelivery of everything unacknowledged."""
-        self._permits.taken(self._inbox.clear())
+        self._permits.taken(self.inbox.clear())
         if self.is_connected:
             self._ask(data_pb2.SubscribeRequest(redeliver=data_pb2.Redeliver()))
             self._grant()
@@ -173,16 +173,16 @@ class SubscribeStream(ReceivingStream):
             Delivery(read_header(entry), memoryview(entry), count) for entry, count in pairs
         ]
         self._permits.came(sum(delivery.header.message_count for delivery in deliveries))
-        self._inbox.put(deliveries)
+        self.inbox.put(deliveries)
 
     def _on_disconnect(self) -> None:
         self._acks.lost()
         super()._on_disconnect()
-        self._permits.taken(self._inbox.clear())
+        self._permits.taken(self.inbox.clear())
         self._notify_disconnect()
 
     def _on_end(self, error: LedgerfoldError) -> None:
         if self._answer_timer is not None:
             self._answer_timer.cancel()
         self._all_answered.set()
-        self._inbox.fail(error)
+        self.inbox.fail(error)

@@ -132,3 +132,21 @@ def test_choices_by_their_names() -> None:
             ConsumerConfig("t", "s", wrong)  # type: ignore[arg-type]
     compression: Any = "LZ4"
     assert ProducerConfig("t", compression_type=compression).compression_type.name == "LZ4"
+
+
+def test_both_clients_have_the_same_arguments() -> None:
+    """As `help` shows them; only batching has another default, and a listener is for threads."""
+    ours, theirs = (
+        {name: inspect.signature(getattr(kind, name)).parameters for name in PULSAR}
+        for kind in (Client, aio.Client)
+    )
+    assert ours["create_producer"]["batching_enabled"].default is False
+    assert theirs["create_producer"]["batching_enabled"].default is True
+    assert list(ours["subscribe"])[:4] == ["self", "topic", "subscription_name", "consumer_type"]
+    differences = {each for name in PULSAR for each in ours[name].items() ^ theirs[name].items()}
+    assert {name for name, _ in differences} == {"batching_enabled", "message_listener"}
+
+
+def test_an_argument_that_is_missing(method: Callable[[str], Callable[..., Any]]) -> None:
+    with pytest.raises(TypeError, match=r"^missing a required argument: 'subscription_name'"):
+        method("subscribe")("t")
