@@ -41,6 +41,14 @@ class Found(NamedTuple):
         return self.version.batch_index < 0
 
     @property
+    def event_time_ms(self) -> int:
+        return self.version.event_time_ms
+
+    @property
+    def publish_time_ms(self) -> int:
+        return self.version.publish_time_ms
+
+    @property
     def identity(self) -> tuple[Position, int]:
         return self.version.position, self.version.batch_index
 

@@ -1,16 +1,6 @@
 """The strategy `event-time`: keeps the message with the highest event time of each key.
 
-Rules (Pulsar's EventTimeOrderCompactor, 4.0.7). Each key has at most one current message at a time.
-A message without an event time has 0.
-
-* A message is **accepted** if its key has no current message. Otherwise, one that was published
-  alone is accepted if its time is not below the current one's; one in a batch only if its time is
-  above. So among equal times the last one published alone wins, and within batches the first.
-* An accepted value replaces the current message: one removed event, if there was one.
-* An accepted tombstone leaves no current message: one removed event. Its time is forgotten, too, so
-  the next message is accepted, however old it is.
-* A message that is not accepted is not kept and counts nothing, tombstones included.
-* The winners stay in publishing order.
+Rules: `EventTime` in ledgerfold/strategies/plain.py. The winners stay in publishing order.
 
 **Power** combines time and the tie rule in one number: 2 * time + 1 for a message published alone,
 2 * time for one in a batch. Against a current message of that power, a message is accepted if its

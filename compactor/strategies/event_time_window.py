@@ -1,13 +1,7 @@
 """The strategy `event-time-window`: `event-time`, except for messages younger than a lag.
 
-Rules (of no product; the lag is that of Kafka's min.compaction.lag.ms, by event time):
-
-* A message is **young** while its event time is later than the run's time minus `lag_ms`. If it has
-  no event time, its publish time counts.
-* Young messages are kept unchanged, tombstones too. They remove nothing and count nothing.
-* The others are judged among themselves by the rules of event_time.py, where a message without an
-  event time has 0, as everywhere else.
-* The run's time is in its plan, and the same for all tasks.
+Rules: `EventTimeWindow` in ledgerfold/strategies/plain.py. The run's time is in its plan, and the
+same for all tasks.
 
 A message that is young in one run is old in a later one, and judged then, among the messages left
 by that time. Without tombstones, or if the old messages were published before the young ones, the

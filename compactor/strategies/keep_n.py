@@ -1,13 +1,6 @@
 """The strategy `keep-n`: keeps the last n values of each key since its last tombstone.
 
-Rules (of no product; Kafka and Pulsar keep one):
-
-* A value is kept while fewer than n values of its key follow it. A dropped value is one removed
-  event.
-* A tombstone removes all kept values of its key, and is never kept itself: one removed event, and
-  one for each of the values.
-* With n = 1 the survivors are those of `publishing-order`, but not the count, where a value that a
-  tombstone removes is not an event.
+Rules: `KeepN` in ledgerfold/strategies/plain.py.
 
 **A fragment is a message**, as its place (ordering.py). A run of a key's messages leaves its last
 tombstone, which removes the values before it, and the last n values after that.

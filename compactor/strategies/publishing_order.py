@@ -1,13 +1,8 @@
 """The strategy `publishing-order`: keeps the message with the highest id of each key.
 
-Rules (Pulsar's PublishingOrderCompactor; docs/NOT_EMULATED.md lists omissions):
-
-* A value of size zero is a tombstone. It removes its key and is never stored itself.
-* The empty key is a key. A message without a key survives only if `retain_null_key` is set; then
-  always, and it counts nothing.
-* Removed events, as Pulsar counts them: one for each tombstone, one for each dropped message
-  without a key, one for each value that directly follows a value of the same key. So a=1, a=2,
-  a=tombstone is 2 events, and k=1, k=tombstone, k=2 is 1.
+Rules: `PublishingOrder` in ledgerfold/strategies/plain.py. The empty key is a key. A message
+without a key survives only if `retain_null_key` is set; then always, and it counts nothing. A
+dropped one counts one removed event.
 
 The history of a key within a run of the log is a **fragment**, packed into one integer:
 

@@ -1,6 +1,7 @@
 """The strategies over a plain list of messages: the oracles for the compactor.
 
-Written as Pulsar's compactors work, message by message with a map of keys, and not as ours do.
+As Pulsar's compactors work, message by message with a map of keys, and not as ours do, by the rules
+in their plain form (ledgerfold/strategies/plain.py).
 
     >>> a1, a2, a_gone = Message(b"a", b"1"), Message(b"a", b"2"), Message(b"a", b"")
     >>> outcome = publishing_order([a1, a2, a_gone])
@@ -14,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
+
+from ledgerfold.strategies.plain import EventTime, EventTimeWindow, KeepN, PublishingOrder
 
 
 class Message(NamedTuple):
@@ -26,6 +28,16 @@ class Message(NamedTuple):
     event_time_ms: int = 0
     is_alone: bool = False
     publish_time_ms: int = 0
+
+
+class _Row:
+    """A message of a key as the rules see it, with its index."""
+
+    def __init__(self, index: int, message: Message) -> None:
+        self.index = index
+        self.is_tombstone, self.is_alone = not message.value, message.is_alone
+        self.event_time_ms = message.event_time_ms
+        self.publish_time_ms = message.publish_time_ms
 
 
 @dataclass(frozen=True)
@@ -47,90 +59,32 @@ def outcome_of(
     time_ms: int = 0,
 ) -> Outcome:
     """What a strategy of the catalogue leaves. `time_ms`: of the run."""
-    if name == "publishing-order":
-        return publishing_order(messages, retain_null_key)
-    if name == "event-time":
-        return event_time(messages, retain_null_key)
-    if name == "keep-n":
-        return keep_n(messages, int(settings["n"]), retain_null_key)
+    survivors: list[int] = []
+    removed = 0
+    keys: dict[bytes, PublishingOrder[_Row]] = {}
+    for index, key in _keyed(messages):
+        rules = keys.setdefault(key, _rules_of(name, settings, time_ms))
+        removed += rules.meet(_Row(index, messages[index])).removed_events
+    for rules in keys.values():
+        young = rules.young if isinstance(rules, EventTimeWindow) else ()
+        survivors += [row.index for row in (*rules.kept, *young)]
+    return _outcome(messages, survivors, removed, retain_null_key)
+
+
+def _rules_of(name: str, settings: Mapping[str, str], time_ms: int) -> PublishingOrder[_Row]:
+    match name:
+        case "publishing-order":
+            return PublishingOrder()
+        case "event-time":
+            return EventTime()
+        case "keep-n":
+            return KeepN(int(settings["n"]))
     assert name == "event-time-window", name
-    return event_time_window(messages, time_ms - int(settings["lag_ms"]), retain_null_key)
+    return EventTimeWindow(time_ms - int(settings["lag_ms"]))
 
 
 def publishing_order(messages: Sequence[Message], retain_null_key: bool = False) -> Outcome:
-    """The last one of each key."""
-    newest: dict[bytes, int] = {}
-    removed = 0
-    for index, key in _keyed(messages):
-        if messages[index].value:
-            removed += key in newest
-            newest[key] = index
-        else:
-            removed += 1
-            newest.pop(key, None)
-    return _outcome(messages, list(newest.values()), removed, retain_null_key)
-
-
-def event_time(messages: Sequence[Message], retain_null_key: bool = False) -> Outcome:
-    """The one with the highest event time."""
-    standing, removed = _by_event_time(messages, list(_keyed(messages)))
-    return _outcome(messages, standing, removed, retain_null_key)
-
-
-def event_time_window(
-    messages: Sequence[Message], old_until_ms: int, retain_null_key: bool = False
-) -> Outcome:
-    """The same of those whose time is not later than that; all others stay."""
-    old, young = [], []
-    for index, key in _keyed(messages):
-        message = messages[index]
-        if (message.event_time_ms or message.publish_time_ms) > old_until_ms:
-            young.append(index)
-        else:
-            old.append((index, key))
-    standing, removed = _by_event_time(messages, old)
-    return _outcome(messages, [*standing, *young], removed, retain_null_key)
-
-
-def _by_event_time(
-    messages: Sequence[Message], rows: Sequence[tuple[int, bytes]]
-) -> tuple[list[int], int]:
-    standing: dict[bytes, tuple[int, int]] = {}
-    removed = 0
-    for index, key in rows:
-        message = messages[index]
-        if key in standing:
-            _, time_ms = standing[key]
-            if message.is_alone:
-                is_newer = message.event_time_ms >= time_ms
-            else:
-                is_newer = message.event_time_ms > time_ms
-        else:
-            is_newer = True
-        if is_newer and message.value:
-            removed += key in standing
-            standing[key] = index, message.event_time_ms
-        elif is_newer:
-            removed += 1
-            standing.pop(key, None)
-    return [index for index, _ in standing.values()], removed
-
-
-def keep_n(messages: Sequence[Message], n: int, retain_null_key: bool = False) -> Outcome:
-    """The last n of each key."""
-    kept: dict[bytes, list[int]] = {}
-    removed = 0
-    for index, key in _keyed(messages):
-        values = kept.setdefault(key, [])
-        if messages[index].value:
-            values.append(index)
-        else:
-            removed += 1 + len(values)
-            values.clear()
-        if len(values) > n:
-            removed += 1
-            values.pop(0)
-    return _outcome(messages, [*chain.from_iterable(kept.values())], removed, retain_null_key)
+    return outcome_of("publishing-order", {}, messages, retain_null_key)
 
 
 def _keyed(messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:

@@ -1,9 +1,7 @@
 """The evaluators that explain each strategy's decisions about the versions of a key.
 
-compactor/strategies/ implements the strategies on columns, for all keys at once; here they are
-implemented again, version by version, for one key, with the reasons.
-tests/model/test_explain_model.py compares both. A new strategy needs a module here, and an entry in
-`_RULES`; without one it is explained as a user-defined strategy.
+tests/model/test_explain_model.py compares them with runs. A new strategy needs an evaluator, and an
+entry in `_RULES`; without one it is explained as a user-defined strategy.
 """
 
 from __future__ import annotations
@@ -11,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ledgerfold.broker.explain.strategies.evaluator import Asked, Evaluator
-from ledgerfold.broker.explain.strategies.event_time import EventTime
-from ledgerfold.broker.explain.strategies.event_time_window import EventTimeWindow
-from ledgerfold.broker.explain.strategies.keep_n import KeepN
-from ledgerfold.broker.explain.strategies.own import Own
-from ledgerfold.broker.explain.strategies.publishing_order import PublishingOrder
+from ledgerfold.broker.explain.strategies.evaluator import Asked, ByRules, Evaluator, LastN, Own
+from ledgerfold.broker.explain.strategies.event_time import ByEventTime, ByWindow
 from ledgerfold.broker.explain.strategies.strategic import Strategic
+from ledgerfold.strategies.plain import EventTime, PublishingOrder
 
 
 class Rules(NamedTuple):
@@ -35,15 +30,15 @@ class Rules(NamedTuple):
 _STRATEGIC: Final = Rules(Strategic)
 OWN: Final = Rules(lambda asked: Own(asked.name), is_steady=False)
 _RULES: Final[dict[str, Rules]] = {
-    "publishing-order": Rules(lambda _: PublishingOrder(), looks_back=False),
-    "event-time": Rules(lambda _: EventTime()),
+    "publishing-order": Rules(lambda _: ByRules(PublishingOrder()), looks_back=False),
+    "event-time": Rules(lambda _: ByEventTime(EventTime())),
     "newest": Rules(Strategic, looks_back=False),
     "numeric": _STRATEGIC,
     "keep-first": _STRATEGIC,
     "header-version": _STRATEGIC,
-    "keep-n": Rules(lambda asked: KeepN(int(asked.settings["n"])), looks_back=False),
+    "keep-n": Rules(lambda asked: LastN(int(asked.settings["n"])), looks_back=False),
     "event-time-window": Rules(
-        lambda asked: EventTimeWindow(int(asked.settings["lag_ms"]), asked.time_ms),
+        lambda asked: ByWindow(int(asked.settings["lag_ms"]), asked.time_ms),
         is_steady=False,
     ),
 }

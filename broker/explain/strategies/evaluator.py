@@ -1,17 +1,32 @@
-"""The protocol of evaluators: their input, and their decisions about each version.
+"""Evaluators: the decisions of one run about the versions of one key, with their reasons.
 
-An evaluator processes the part of one run's input that concerns one key: `meet` with each version
-in order, then `keeps`. Each returns the decisions that are final by then: a version is dropped as
-soon as its successor is known, and kept at the end, or at once if nothing later can change that.
+An evaluator processes the part of a run's input that concerns one key: `meet` with each version in
+order, then `keeps`. Each returns the decisions that are final by then: a version is dropped as soon
+as its successor is known, and kept at the end, or at once if nothing later can change that. The
+rules are those of ledgerfold/strategies/plain.py; a subclass only words them.
+
+    >>> from ledgerfold.storage.entry import Position
+    >>> from ledgerfold.storage.key_scan import KeyVersion
+    >>> evaluator = ByRules(PublishingOrder())
+    >>> for entry_id, value_bytes in enumerate((1, 0, 1)):
+    ...     found = Found(KeyVersion(Position(1, entry_id), -1, 5, 0, value_bytes, False))
+    ...     for decision in evaluator.meet(found):
+    ...         print(decision.found.name, decision.why)
+    1:0 deleted by 1:1
+    1:1 a tombstone
+    >>> [(decision.found.name, decision.why) for decision in evaluator.keeps()]
+    [('1:2', 'newest')]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.decoded import StoredMessage
+from ledgerfold.storage.text import counted
+from ledgerfold.strategies.plain import KeepN, PublishingOrder
 from ledgerfold.v1 import explain_pb2 as pb
 
 # The number of versions of a key that each structure holds at once; older ones are not explained.
@@ -63,8 +78,80 @@ def applied(tombstone: Found) -> Decision:
     return dropped(tombstone, pb.COMPACTION_RULE_TOMBSTONE, "a tombstone")
 
 
-def rule_of(follower: Found) -> pb.CompactionRule:
-    """Returns the rule by which a version replaces the current value."""
-    if follower.is_tombstone:
-        return pb.COMPACTION_RULE_DELETED
-    return pb.COMPACTION_RULE_OBSCURED
+def replaced(found: Found, by: Found, reason: str = "") -> Decision:
+    """Returns the decision about a current value that another version replaces or deletes."""
+    if by.is_tombstone:
+        return dropped(found, pb.COMPACTION_RULE_DELETED, f"deleted by {by.name}{reason}", by)
+    return dropped(found, pb.COMPACTION_RULE_OBSCURED, f"superseded by {by.name}{reason}", by)
+
+
+class ByRules:
+    """The evaluator of `publishing-order`, and the base of those of other strategies."""
+
+    def __init__(self, rules: PublishingOrder[Found]) -> None:
+        self._rules = rules
+
+    def meet(self, version: Found) -> Iterator[Decision]:
+        for found in self._rules.meet(version).removed:
+            yield self._removed(found, version)
+        if version.is_tombstone:
+            yield applied(version)
+
+    def keeps(self) -> Iterator[Decision]:
+        for found in self._rules.kept:
+            yield self._kept(found)
+
+    def _removed(self, found: Found, by: Found) -> Decision:
+        return replaced(found, by)
+
+    def _kept(self, found: Found) -> Decision:
+        stays = "stays until a newer value or a tombstone of its key is compacted"
+        return Decision(found, True, pb.COMPACTION_RULE_NEWEST, "newest", stays=stays)
+
+
+class LastN(ByRules):
+    """The evaluator of `keep-n`. Bound: if n is larger, the last HELD_MAX."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(KeepN(n))
+        self._n = n
+
+    def meet(self, version: Found) -> Iterator[Decision]:
+        yield from super().meet(version)
+        if len(self._rules.kept) > HELD_MAX:
+            self._rules.kept.popleft()
+
+    def _removed(self, found: Found, by: Found) -> Decision:
+        if by.is_tombstone:
+            return replaced(found, by)
+        why = f"not the last: {by.name} is newer"
+        if self._n > 1:
+            newer = f"{self._rules.kept[0].name} to {by.name}"
+            why = f"not one of the last {self._n:,}: {newer} are newer"
+        return dropped(found, pb.COMPACTION_RULE_BEYOND_N, why, by)
+
+    def keeps(self) -> Iterator[Decision]:
+        why = "the last" if self._n == 1 else f"one of the last {self._n:,}"
+        kept = self._rules.kept
+        for newer, found in zip(range(len(kept) - 1, -1, -1), kept, strict=True):
+            values = counted(self._n - newer, "more value")
+            stays = f"stays until {values}, or a tombstone, of its key are compacted"
+            yield Decision(found, True, pb.COMPACTION_RULE_LAST_N, why, stays=stays)
+
+
+class Own:
+    """The evaluator of the user-defined strategy `name`: its code is never run in the broker.
+
+    Messages in the compacted ledger were kept; of the others only the last run is known to have
+    dropped those in its input. Only the next run determines its decisions.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._why = f"the code of {name!r} decides"
+
+    def meet(self, version: Found) -> Iterable[Decision]:
+        keeps = version.in_compacted
+        return [Decision(version, keeps, pb.COMPACTION_RULE_OWN_CODE, self._why)]
+
+    def keeps(self) -> Iterable[Decision]:
+        return ()

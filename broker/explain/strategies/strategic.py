@@ -27,7 +27,7 @@ from ledgerfold.broker.explain.strategies.evaluator import (
     Decision,
     applied,
     dropped,
-    rule_of,
+    replaced,
 )
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
@@ -69,11 +69,9 @@ class Strategic:
             yield self._skipped(version, found, why)
             return
         if found is not None:
-            verb = "deleted" if version.is_tombstone else "superseded"
             why = words_of(self._strategy, previous, current)
             why = why or f"should_keep_left of {self._name} returned False"
-            why = f"{verb} by {version.name}: {why}"
-            yield dropped(found, rule_of(version), why, version)
+            yield replaced(found, version, f": {why}")
         if version.is_tombstone:
             yield applied(version)
         self._standing = None if version.is_tombstone else (version, current)
