@@ -63,12 +63,7 @@ class NativeBatch:
     def values(self) -> NativeValues:
         """The parsed value section. Once it is parsed, `value_blob` is its blob."""
         if self._values is None:
-            try:
-                self._values = NativeValues.FromString(
-                    decompress(self.header.compression, self._section)
-                )
-            except DecodeError as error:
-                raise InvalidRequest(f"A native value section does not parse: {error}") from error
+            self._values = parse_values(self.header, self._section)
             self.value_blob = self._values.values
             if len(self.value_blob) != self.value_offsets[-1]:
                 raise InvalidRequest("The value sizes of a native entry do not match its values.")
@@ -172,6 +167,15 @@ def _pair(offsets: bytes, row: int) -> tuple[int, int]:
 def _slice(blob: bytes, offsets: bytes, row: int) -> bytes:
     start, end = _pair(offsets, row)
     return blob[start:end]
+
+
+def parse_values(header: EntryHeader, section: Buffer) -> NativeValues:
+    """Decompresses and parses a value section. Raises InvalidRequest."""
+    try:
+        values: NativeValues = NativeValues.FromString(decompress(header.compression, section))
+    except DecodeError as error:
+        raise InvalidRequest(f"A native value section does not parse: {error}") from error
+    return values
 
 
 def parse_keys(key_section: Buffer) -> NativeKeys:

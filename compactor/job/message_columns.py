@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-from google.protobuf.message import DecodeError
 
 from ledgerfold.compactor.job.arrow_integers import to_arrow, to_arrow_short
 from ledgerfold.compactor.job.key_columns import KeyColumns
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.storage.compression import decompress
 from ledgerfold.storage.errors import Corruption, InvalidRequest
+from ledgerfold.storage.native_batch import parse_values
 from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 
 
@@ -54,8 +53,8 @@ class MessageColumns:
         try:
             self._indexes.append(_indexes(section, header.message_count, header.is_plain))
             if self._reads_values:
-                data = decompress(header.compression, segment.value_section(entry))
-                self._add_values(section, _parsed(data), header.message_count)
+                values = parse_values(header, segment.value_section(entry))
+                self._add_values(section, values, header.message_count)
         except InvalidRequest as error:
             raise Corruption(segment.path, entry.offset, "a native entry", str(error)) from error
 
@@ -160,14 +159,6 @@ def _indexes(keys: NativeKeys, count: int, is_plain: bool) -> bytes:
         return np.arange(count, dtype="<i4").tobytes()
     _column(keys.batch_indexes, count)
     return keys.batch_indexes
-
-
-def _parsed(section: bytes) -> NativeValues:
-    try:
-        values: NativeValues = NativeValues.FromString(section)
-        return values
-    except DecodeError as error:
-        raise InvalidRequest(f"A native value section does not parse: {error}") from error
 
 
 def _column(column: bytes, count: int) -> Integers:

@@ -22,11 +22,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.storage.compression import compress, compress_tightly, decompress
+from ledgerfold.storage.compression import compress, compress_tightly
 from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
     FLAG_PLAIN,
@@ -36,7 +35,7 @@ from ledgerfold.storage.entry import (
     rebuild_header,
 )
 from ledgerfold.storage.errors import EntryTooLarge, InvalidRequest
-from ledgerfold.storage.native_batch import parse_keys
+from ledgerfold.storage.native_batch import parse_keys, parse_values
 from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 
 Column = NDArray[np.integer]
@@ -69,7 +68,7 @@ def keep_rows(
     if header.codec != Codec.NATIVE:
         raise InvalidRequest(f"Unknown entry codec {header.codec}.")
     keys = parse_keys(entry.key_section)
-    values = _parse_values(header, entry.value_section)
+    values = parse_values(header, entry.value_section)
     count = len(keys.flags)
     if count != header.message_count or int(rows[-1]) >= count:
         raise InvalidRequest("A native key section does not have its header's row count.")
@@ -100,14 +99,6 @@ def _compressed(header: EntryHeader, values: bytes, room_bytes: int) -> tuple[in
         if min(len(section) for _, section in kinds) > room_bytes:
             kinds.append((Compression.ZSTD, compress_tightly(values)))
     return min(kinds, key=lambda kind: len(kind[1]))
-
-
-def _parse_values(header: EntryHeader, section: bytes) -> NativeValues:
-    try:
-        values: NativeValues = NativeValues.FromString(decompress(header.compression, section))
-        return values
-    except DecodeError as error:
-        raise InvalidRequest(f"A native value section does not parse: {error}") from error
 
 
 def _keep_keys(keys: NativeKeys, kept: _Rows) -> None:

@@ -33,8 +33,8 @@ from ledgerfold.compactor.job.pipeline import Clock
 from ledgerfold.compactor.job.plan import InputSegment, Output, position_of
 from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.job.rows import Failure, Positions, Written
-from ledgerfold.compactor.kafka.facts import IndexFull, facts_of
 from ledgerfold.compactor.kafka.grouping import Limits, groups_of
+from ledgerfold.compactor.kafka.growth import IndexFull, group_of
 from ledgerfold.compactor.kafka.map_limit import Stop, full_at, stop_after
 from ledgerfold.compactor.kafka.plan import CleaningTasks, Range, copy_runs
 from ledgerfold.compactor.kafka.record_filter import Rules
@@ -51,6 +51,7 @@ from ledgerfold.compactor.kafka.rows import (
 from ledgerfold.compactor.kafka.skipped_in_map import skipped_lines
 from ledgerfold.compactor.kafka.tasks import CopyRun, CopyTask, MergeTask, RouteTask, ScanTask
 from ledgerfold.compactor.kafka.transactions import Line, decide
+from ledgerfold.kafka.rolling import Growth
 from ledgerfold.v1.compactor_pb2 import (
     CleanedGroup,
     CleanManifest,
@@ -239,9 +240,8 @@ class CleaningJob:
         batches = np.frombuffer(b"".join(part.batches for part in parts), "<i8").reshape(-1, 3)
         base_offset, bound = group[0].base_offset, group[-1].next_base_offset
         plan = self._plan
-        index_bytes_max = plan.index_bytes_max if plan.full_index_fails_round else None
-        rows = map(tuple, batches.tolist())
-        found = facts_of(rows, base_offset, plan.index_interval_bytes, index_bytes_max)
+        growth = Growth(base_offset, 0, plan.index_interval_bytes, plan.index_bytes_max)
+        found = group_of(batches, growth, must_fit=plan.full_index_fails_round)
         found.ledger_id, found.source_segments = ledger_id, len(group)
         files = [
             SegmentRecord.FromString(each.record) for each in copied if isinstance(each, Written)

@@ -39,12 +39,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.compactor.strategies.ordering import (
-    FLAG_BITS,
-    by_key,
-    first_of_each,
-    last_of_each,
-)
+from ledgerfold.compactor.strategies.ordering import FLAG_BITS, by_key, last_of_each
 from ledgerfold.compactor.strategies.strategy import (
     Codes,
     Facts,
@@ -141,7 +136,7 @@ def _fold(ordered: Ordered, columns: _Columns, key_count: int) -> tuple[Folded, 
     taken = columns.places_of(rows[accepted])
     is_value = (taken & _IS_VALUE) != 0
     is_replacing = is_value[:-1] & ((taken[1:] & _FIRST_IS_VALUE) != 0)
-    replaced = int(np.count_nonzero(is_replacing & ~first_of_each(taken_codes)[1:]))
+    replaced = int(np.count_nonzero(is_replacing & (taken_codes[1:] == taken_codes[:-1])))
     first_is_value = columns.places_of(rows[ordered.starts]) & _FIRST_IS_VALUE
     # At least the first message of each key was accepted, so these are aligned with the keys.
     has_winner = is_value[last]

@@ -8,8 +8,8 @@ So places order as positions do.
     >>> ordered = by_key(np.array([1, 0, 1]), np.array([7, 5, 3]))
     >>> ordered.rows.tolist(), ordered.codes.tolist()
     ([1, 2, 0], [0, 1, 1])
-    >>> first_of_each(ordered.codes).tolist()
-    [True, True, False]
+    >>> last_of_each(ordered.codes).tolist()
+    [True, False, True]
 """
 
 from __future__ import annotations
@@ -51,13 +51,6 @@ def _in_order(codes: Codes) -> Ordered:
     np.bitwise_and(packed, (1 << bits) - 1, out=rows)
     packed >>= bits
     return Ordered(rows, packed)
-
-
-def first_of_each(codes: Codes) -> Booleans:
-    """Returns which rows begin a key; codes are sorted."""
-    firsts = np.ones(len(codes), np.bool_)
-    np.not_equal(codes[1:], codes[:-1], out=firsts[1:])
-    return firsts
 
 
 def last_of_each(codes: Codes) -> Booleans:

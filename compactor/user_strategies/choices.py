@@ -12,7 +12,7 @@ called.
     ...     def explain(self, left, right):
     ...         return f"{len(right.value)} letters, the current one has {len(left.value)}"
     >>> values = enumerate([b"abc", b"d"])
-    >>> messages = [ChoiceMessage("k", (1, at, -1), {"value": value}) for at, value in values]
+    >>> messages = [TrialMessage("k", (1, at, -1), {"value": value}) for at, value in values]
     >>> explain_choices(Longest(), messages, [True, True], Watch(DEFAULT_LIMITS))
     {'choices': [[0, 1, '1 letters, the current one has 3']]}
 """
@@ -25,35 +25,25 @@ from typing import Any
 
 from ledgerfold.compactor.strategies.watch import Watch
 from ledgerfold.compactor.user_strategies.own import at
+from ledgerfold.compactor.user_strategies.samples import TrialMessage
 from ledgerfold.strategies.loading import RAISED, describe_error
 from ledgerfold.strategies.strategic import READS
 from ledgerfold.strategies.words import has_words, words_of
 
 
-class ChoiceMessage:
-    """A ledgerfold.strategies.StrategicMessage, with the parts that the strategy reads."""
-
-    def __init__(self, key: str, message_id: tuple[int, int, int], parts: dict[str, Any]) -> None:
-        self.key, self.message_id = key, message_id
-        self.__dict__.update(parts)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"the class does not list {name!r} in `reads`")
-
-
-def messages_of(strategy: Any, given: Sequence[dict[str, Any]]) -> list[ChoiceMessage]:
+def messages_of(strategy: Any, given: Sequence[dict[str, Any]]) -> list[TrialMessage]:
     """Decodes messages from JSON."""
     reads = set(getattr(strategy, "reads", READS))
     found = []
     for each in given:
         parts = {**each, "value": base64.b64decode(each["value"])}
         kept = {name: parts[name] for name in READS if name in reads}
-        found.append(ChoiceMessage(each["key"], tuple(each["message_id"]), kept))
+        found.append(TrialMessage(each["key"], tuple(each["message_id"]), kept))
     return found
 
 
 def explain_choices(
-    strategy: Any, messages: Sequence[ChoiceMessage], is_value: Sequence[bool], watch: Watch
+    strategy: Any, messages: Sequence[TrialMessage], is_value: Sequence[bool], watch: Watch
 ) -> dict[str, Any]:
     """Returns `choices`: the current message, the new one, and the text of `explain`.
 

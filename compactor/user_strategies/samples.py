@@ -6,7 +6,7 @@ another form would fail every run of the topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -20,12 +20,13 @@ from ledgerfold.strategies.loading import RAISED, describe_error
 from ledgerfold.strategies.strategic import READS
 
 
-class Sample:
+class TrialMessage:
     """A ledgerfold.strategies.StrategicMessage, with the parts that the strategy reads."""
 
-    def __init__(self, entry_id: int, batch_index: int, **parts: Any) -> None:
-        self.key = "sample"
-        self.message_id = (1, entry_id, batch_index)
+    def __init__(
+        self, key: str, message_id: tuple[int, int, int], parts: Mapping[str, Any]
+    ) -> None:
+        self.key, self.message_id = key, message_id
         self.__dict__.update(parts)
 
     def __getattr__(self, name: str) -> Any:
@@ -34,12 +35,12 @@ class Sample:
 
 class Question(NamedTuple):
     what: str
-    previous: Sample | None
-    current: Sample
+    previous: TrialMessage | None
+    current: TrialMessage
 
 
 def questions(reads: Sequence[str]) -> Iterator[Question]:
-    def sample(entry_id: int, value: bytes, batch_index: int = -1, **rest: Any) -> Sample:
+    def sample(entry_id: int, value: bytes, batch_index: int = -1, **rest: Any) -> TrialMessage:
         parts = {
             "value": value,
             "properties": {},
@@ -47,7 +48,8 @@ def questions(reads: Sequence[str]) -> Iterator[Question]:
             "publish_time_ms": 1_700_000_000_000 + entry_id,
         }
         parts.update(rest)
-        return Sample(entry_id, batch_index, **{name: parts[name] for name in reads})
+        read = {name: parts[name] for name in reads}
+        return TrialMessage("sample", (1, entry_id, batch_index), read)
 
     first, second = sample(1, b"1"), sample(2, b"2", 0, event_time_ms=1_700_000_000_000)
     text = sample(3, "žluťoučký kůň".encode(), properties={"name": "value", "n": "7"})

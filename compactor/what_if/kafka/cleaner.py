@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ledgerfold.compactor.kafka.grouping import Limits, groups_of
+from ledgerfold.compactor.kafka.growth import grow
 from ledgerfold.compactor.kafka.transactions import Kind, decide
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.what_if.kafka.growing import GrowingLog
-from ledgerfold.compactor.what_if.kafka.growth import grow
 from ledgerfold.compactor.what_if.kafka.history import History
 from ledgerfold.compactor.what_if.kafka.sizes import rebuilt
 from ledgerfold.kafka.cleanable import Plan
@@ -258,7 +258,6 @@ class Cleaner:
                 self._history.batches.last_offset[which],
                 self._size_bytes[which],
                 self._max_timestamp_ms[which],
-                0,
             )
         growth.end()
         return replace(growth.segment(-1), modified_ms=group[-1].modified_ms)

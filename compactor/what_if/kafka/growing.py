@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ledgerfold.compactor.kafka.growth import grow
 from ledgerfold.compactor.kafka.transactions import Kind, Line
-from ledgerfold.compactor.what_if.kafka.growth import grow
 from ledgerfold.compactor.what_if.kafka.history import History
 from ledgerfold.compactor.what_if.kafka.known_producers import KnownProducers, Sent
 from ledgerfold.kafka.cleanable import LogView
