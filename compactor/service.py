@@ -32,10 +32,9 @@ from ledgerfold.compactor.strategies.registry import MAKERS
 from ledgerfold.compactor.user_strategies.own import Own
 from ledgerfold.compactor.user_strategies.sandbox import Trials
 from ledgerfold.compactor.what_if.forecasts import Tried
-from ledgerfold.compactor.what_if.kafka.run import KafkaAnalysisRun
+from ledgerfold.compactor.what_if.kafka.replays import KafkaAnalysisRun
 from ledgerfold.compactor.what_if.run import STRATEGIES_MAX, AnalysisRun
-from ledgerfold.compactor.what_if.running import RunningAnalysis
-from ledgerfold.compactor.what_if.spark_analysis import SparkAnalysis
+from ledgerfold.compactor.what_if.spark_analysis import RunningAnalysis, SparkAnalysis
 from ledgerfold.rpc_errors import abort_on_error, abort_with
 from ledgerfold.rpc_texts import remember_request
 from ledgerfold.storage.errors import (

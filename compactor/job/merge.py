@@ -7,13 +7,12 @@ tasks that own their segments.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow
-from ledgerfold.compactor.job.rows import Counts, Failure, Fragments, Positions, Row
+from ledgerfold.compactor.job.rows import Counts, Failure, Fragments, Positions, Row, by_task
 from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns, Strategy
 
@@ -61,8 +60,5 @@ def _merged(
 
 def to_copy_tasks(positions: Integers, first_ordinals: Sequence[int]) -> Iterator[Row]:
     """Sends each of the ascending `positions` to the task that copies it."""
-    firsts = np.array(first_ordinals, np.int64) << ROW_BITS
-    bounds = [*np.searchsorted(positions, firsts).tolist(), len(positions)]
-    for task, (start, end) in enumerate(pairwise(bounds)):
-        if start < end:
-            yield task, Positions.of(positions[start:end])
+    for task, places in by_task(positions, np.array(first_ordinals, np.int64) << ROW_BITS):
+        yield task, Positions.of(positions[places])

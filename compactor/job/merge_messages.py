@@ -24,7 +24,6 @@ from ledgerfold.compactor.job.merge import to_copy_tasks
 from ledgerfold.compactor.job.message_rows import Message, key_numbers, key_texts, messages
 from ledgerfold.compactor.job.rows import Counts, Failure, Messages, Row
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
-from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.strategies.loading import RAISED
 
 SPOOL_BYTES = 32 * 1024 * 1024
@@ -33,29 +32,21 @@ SPOOL_BYTES = 32 * 1024 * 1024
 def merge_messages(
     rows: Iterable[Row], strategy: MessageStrategy, first_ordinals: Sequence[int]
 ) -> Iterator[Row]:
-    """Yields rows for the copy tasks: Positions, ascending, and Counts."""
+    """Yields rows for the copy tasks: Positions, ascending, and Counts. Raises StrategyFailed."""
     with Spool() as spool:
         for row in rows:
             match row[1]:
                 case Messages() as content:
                     spool.add(content)
                 case Failure() as content:
-                    yield from _for_all(content, first_ordinals)
+                    for task in range(len(first_ordinals)):
+                        yield task, content
                     return
                 case _:
                     yield 0, row[1]
-        try:
-            asked = asked_about(strategy, spool)
-        except LedgerfoldError as error:
-            yield from _for_all(Failure.of(error), first_ordinals)
-            return
+        asked = asked_about(strategy, spool)
     yield from to_copy_tasks(asked.survivors(), first_ordinals)
     yield 0, Counts(removed_events=asked.removed_events, keys=len(asked.standing))
-
-
-def _for_all(failure: Failure, first_ordinals: Sequence[int]) -> Iterator[Row]:
-    for task in range(len(first_ordinals)):
-        yield task, failure
 
 
 def asked_about(strategy: MessageStrategy, spool: Spool) -> Asked:

@@ -27,8 +27,8 @@ from pyspark.accumulators import Accumulator
 
 from ledgerfold.compactor.job.plan import TaskPlan, position_of
 from ledgerfold.compactor.job.progress import Parts
-from ledgerfold.compactor.job.rows import Content, CopyBegan, Counts, Failure, WriteTimes, Written
-from ledgerfold.compactor.job.tasks import CopyTask, merge_task, scan_task
+from ledgerfold.compactor.job.rows import Content, CopyBegan, Counts, WriteTimes, Written, succeeded
+from ledgerfold.compactor.job.tasks import CopyTask, MergeTask, ScanTask
 from ledgerfold.storage.errors import CompactionFailed
 from ledgerfold.v1.records_pb2 import RunCounts, SegmentRecord
 
@@ -55,9 +55,7 @@ def run_job(
     began = clock()
     contents = _collect(context, tasks, progress, clock)
     ended = clock()
-    for content in contents:
-        if isinstance(content, Failure):
-            raise content.error()
+    succeeded(contents)
     segments = _in_order(contents)
     counts = _counts(contents, segments)
     # Another machine's clock may differ from ours: keep the parts within the whole.
@@ -72,11 +70,12 @@ def _collect(
     context: SparkContext, tasks: TaskPlan, progress: Accumulator[Parts], clock: Clock
 ) -> list[Content]:
     rows = context.parallelize(tasks.scans, len(tasks.scans)).mapPartitions(
-        scan_task(tasks, progress)
+        ScanTask(tasks.strategy, tasks.buckets, tasks.retain_null_key, progress)
     )
     if not tasks.is_solo:
         rows = rows.partitionBy(tasks.buckets, index)
-    rows = rows.mapPartitions(merge_task(tasks, progress))
+    firsts = tuple(run[0].ordinal for run in tasks.copies)
+    rows = rows.mapPartitions(MergeTask(tasks.strategy, firsts, progress))
     if not tasks.is_solo:
         rows = rows.partitionBy(len(tasks.copies), index)
     copied = rows.mapPartitionsWithIndex(CopyTask(tasks, progress, clock))

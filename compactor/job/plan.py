@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -84,16 +85,8 @@ class TaskPlan:
         return len(self.scans) == self.buckets == len(self.copies) == 1
 
     @property
-    def messages(self) -> int:
-        return sum(segment.record.messages for run in self.scans for segment in run)
-
-    @property
-    def key_bytes(self) -> int:
-        return sum(segment.record.key_bytes for run in self.scans for segment in run)
-
-    @property
-    def size_bytes(self) -> int:
-        return sum(segment.record.size_bytes for run in self.scans for segment in run)
+    def segments(self) -> tuple[InputSegment, ...]:
+        return tuple(chain.from_iterable(self.scans))
 
 
 def position_of(record: PositionRecord) -> Position:
@@ -170,10 +163,10 @@ def cut_segments(
     by_message = [each for each in strategies if isinstance(each, MessageStrategy)]
     if segments and _is_one_task(segments, by_message):
         return Cut((segments,), 1, (segments,))
-    size_bytes = sum(map(_size_bytes, segments))
+    size_bytes = sum(map(size_bytes_of, segments))
     return Cut(
         *_phase_one(segments, by_message, cores),
-        contiguous(segments, _tasks(size_bytes, COPY_TASK_BYTES, cores), _size_bytes),
+        contiguous(segments, task_count(size_bytes, COPY_TASK_BYTES, cores), size_bytes_of),
     )
 
 
@@ -197,26 +190,28 @@ def _phase_one(
     segments: Sequence[InputSegment], by_message: Sequence[MessageStrategy], cores: int
 ) -> tuple[tuple[tuple[InputSegment, ...], ...], int]:
     """Returns the runs of segments to scan, and the number of buckets."""
-    read, task_bytes, bucket_bytes = _key_bytes, SCAN_TASK_KEY_BYTES, BUCKET_KEY_BYTES
+    read, task_bytes, bucket_bytes = key_bytes_of, SCAN_TASK_KEY_BYTES, BUCKET_KEY_BYTES
     messages = 0
     if by_message:
         messages = sum(segment.record.messages for segment in segments)
         if any(each.reads_value_sections for each in by_message):
-            read, task_bytes, bucket_bytes = _size_bytes, MESSAGE_TASK_BYTES, BUCKET_BYTES
+            read, task_bytes, bucket_bytes = size_bytes_of, MESSAGE_TASK_BYTES, BUCKET_BYTES
     total = sum(map(read, segments))
-    buckets = max(_tasks(total, bucket_bytes, cores), _tasks(messages, BUCKET_MESSAGES, cores))
-    return contiguous(segments, _tasks(total, task_bytes, cores), read), buckets
+    buckets = max(
+        task_count(total, bucket_bytes, cores), task_count(messages, BUCKET_MESSAGES, cores)
+    )
+    return contiguous(segments, task_count(total, task_bytes, cores), read), buckets
 
 
-def _key_bytes(segment: InputSegment) -> int:
+def key_bytes_of(segment: InputSegment) -> int:
     return segment.record.key_bytes
 
 
-def _size_bytes(segment: InputSegment) -> int:
+def size_bytes_of(segment: InputSegment) -> int:
     return segment.record.size_bytes
 
 
-def _tasks(total: int, each: int, cores: int) -> int:
+def task_count(total: int, each: int, cores: int) -> int:
     """Returns the number of tasks of size `each`, rounded up to a multiple of the cores."""
     rounds = -(-total // (each * cores))
     return cores * max(rounds, 1)

@@ -6,11 +6,12 @@ manifest's counts are rows (rows.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from pyspark.accumulators import AccumulatorParam
 
-from ledgerfold.compactor.job.plan import TaskPlan
+from ledgerfold.compactor.job.plan import InputSegment, size_bytes_of
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_ONE,
     COMPACTION_PHASE_TWO,
@@ -36,6 +37,19 @@ class Parts(NamedTuple):
         return Parts(*(mine - theirs for mine, theirs in zip(self, other, strict=True)))
 
 
+def scan_parts(segments: Sequence[InputSegment], weight: Callable[[InputSegment], int]) -> Parts:
+    """Returns a finished scan of these segments, of which it reads `weight` bytes."""
+    messages = sum(segment.record.messages for segment in segments)
+    return Parts(scans=1, scanned_messages=messages, scanned_bytes=sum(map(weight, segments)))
+
+
+def copy_parts(segments: Sequence[InputSegment]) -> Parts:
+    """Returns a finished copy of these segments."""
+    messages = sum(segment.record.messages for segment in segments)
+    size_bytes = sum(map(size_bytes_of, segments))
+    return Parts(copies=1, copied_messages=messages, copied_bytes=size_bytes)
+
+
 class PartsSum(AccumulatorParam[Parts]):
     """Spark's accumulator of Parts."""
 
@@ -46,26 +60,25 @@ class PartsSum(AccumulatorParam[Parts]):
         return value1.plus(value2)
 
 
-def progress_of(parts: Parts, tasks: TaskPlan) -> CompactionProgress:
-    """Returns the progress that administrators see."""
-    phase_one_tasks = len(tasks.scans) + tasks.buckets
-    done = parts.scans + parts.merges
+def progress_of(parts: Parts, whole: Parts) -> CompactionProgress:
+    """Returns the progress that administrators see. `whole`: the parts of the whole run."""
+    done, phase_one_tasks = parts.scans + parts.merges, whole.scans + whole.merges
     if done < phase_one_tasks:
         return CompactionProgress(
             phase=COMPACTION_PHASE_ONE,
             tasks_done=done,
             tasks_total=phase_one_tasks,
-            messages=min(parts.scanned_messages, tasks.messages),
-            bytes=min(parts.scanned_bytes, tasks.key_bytes),
-            messages_total=tasks.messages,
-            bytes_total=tasks.key_bytes,
+            messages=min(parts.scanned_messages, whole.scanned_messages),
+            bytes=min(parts.scanned_bytes, whole.scanned_bytes),
+            messages_total=whole.scanned_messages,
+            bytes_total=whole.scanned_bytes,
         )
     return CompactionProgress(
         phase=COMPACTION_PHASE_TWO,
-        tasks_done=min(parts.copies, len(tasks.copies)),
-        tasks_total=len(tasks.copies),
-        messages=min(parts.copied_messages, tasks.messages),
-        bytes=min(parts.copied_bytes, tasks.size_bytes),
-        messages_total=tasks.messages,
-        bytes_total=tasks.size_bytes,
+        tasks_done=min(parts.copies, whole.copies),
+        tasks_total=whole.copies,
+        messages=min(parts.copied_messages, whole.copied_messages),
+        bytes=min(parts.copied_bytes, whole.copied_bytes),
+        messages_total=whole.copied_messages,
+        bytes_total=whole.copied_bytes,
     )

@@ -9,9 +9,11 @@ are rows and not Spark accumulators: a rerun task must not count twice.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from itertools import pairwise
 from operator import add
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -130,6 +132,47 @@ class Failure(NamedTuple):
 
 Content = Fragments | Messages | Positions | Counts | Written | WriteTimes | CopyBegan | Failure
 Row = tuple[int, Content]
+_Content = TypeVar("_Content")
+
+
+def guarded(
+    rows: Iterable[tuple[int, _Content]],
+    targets: Iterable[int],
+    *held: Callable[[], AbstractContextManager[None]],
+) -> Iterator[tuple[int, _Content | Failure]]:
+    """Yields a task's rows, and a Failure for each of `targets` if an error of our own ends it.
+
+    `held`: the limits of the strategies that the task uses.
+    """
+    try:
+        with ExitStack() as stack:
+            for limits in held:
+                stack.enter_context(limits())
+            yield from rows
+    except LedgerfoldError as error:
+        for target in targets:
+            yield target, Failure.of(error)
+
+
+def succeeded(contents: Iterable[_Content | Failure]) -> list[_Content]:
+    """Returns the contents. Raises the error of a failed task."""
+    found: list[_Content] = []
+    for content in contents:
+        if isinstance(content, Failure):
+            raise content.error()
+        found.append(content)
+    return found
+
+
+def by_task(positions: Integers, firsts: Integers | Sequence[int]) -> Iterator[tuple[int, slice]]:
+    """Yields each task with positions, and their places. `firsts`: the first position of each task.
+
+    `positions` ascend.
+    """
+    bounds = [*np.searchsorted(positions, firsts).tolist(), len(positions)]
+    for task, (start, end) in enumerate(pairwise(bounds)):
+        if start < end:
+            yield task, slice(start, end)
 
 
 def _as_stream(batch: pa.RecordBatch) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ledgerfold.compactor import memory
 from ledgerfold.compactor.job.pipeline import Clock, run_job
-from ledgerfold.compactor.job.plan import TaskPlan, cut
-from ledgerfold.compactor.job.progress import progress_of
+from ledgerfold.compactor.job.plan import TaskPlan, cut, key_bytes_of
+from ledgerfold.compactor.job.progress import copy_parts, progress_of, scan_parts
 from ledgerfold.compactor.job.session import Session
 from ledgerfold.compactor.job.spark_run import WORKER_ENDED, SparkRun, is_end_of_worker
 from ledgerfold.compactor.user_strategies.own import Own
@@ -34,12 +34,17 @@ class CompactionRun(SparkRun[Manifest]):
         """
         self.plan, self._own, self._clock = plan, own, clock
         self._tasks: TaskPlan = cut(plan, session.cores, own)
+        tasks, segments = self._tasks, self._tasks.segments
+        whole = scan_parts(segments, key_bytes_of).plus(copy_parts(segments))
+        self._whole = whole._replace(
+            scans=len(tasks.scans), merges=tasks.buckets, copies=len(tasks.copies)
+        )
         self._before = session.progress.value
         super().__init__(plan.run_id, session, files)
 
     @property
     def progress(self) -> CompactionProgress:
-        return progress_of(self._session.progress.value.minus(self._before), self._tasks)
+        return progress_of(self._session.progress.value.minus(self._before), self._whole)
 
     def _failure_of(self, error: Exception) -> LedgerfoldError:
         if self._own is not None and is_end_of_worker(error):

@@ -1,4 +1,4 @@
-"""A running compaction, as the event loop sees it: its progress, its end, its cancellation."""
+"""Running work, as the event loop sees it: its progress, its end, its cancellation."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future
 from typing import Generic
 
-from ledgerfold.compactor.job.spark_run import Result, SparkRun
+from ledgerfold.compactor.job.spark_run import Result, SparkRun, SparkWork
 from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed
 from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_QUEUED, CompactionProgress
 
@@ -15,31 +15,20 @@ from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_QUEUED, CompactionProgress
 _TICK_SECONDS = 0.1
 
 
-class RunningCompaction(Generic[Result]):
-    """A run that begins when the executor reaches it. Calls `on_end` once, on the event loop."""
+class Running(Generic[Result]):
+    """Work that begins when the executor reaches it."""
 
-    def __init__(
-        self, run: SparkRun[Result], executor: Executor, on_end: Callable[[], None]
-    ) -> None:
-        self._run = run
-        self._future: Future[Result] = executor.submit(run.execute)
+    def __init__(self, work: SparkWork[Result], executor: Executor) -> None:
+        self._work = work
+        self._future: Future[Result] = executor.submit(work.execute)
         self._end = asyncio.wrap_future(self._future)
-        self._end.add_done_callback(lambda end: on_end())
+        # The caller may have left, and nobody else retrieves the error.
+        self._end.add_done_callback(lambda end: end.cancelled() or end.exception())
         self._cancelling: asyncio.Task[None] | None = None
         self._why = ""
 
-    async def progress(self) -> AsyncIterator[CompactionProgress]:
-        """Yields the progress now and after each change, until the run has ended."""
-        last: CompactionProgress | None = None
-        while not self._end.done():
-            now = self._progress_now()
-            if now != last:
-                last = now
-                yield now
-            await asyncio.wait({self._end}, timeout=_TICK_SECONDS)
-
     async def result(self) -> Result:
-        """Returns the run's result. Raises CompactionCancelled, CompactionFailed, StorageError,
+        """Returns the result. Raises CompactionCancelled, CompactionFailed, StorageError,
         InvalidRequest.
         """
         await asyncio.wait({self._end})
@@ -50,21 +39,39 @@ class RunningCompaction(Generic[Result]):
         return self._end.result()
 
     def cancel(self, why: str = "") -> None:
-        """Cancels the run: soon, or at once if it is queued. `why`: the worker is stopping."""
+        """Cancels the work: soon, or at once if it is queued. `why`: the worker is stopping."""
         self._why = self._why or why
-        if self._cancelling is None and not self._future.cancel():
+        if self._cancelling is None and not self._future.cancel() and not self._future.done():
             self._cancelling = asyncio.create_task(self._cancel_until_ended())
 
     async def ended(self) -> None:
         """Waits for the end, whatever the result."""
         await asyncio.wait({self._end})
 
-    def _progress_now(self) -> CompactionProgress:
-        if not self._future.running():
-            return CompactionProgress(phase=COMPACTION_PHASE_QUEUED)
-        return self._run.progress
-
     async def _cancel_until_ended(self) -> None:
         while not self._end.done():
-            await asyncio.to_thread(self._run.cancel, self._why)
+            await asyncio.to_thread(self._work.cancel, self._why)
+            await asyncio.wait({self._end}, timeout=_TICK_SECONDS)
+
+
+class RunningCompaction(Running[Result]):
+    """A running compaction. Calls `on_end` once, on the event loop."""
+
+    def __init__(
+        self, run: SparkRun[Result], executor: Executor, on_end: Callable[[], None]
+    ) -> None:
+        super().__init__(run, executor)
+        self._run = run
+        self._end.add_done_callback(lambda end: on_end())
+
+    async def progress(self) -> AsyncIterator[CompactionProgress]:
+        """Yields the progress now and after each change, until the run has ended."""
+        last: CompactionProgress | None = None
+        while not self._end.done():
+            now = CompactionProgress(phase=COMPACTION_PHASE_QUEUED)
+            if self._future.running():
+                now = self._run.progress
+            if now != last:
+                last = now
+                yield now
             await asyncio.wait({self._end}, timeout=_TICK_SECONDS)

@@ -1,4 +1,4 @@
-"""The base class of runs in the worker: folders, a Spark job, and a clean end.
+"""The base classes of work on Spark, and of runs: folders, a Spark job, and a clean end.
 
 However a run ends, its folders are complete (and then its result names them) or removed. They
 belong to the run: an existing folder belongs to another and is not touched. Tasks that are being
@@ -42,23 +42,54 @@ WORKER_ENDED = (
     "killed)"
 )
 # The longest time from a broken connection to the JVM until the system reports the JVM's end.
-_JVM_END_SECONDS = 2.0
+JVM_END_SECONDS = 2.0
 _STAGES = {COMPACTION_PHASE_ONE: "phase one", COMPACTION_PHASE_TWO: "phase two"}
 # The last line of a Python traceback: "OSError: ...", "pyarrow.lib.ArrowInvalid: ..."
 _PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Invalid)\b")
 _log = logging.getLogger(__name__)
 
 
-class SparkRun(ABC, Generic[Result]):
-    """A run. One thread calls `execute`; other threads may call the rest meanwhile."""
+class SparkWork(ABC, Generic[Result]):
+    """A group of Spark jobs. One thread calls `execute`; others may call the rest meanwhile."""
 
-    def __init__(self, run_id: str, session: Session, files: Files) -> None:
-        self.run_id = run_id
-        self._session, self._files = session, files
-        self._made: list[Path] = []
+    def __init__(self, group: str, session: Session) -> None:
+        self._group, self._session = group, session
         self._is_cancelled = threading.Event()
         # The reason of its end, if it was not a cancellation.
         self._why = ""
+
+    @abstractmethod
+    def execute(self) -> Result:
+        """Does the work, once."""
+
+    @abstractmethod
+    def _cancelled(self) -> LedgerfoldError:
+        """Returns the error of work that was cancelled."""
+
+    def cancel(self, why: str = "") -> None:
+        """Asks Spark to stop the work. Repeat until `execute` has ended: a job may be about to
+        start.
+
+        `why`: a run fails with that reason, instead of being cancelled.
+        """
+        self._why = self._why or why
+        self._is_cancelled.set()
+        # A JVM that has ended runs nothing; `execute` detects that itself.
+        with contextlib.suppress(Py4JError, OSError):
+            self._session.context.cancelJobGroup(self._group)
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled.is_set():
+            raise self._cancelled()
+
+
+class SparkRun(SparkWork[Result]):
+    """A run."""
+
+    def __init__(self, run_id: str, session: Session, files: Files) -> None:
+        super().__init__(run_id, session)
+        self.run_id, self._files = run_id, files
+        self._made: list[Path] = []
 
     @property
     @abstractmethod
@@ -68,18 +99,6 @@ class SparkRun(ABC, Generic[Result]):
     @abstractmethod
     def _work(self) -> Result:
         """Does the work, creating folders with `_make`. Raises what its jobs raise."""
-
-    def cancel(self, why: str = "") -> None:
-        """Asks Spark to stop the run. Repeat until `execute` has ended: a job may be about to
-        start.
-
-        `why`: the run fails with that reason, instead of being cancelled.
-        """
-        self._why = self._why or why
-        self._is_cancelled.set()
-        # A JVM that has ended runs nothing; `execute` detects that itself.
-        with contextlib.suppress(Py4JError, OSError):
-            self._session.context.cancelJobGroup(self.run_id)
 
     def execute(self) -> Result:
         """Runs to the end. On an error, no files of the run remain.
@@ -116,7 +135,7 @@ class SparkRun(ABC, Generic[Result]):
         # Spark's own errors come from a running JVM. All others may be due to its end, which the
         # system reports a moment later.
         is_sparks = isinstance(error, Py4JJavaError)
-        jvm_end = self._session.jvm_end(0 if is_sparks else _JVM_END_SECONDS)
+        jvm_end = self._session.jvm_end(0 if is_sparks else JVM_END_SECONDS)
         if jvm_end is not None:
             why = f"Spark's JVM ended ({jvm_end})"
             return CompactionFailed(self._stage, why, worker_died=True)
@@ -138,10 +157,6 @@ class SparkRun(ABC, Generic[Result]):
     @property
     def _stage(self) -> str:
         return _STAGES[self.progress.phase]
-
-    def _check_cancelled(self) -> None:
-        if self._is_cancelled.is_set():
-            raise self._cancelled()
 
     def _settle(self, folder: Path, *, holds_files: bool) -> None:
         """Syncs the folder, or removes it if empty. The caller syncs the parent."""

@@ -16,14 +16,13 @@ from pyspark.accumulators import Accumulator
 from ledgerfold.compactor.job.copy_survivors import copy_survivors
 from ledgerfold.compactor.job.merge import merge
 from ledgerfold.compactor.job.merge_messages import merge_messages
-from ledgerfold.compactor.job.plan import InputSegment, TaskPlan
-from ledgerfold.compactor.job.progress import Parts
-from ledgerfold.compactor.job.rows import CopyBegan, Failure, Row
+from ledgerfold.compactor.job.plan import InputSegment, TaskPlan, key_bytes_of
+from ledgerfold.compactor.job.progress import Parts, copy_parts, scan_parts
+from ledgerfold.compactor.job.rows import CopyBegan, Row, guarded
 from ledgerfold.compactor.job.scan import scan
 from ledgerfold.compactor.job.scan_messages import scan_messages
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
-from ledgerfold.storage.errors import LedgerfoldError
 
 
 def scanned(
@@ -55,19 +54,9 @@ class ScanTask:
 
     def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:
         segments = tuple(chain.from_iterable(runs))
-        try:
-            with self.strategy.held():
-                yield from scanned(segments, self.strategy, self.buckets, self.retain_null_key)
-        except LedgerfoldError as error:
-            for bucket in range(self.buckets):
-                yield bucket, Failure.of(error)
-        self.progress.add(
-            Parts(
-                scans=1,
-                scanned_messages=sum(segment.record.messages for segment in segments),
-                scanned_bytes=sum(segment.record.key_bytes for segment in segments),
-            )
-        )
+        rows = scanned(segments, self.strategy, self.buckets, self.retain_null_key)
+        yield from guarded(rows, range(self.buckets), self.strategy.held)
+        self.progress.add(scan_parts(segments, key_bytes_of))
 
 
 @dataclass(frozen=True)
@@ -79,12 +68,8 @@ class MergeTask:
     progress: Accumulator[Parts]
 
     def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
-        try:
-            with self.strategy.held():
-                yield from merged(rows, self.strategy, self.first_ordinals)
-        except LedgerfoldError as error:
-            for task in range(len(self.first_ordinals)):
-                yield task, Failure.of(error)
+        found = merged(rows, self.strategy, self.first_ordinals)
+        yield from guarded(found, range(len(self.first_ordinals)), self.strategy.held)
         self.progress.add(Parts(merges=1))
 
 
@@ -100,24 +85,6 @@ class CopyTask:
         segments = self.tasks.copies[index]
         received = list(rows)
         yield 0, CopyBegan(self.clock())
-        try:
-            yield from copy_survivors(
-                received, segments, self.tasks.output, self.tasks.renumber_batches
-            )
-        except LedgerfoldError as error:
-            yield 0, Failure.of(error)
-        self.progress.add(
-            Parts(
-                copies=1,
-                copied_messages=sum(segment.record.messages for segment in segments),
-                copied_bytes=sum(segment.record.size_bytes for segment in segments),
-            )
-        )
-
-
-def scan_task(tasks: TaskPlan, progress: Accumulator[Parts]) -> ScanTask:
-    return ScanTask(tasks.strategy, tasks.buckets, tasks.retain_null_key, progress)
-
-
-def merge_task(tasks: TaskPlan, progress: Accumulator[Parts]) -> MergeTask:
-    return MergeTask(tasks.strategy, tuple(run[0].ordinal for run in tasks.copies), progress)
+        output, renumber = self.tasks.output, self.tasks.renumber_batches
+        yield from guarded(copy_survivors(received, segments, output, renumber), [0])
+        self.progress.add(copy_parts(segments))

@@ -32,7 +32,7 @@ from pyspark.accumulators import Accumulator
 from ledgerfold.compactor.job.pipeline import Clock
 from ledgerfold.compactor.job.plan import InputSegment, Output, position_of
 from ledgerfold.compactor.job.progress import Parts
-from ledgerfold.compactor.job.rows import Failure, Positions, Written
+from ledgerfold.compactor.job.rows import Positions, Written, succeeded
 from ledgerfold.compactor.kafka.grouping import Limits, groups_of
 from ledgerfold.compactor.kafka.growth import IndexFull, group_of
 from ledgerfold.compactor.kafka.map_limit import Stop, full_at, stop_after
@@ -133,8 +133,7 @@ class CleaningJob:
         rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
         try:
             results = [content for _, content in rows.filter(_is_result).collect()]
-            _raise_failure(results)
-            yield _Map(mapped.last, rows, results)
+            yield _Map(mapped.last, rows, succeeded(results))
         finally:
             rows.unpersist()
 
@@ -224,7 +223,7 @@ class CleaningJob:
             routed = routed.partitionBy(len(runs), index)
         copy = CopyTask(runs, rules, self._progress, self._bytes_per_second(len(runs)))
         copied = routed.mapPartitionsWithIndex(copy).collect()
-        _raise_failure([content for _, content in copied])
+        succeeded(content for _, content in copied)
         return list(copied)
 
     def _bytes_per_second(self, tasks: int) -> float:
@@ -304,9 +303,3 @@ def _is_result(row: Row) -> bool:
 
 def _is_first(row: Row) -> bool:
     return isinstance(row[1], Firsts)
-
-
-def _raise_failure(results: list[Any]) -> None:
-    for content in results:
-        if isinstance(content, Failure):
-            raise content.error()

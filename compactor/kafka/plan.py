@@ -5,18 +5,19 @@ Each file has an ordinal, its index among all files of the log. Tasks take conti
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from ledgerfold.compactor.job.plan import InputSegment, contiguous
+from ledgerfold.compactor.job.plan import InputSegment, contiguous, size_bytes_of, task_count
 from ledgerfold.compactor.job.plan_check import check_folder, check_name
 from ledgerfold.compactor.kafka.transactions import Line
 from ledgerfold.storage.entry import EARLIEST, LATEST
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.names import parse_ledger_dir
 from ledgerfold.v1.compactor_pb2 import CleanPlan, CleanSegment
-from ledgerfold.v1.records_pb2 import SegmentRecord
+from ledgerfold.v1.records_pb2 import AbortedTransaction, SegmentRecord
 
 # The input of one task: large, so that many keys fold before the shuffle, and because each task
 # costs Spark's JVM some 30 ms of a core.
@@ -66,19 +67,24 @@ def plan_tasks(plan: CleanPlan, cores: int) -> CleaningTasks:
     size_bytes = sum(file.record.size_bytes for file in files)
     tasks = buckets = 1
     if size_bytes > SOLO_BYTES:
-        tasks = _task_count(size_bytes, TASK_BYTES, cores)
-        buckets = _task_count(size_bytes, BUCKET_BYTES, cores)
+        tasks = task_count(size_bytes, TASK_BYTES, cores)
+        buckets = task_count(size_bytes, BUCKET_BYTES, cores)
     start = max(plan.log_start_offset, plan.segments[0].base_offset) if plan.segments else 0
     return CleaningTasks(
-        scans=contiguous(files, tasks, _size_bytes),
+        scans=contiguous(files, tasks, size_bytes_of),
         buckets=buckets,
-        lines=tuple(
-            Line(each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
-            for each in plan.aborted
-            if each.last_offset >= start
-        ),
+        lines=lines_of(plan.aborted, start),
         may_fill=sum(file.record.messages for file in files) >= plan.keys_max,
         keys_max=plan.keys_max,
+    )
+
+
+def lines_of(aborted: Iterable[AbortedTransaction], start: int) -> tuple[Line, ...]:
+    """Returns the transaction index from the offset `start` on."""
+    return tuple(
+        Line(each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
+        for each in aborted
+        if each.last_offset >= start
     )
 
 
@@ -103,21 +109,12 @@ def files_of(plan: CleanPlan) -> tuple[InputSegment, ...]:
     return tuple(files)
 
 
-def _size_bytes(file: InputSegment) -> int:
-    return file.record.size_bytes
-
-
-def _task_count(total: int, each: int, cores: int) -> int:
-    """Returns the number of tasks of that size, a multiple of the cores."""
-    return cores * max(-(-total // (each * cores)), 1)
-
-
 def copy_runs(files: tuple[InputSegment, ...], cores: int) -> tuple[tuple[InputSegment, ...], ...]:
     """Divides the files of one group among copy tasks."""
-    size_bytes = sum(map(_size_bytes, files))
+    size_bytes = sum(map(size_bytes_of, files))
     if size_bytes <= SOLO_BYTES:
         return (files,) if files else ()
-    return contiguous(files, _task_count(size_bytes, TASK_BYTES, cores), _size_bytes)
+    return contiguous(files, task_count(size_bytes, TASK_BYTES, cores), size_bytes_of)
 
 
 def check_plan(plan: CleanPlan) -> None:

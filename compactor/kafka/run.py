@@ -6,17 +6,15 @@ from pathlib import Path
 
 from ledgerfold.compactor import memory
 from ledgerfold.compactor.job.pipeline import Clock
+from ledgerfold.compactor.job.plan import size_bytes_of
+from ledgerfold.compactor.job.progress import copy_parts, progress_of, scan_parts
 from ledgerfold.compactor.job.session import Session
 from ledgerfold.compactor.job.spark_run import SparkRun
 from ledgerfold.compactor.kafka.job import CleaningJob
 from ledgerfold.compactor.kafka.plan import plan_tasks
 from ledgerfold.storage import crash_points
 from ledgerfold.storage.files import Files
-from ledgerfold.v1.admin_pb2 import (
-    COMPACTION_PHASE_ONE,
-    COMPACTION_PHASE_TWO,
-    CompactionProgress,
-)
+from ledgerfold.v1.admin_pb2 import CompactionProgress
 from ledgerfold.v1.compactor_pb2 import CleanManifest, CleanPlan
 
 
@@ -26,29 +24,19 @@ class CleanRun(SparkRun[CleanManifest]):
     def __init__(self, plan: CleanPlan, session: Session, files: Files, clock: Clock) -> None:
         """Raises InvalidRequest if the plan is invalid."""
         self.plan = plan
-        self._tasks = plan_tasks(plan, session.cores)
+        tasks = plan_tasks(plan, session.cores)
+        whole = scan_parts(tasks.files, size_bytes_of).plus(copy_parts(tasks.files))
+        self._whole = whole._replace(scans=len(tasks.scans), merges=tasks.buckets)
         self._ledgers_dir = Path(plan.ledgers_dir)
         self._before = session.progress.value
-        self._job = CleaningJob(session.context, plan, self._tasks, session.progress, clock)
+        self._job = CleaningJob(session.context, plan, tasks, session.progress, clock)
         super().__init__(plan.run_id, session, files)
 
     @property
     def progress(self) -> CompactionProgress:
         """The progress. Phase one is the map; it seems done while a full map is rebuilt."""
-        done = self._session.progress.value.minus(self._before)
-        scans, merges = len(self._tasks.scans), self._tasks.buckets
-        messages = sum(file.record.messages for file in self._tasks.files)
-        size_bytes = sum(file.record.size_bytes for file in self._tasks.files)
-        is_mapping = done.scans + done.merges < scans + merges
-        return CompactionProgress(
-            phase=COMPACTION_PHASE_ONE if is_mapping else COMPACTION_PHASE_TWO,
-            tasks_done=done.scans + done.merges if is_mapping else done.copies,
-            tasks_total=scans + merges if is_mapping else self._job.copies,
-            messages=min(done.scanned_messages if is_mapping else done.copied_messages, messages),
-            bytes=min(done.scanned_bytes if is_mapping else done.copied_bytes, size_bytes),
-            messages_total=messages,
-            bytes_total=size_bytes,
-        )
+        whole = self._whole._replace(copies=self._job.copies)
+        return progress_of(self._session.progress.value.minus(self._before), whole)
 
     def _work(self) -> CleanManifest:
         self._before = self._session.progress.value

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 
 import numpy as np
 from pyspark.accumulators import Accumulator
 
-from ledgerfold.compactor.job.plan import InputSegment, Output
-from ledgerfold.compactor.job.progress import Parts
-from ledgerfold.compactor.job.rows import Failure, Positions
+from ledgerfold.compactor.job.plan import InputSegment, Output, size_bytes_of
+from ledgerfold.compactor.job.progress import Parts, copy_parts, scan_parts
+from ledgerfold.compactor.job.rows import Positions, by_task, guarded
 from ledgerfold.compactor.kafka.copy import Copy
 from ledgerfold.compactor.kafka.merge import merge
 from ledgerfold.compactor.kafka.plan import Range
@@ -26,7 +26,6 @@ from ledgerfold.compactor.kafka.scan import scan
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.kafka.transactions import Line
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.storage.errors import LedgerfoldError
 
 
 @dataclass(frozen=True)
@@ -43,17 +42,9 @@ class ScanTask:
     def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:
         files = tuple(chain.from_iterable(runs))
         throttle, skipped = TaskThrottle(self.bytes_per_second), self.skipped
-        try:
-            yield from scan(files, self.lines, self.mapped, self.buckets, skipped, throttle)
-        except LedgerfoldError as error:
-            yield 0, Failure.of(error)
-        self.progress.add(
-            Parts(
-                scans=1,
-                scanned_messages=sum(file.record.messages for file in files),
-                scanned_bytes=sum(file.record.size_bytes for file in files),
-            )
-        )
+        rows = scan(files, self.lines, self.mapped, self.buckets, skipped, throttle)
+        yield from guarded(rows, [0])
+        self.progress.add(scan_parts(files, size_bytes_of))
 
 
 @dataclass(frozen=True)
@@ -88,10 +79,8 @@ class RouteTask:
         for _, content in rows:
             if isinstance(content, Positions):
                 offsets = content.values
-                bounds = [*np.searchsorted(offsets, self.firsts).tolist(), len(offsets)]
-                for task, (start, end) in enumerate(pairwise(bounds)):
-                    if start < end:
-                        yield task, Positions.of(offsets[start:end])
+                for task, places in by_task(offsets, self.firsts):
+                    yield task, Positions.of(offsets[places])
 
 
 @dataclass(frozen=True)
@@ -105,17 +94,9 @@ class CopyTask:
 
     def __call__(self, index: int, rows: Iterable[Row]) -> Iterator[Row]:
         run, throttle = self.runs[index], TaskThrottle(self.bytes_per_second)
-        try:
-            yield from Copy(index, self.rules, _joined(rows), run.output, throttle).run(run.files)
-        except LedgerfoldError as error:
-            yield index, Failure.of(error)
-        self.progress.add(
-            Parts(
-                copies=1,
-                copied_messages=sum(file.record.messages for file in run.files),
-                copied_bytes=sum(file.record.size_bytes for file in run.files),
-            )
-        )
+        copy = Copy(index, self.rules, _joined(rows), run.output, throttle)
+        yield from guarded(copy.run(run.files), [index])
+        self.progress.add(copy_parts(run.files))
 
 
 def _joined(rows: Iterable[Row]) -> Integers:

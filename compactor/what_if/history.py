@@ -8,21 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from pyspark import SparkContext
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.compactor.job.rows import Failure
+from ledgerfold.compactor.job.rows import Failure, succeeded
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import Facts
 from ledgerfold.compactor.what_if.chunks import Collected, chunks_of
 from ledgerfold.compactor.what_if.replay import History
-from ledgerfold.compactor.what_if.rows import key_blob, key_column
+from ledgerfold.compactor.what_if.rows import joined_codes, key_blob
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 
 MESSAGES_MAX = 10_000_000
@@ -81,11 +80,7 @@ def check_length(runs: Sequence[tuple[InputSegment, ...]]) -> None:
 
 def history_of(chunks: Sequence[HistoryChunk | Failure]) -> History:
     """Joins chunks. Raises the error of a failed task."""
-    found: list[HistoryChunk] = []
-    for chunk in chunks:
-        if isinstance(chunk, Failure):
-            raise chunk.error()
-        found.append(chunk)
+    found = succeeded(chunks)
     if not found:
         none = np.empty(0, np.int64)
         return History(none, none, none, none, none, Facts(none, none.astype(np.bool_)), none)
@@ -93,7 +88,7 @@ def history_of(chunks: Sequence[HistoryChunk | Failure]) -> History:
         np.concatenate([each.times_ms for each in found]),
         np.concatenate([each.entry_bytes for each in found]),
         np.concatenate([each.counts for each in found]),
-        _joined_codes(found),
+        joined_codes([(each.keys, each.codes) for each in found]),
         np.concatenate([each.shares for each in found]),
         _joined_facts([each.facts for each in found]),
         np.concatenate([each.facts.positions for each in found]),
@@ -125,16 +120,3 @@ def _joined_facts(chunks: Sequence[Facts]) -> Facts:
     }
     rows = sum(len(each.is_value) for each in chunks)
     return Facts(**columns | {"positions": np.arange(rows, dtype=np.int64)})
-
-
-def _joined_codes(chunks: Sequence[HistoryChunk]) -> Integers:
-    """Returns codes of keys that are equal in all chunks."""
-    columns = [key_column(each.keys) for each in chunks]
-    codes = from_arrow(pa.concat_arrays(columns).dictionary_encode().indices)
-    bounds = np.cumsum([0, *map(len, columns)])
-    joined = []
-    for (start, end), chunk in zip(pairwise(bounds), chunks, strict=True):
-        # The code -1, for no key, indexes the last element.
-        of = np.append(codes[start:end], -1)
-        joined.append(of[chunk.codes])
-    return np.concatenate(joined).astype(np.int64)

@@ -9,8 +9,8 @@ spools of merge tasks are written, in the worker's own folder.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain
 from operator import index
@@ -19,7 +19,7 @@ from typing import NamedTuple
 from pyspark import SparkContext
 
 from ledgerfold.compactor.job.plan import Cut, InputSegment, contiguous, cut_segments
-from ledgerfold.compactor.job.rows import Counts, Failure
+from ledgerfold.compactor.job.rows import Counts, Failure, guarded
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.what_if.merge import Merge
 from ledgerfold.compactor.what_if.rows import (
@@ -32,7 +32,6 @@ from ledgerfold.compactor.what_if.rows import (
 from ledgerfold.compactor.what_if.scan import Scan
 from ledgerfold.compactor.what_if.sizing import size
 from ledgerfold.compactor.what_if.survivors import Survivors
-from ledgerfold.storage.errors import LedgerfoldError
 
 # The messages of its segments, surviving or not; for what a task holds of the survivors see
 # sizing.py.
@@ -72,34 +71,22 @@ class Analysis:
         scan = Scan(
             self.strategies, self.cut.buckets, self.retain_null_key, self.differences_max > 0
         )
-        try:
-            with self._held():
-                yield from scan.rows(tuple(chain.from_iterable(runs)))
-        except LedgerfoldError as error:
-            for bucket in range(self.cut.buckets):
-                yield bucket, Failure.of(error)
+        rows = scan.rows(tuple(chain.from_iterable(runs)))
+        return guarded(rows, range(self.cut.buckets), *self._held)
 
     def merge(self, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
         firsts = tuple(run[0].ordinal for run in self.cut.copies)
-        try:
-            with self._held():
-                merge = Merge(self.strategies, firsts, self.differences_max, self.given)
-                yield from merge.rows(rows)
-        except LedgerfoldError as error:
-            for task in range(len(firsts)):
-                yield task, Failure.of(error)
+        merge = Merge(self.strategies, firsts, self.differences_max, self.given)
+        return guarded(merge.rows(rows), range(len(firsts)), *self._held)
 
     def size(self, task: int, rows: Iterable[AnalysisRow]) -> Iterator[AnalysisRow]:
         ordinals = [segment.ordinal for segment in self.cut.copies[task]]
         return size(rows, len(self.strategies), ordinals, returns_survivors=self.returns_survivors)
 
-    @contextmanager
-    def _held(self) -> Iterator[None]:
-        """Enters the limits of the strategies around a task. Raises StrategyFailed."""
-        with ExitStack() as stack:
-            for strategy in self.strategies:
-                stack.enter_context(strategy.held())
-            yield
+    @property
+    def _held(self) -> list[Callable[[], AbstractContextManager[None]]]:
+        """The limits of the strategies."""
+        return [strategy.held for strategy in self.strategies]
 
     @property
     def is_solo(self) -> bool:

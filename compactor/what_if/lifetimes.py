@@ -35,7 +35,7 @@ from pyspark import SparkContext
 
 from ledgerfold.compactor.job.merge_messages import Spool, asked_about
 from ledgerfold.compactor.job.plan import Cut, InputSegment
-from ledgerfold.compactor.job.rows import Failure, Messages
+from ledgerfold.compactor.job.rows import Failure, Messages, guarded, succeeded
 from ledgerfold.compactor.job.scan_messages import scan_messages
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
@@ -78,12 +78,10 @@ class Lives:
         self, runs: Iterable[tuple[InputSegment, ...]]
     ) -> Iterator[tuple[int, Messages | Failure]]:
         segments, buckets = tuple(chain.from_iterable(runs)), self.cut.buckets
-        try:
-            for bucket, content in scan_messages(segments, self.strategy.reads, buckets):
-                if isinstance(content, Messages):
-                    yield bucket, content
-        except LedgerfoldError as error:
-            yield 0, Failure.of(error)
+        rows = guarded(scan_messages(segments, self.strategy.reads, buckets), [0])
+        for bucket, content in rows:
+            if isinstance(content, Messages | Failure):
+                yield bucket, content
 
     def ask(self, rows: Iterable[tuple[int, Messages | Failure]]) -> Iterator[Lifetimes | Failure]:
         """Passes all messages of a bucket to the strategy, in log order."""
@@ -121,10 +119,5 @@ def read_lifetimes(context: SparkContext, cut: Cut, strategy: MessageStrategy) -
 def lifetimes_of(found: Iterable[Lifetimes | Failure]) -> Lifetimes:
     """Joins results. Raises the error of a failed task."""
     none = np.empty(0, np.int64)
-    all_of = [Lifetimes(none, none)]
-    for content in found:
-        if isinstance(content, Failure):
-            raise content.error()
-        all_of.append(content)
-    begun, ended = zip(*all_of, strict=True)
+    begun, ended = zip(Lifetimes(none, none), *succeeded(found), strict=True)
     return Lifetimes(np.concatenate(begun), np.concatenate(ended))

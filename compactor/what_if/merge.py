@@ -12,16 +12,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.job.arrow_integers import to_arrow
 from ledgerfold.compactor.job.merge_messages import Spool, asked_about
-from ledgerfold.compactor.job.rows import Failure, Messages
+from ledgerfold.compactor.job.rows import Failure, Messages, by_task
 from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
@@ -33,7 +32,7 @@ from ledgerfold.compactor.what_if.rows import (
     Entries,
     Kept,
     StrategyCounts,
-    key_column,
+    joined_keys,
     unpacked,
 )
 from ledgerfold.compactor.what_if.survivors import Survivors
@@ -109,10 +108,8 @@ class Merge:
     def _to_sizing(self, kept: Kept) -> Iterator[AnalysisRow]:
         (positions, shares), marks = kept.messages.columns, kept.mark_column
         firsts = np.array(self.first_ordinals, np.int64) << ROW_BITS
-        bounds = [*np.searchsorted(positions, firsts).tolist(), len(positions)]
-        for task, (start, end) in enumerate(pairwise(bounds)):
-            if start < end:
-                yield task, Kept.of(positions[start:end], shares[start:end], marks[start:end])
+        for task, places in by_task(positions, firsts):
+            yield task, Kept.of(positions[places], shares[places], marks[places])
 
     def _differing(
         self,
@@ -157,13 +154,7 @@ class _Bucket(NamedTuple):
 
     @classmethod
     def of(cls, chunks: Sequence[Chunk]) -> _Bucket:
-        columns = [key_column(chunk.keys) for chunk in chunks]
-        encoded = pa.concat_arrays(columns).dictionary_encode()
-        codes = from_arrow(encoded.indices)
-        bounds = np.cumsum([0, *map(len, columns)])
-        return cls(
-            chunks, encoded.dictionary, [codes[start:end] for start, end in pairwise(bounds)]
-        )
+        return cls(chunks, *joined_keys(chunk.keys for chunk in chunks))
 
     def reduce(self, number: int, strategy: Strategy) -> tuple[StrategyCounts, Integers]:
         """Runs one strategy. Returns its counts and the surviving positions, ascending."""

@@ -6,13 +6,15 @@ A row is a pair (partition number, content): a bucket after the scan, a sizing t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ledgerfold.compactor.job.arrow_integers import from_arrow
 from ledgerfold.compactor.job.rows import Counts, Failure, Fragments, Messages
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import Codes, FragmentColumns
@@ -37,6 +39,28 @@ def key_blob(keys: pa.BinaryArray) -> bytes:
 def key_column(blob: bytes) -> pa.BinaryArray:
     """Returns the keys, in the blob's own memory."""
     return Fragments(blob).columns[0]
+
+
+def joined_keys(blobs: Iterable[bytes]) -> tuple[pa.BinaryArray, list[Codes]]:
+    """Returns the distinct keys of all blobs, and for each blob its keys as indexes into them."""
+    columns = [pa.array([], pa.binary()), *map(key_column, blobs)]
+    encoded = pa.concat_arrays(columns).dictionary_encode()
+    ends = np.cumsum([len(column) for column in columns])
+    codes = from_arrow(encoded.indices)
+    return encoded.dictionary, [codes[start:end] for start, end in pairwise(ends)]
+
+
+def joined_codes(chunks: Sequence[tuple[bytes, Codes]]) -> Integers:
+    """Returns one column of codes. Each chunk has keys, and codes that are indexes into them.
+
+    Equal keys get equal codes, whatever their chunk; the code -1 is for no key.
+    """
+    joined = [np.empty(0, np.int64)]
+    _, found = joined_keys(keys for keys, _ in chunks)
+    for numbers, (_, codes) in zip(found, chunks, strict=True):
+        # The code -1 indexes the last element.
+        joined.append(np.append(numbers, -1)[codes])
+    return np.concatenate(joined).astype(np.int64)
 
 
 class Part(NamedTuple):

@@ -1,49 +1,42 @@
-"""An analysis as the worker runs it: a group of Spark jobs that can be cancelled.
+"""An analysis as the worker runs it: a group of Spark jobs that can be cancelled and preempted.
 
 It creates no folder and writes no file. It is queued with runs, and a run preempts it: the analysis
-ends, and starts again after that run (running.py).
+ends, and starts again after that run.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import uuid
-from abc import ABC, abstractmethod
+from abc import abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Executor
 
 from py4j.protocol import Py4JError
 
+from ledgerfold.compactor.job.running import Running
 from ledgerfold.compactor.job.session import Session
-from ledgerfold.compactor.job.spark_run import sentence_of
-from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed
+from ledgerfold.compactor.job.spark_run import JVM_END_SECONDS, SparkWork, sentence_of
+from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed, CompactorUnavailable
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 STAGE = "what-if"
-# The wait for the exit status after a connection broke because the JVM died.
-_JVM_END_SECONDS = 2.0
+# Attempts, as runs preempt an analysis.
+ATTEMPTS = 5
 _log = logging.getLogger(__name__)
 
 
-class SparkAnalysis(ABC):
-    """A cancellable analysis. `execute` runs once, on one thread; others may call `cancel`
-    meanwhile.
-    """
+class SparkAnalysis(SparkWork[TopicWhatIf]):
+    """A cancellable analysis."""
 
     def __init__(self, session: Session, topic: str) -> None:
-        self._session, self._topic = session, topic
-        self._group = f"what-if {uuid.uuid4().hex}"
-        self._is_cancelled = threading.Event()
+        super().__init__(f"what-if {uuid.uuid4().hex}", session)
+        self._topic = topic
 
     @abstractmethod
     def _execute(self) -> TopicWhatIf:
         """Runs within its job group."""
-
-    def cancel(self) -> None:
-        """Asks Spark to stop it. Repeat until `execute` has ended: a job may be about to start."""
-        self._is_cancelled.set()
-        with contextlib.suppress(Py4JError, OSError):
-            self._session.context.cancelJobGroup(self._group)
 
     def execute(self) -> TopicWhatIf:
         """Runs the analysis. Raises CompactionCancelled, CompactionFailed, StorageError."""
@@ -52,13 +45,48 @@ class SparkAnalysis(ABC):
                 self._check_cancelled()
                 return self._execute()
         except (Py4JError, OSError) as error:
-            jvm_end = self._session.jvm_end(_JVM_END_SECONDS)
+            jvm_end = self._session.jvm_end(JVM_END_SECONDS)
             if jvm_end is not None:
                 raise CompactionFailed(STAGE, f"Spark's JVM ended ({jvm_end})") from error
             self._check_cancelled()
             _log.error("%s failed", self._group, exc_info=error)
             raise CompactionFailed(STAGE, sentence_of(error)) from error
 
-    def _check_cancelled(self) -> None:
-        if self._is_cancelled.is_set():
-            raise CompactionCancelled("The analysis was cancelled.")
+    def _cancelled(self) -> CompactionCancelled:
+        return CompactionCancelled("The analysis was cancelled.")
+
+
+class RunningAnalysis:
+    """An analysis in progress. `make` creates each attempt; `executor` also queues runs."""
+
+    def __init__(self, make: Callable[[], SparkAnalysis], executor: Executor) -> None:
+        self._make, self._executor = make, executor
+        self._now: Running[TopicWhatIf] | None = None
+        self._is_cancelled = False
+
+    async def result(self) -> TopicWhatIf:
+        """Waits for the result. Raises CompactionCancelled, CompactorUnavailable, and what
+        SparkAnalysis raises.
+        """
+        for _ in range(ATTEMPTS):
+            self._now = Running(self._make(), self._executor)
+            await self._now.ended()
+            if self._is_cancelled:
+                raise CompactionCancelled("The analysis was cancelled.")
+            # A cancelled attempt was preempted by a run, which is ahead of the next one in the
+            # queue.
+            with contextlib.suppress(CompactionCancelled):
+                return await self._now.result()
+        raise CompactorUnavailable(
+            f"The analysis gave way to compactions {ATTEMPTS} times. Try again later."
+        )
+
+    def cancel(self) -> None:
+        """Cancels the analysis, which ends soon."""
+        self._is_cancelled = True
+        self.give_way()
+
+    def give_way(self) -> None:
+        """Cancels the attempt; the next one is queued after the present queue."""
+        if self._now is not None:
+            self._now.cancel()

@@ -18,16 +18,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from ledgerfold.compactor.job.arrow_integers import from_arrow
-from ledgerfold.compactor.job.rows import Failure
+from ledgerfold.compactor.job.rows import Failure, succeeded
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.compactor.what_if.rows import key_column
+from ledgerfold.compactor.what_if.rows import joined_codes
 from ledgerfold.storage.errors import InvalidRequest
 
 RECORDS_MAX = 10_000_000
@@ -142,19 +139,14 @@ def check_length(records: int) -> None:
 
 def history_of(chunks: Sequence[Chunk | Failure]) -> History:
     """Joins chunks. Raises the error of a failed task."""
-    found: list[Chunk] = []
-    for chunk in chunks:
-        if isinstance(chunk, Failure):
-            raise chunk.error()
-        found.append(chunk)
-    found.sort(key=lambda chunk: int(chunk.batches.base_offset[0]))
+    found = sorted(succeeded(chunks), key=lambda chunk: int(chunk.batches.base_offset[0]))
     batches = BatchColumns(
         *joined_columns([each.batches for each in found], len(BatchColumns._fields))
     )
     records = RecordColumns(
         *joined_columns([each.records for each in found], len(RecordColumns._fields))
     )
-    codes = _joined_codes(found)
+    codes = joined_codes([(each.keys, each.records.code) for each in found])
     facts = [each.facts for each in found]
     return History(
         BatchColumns(*batches),
@@ -182,18 +174,3 @@ def joined_columns(chunks: Sequence[tuple[Any, ...]], columns: int) -> list[Any]
     if not chunks:
         return [np.empty(0, np.int64)] * columns
     return [np.concatenate(column) for column in zip(*chunks, strict=True)]
-
-
-def _joined_codes(chunks: Sequence[Chunk]) -> Integers:
-    """Returns codes of keys that are equal in all chunks."""
-    if not chunks:
-        return np.empty(0, np.int64)
-    columns = [key_column(each.keys) for each in chunks]
-    codes = from_arrow(pa.concat_arrays(columns).dictionary_encode().indices)
-    bounds = np.cumsum([0, *map(len, columns)])
-    joined = []
-    for (start, end), chunk in zip(pairwise(bounds), chunks, strict=True):
-        # The code -1 indexes the last element.
-        of = np.append(codes[start:end], -1)
-        joined.append(of[chunk.records.code])
-    return np.concatenate(joined).astype(np.int64)

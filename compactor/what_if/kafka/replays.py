@@ -10,14 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ledgerfold.compactor.job.plan import InputSegment, contiguous
+from ledgerfold.compactor.job.plan import contiguous, size_bytes_of
 from ledgerfold.compactor.job.plan_check import check_folder, check_name
-from ledgerfold.compactor.kafka.plan import files_of
-from ledgerfold.compactor.kafka.transactions import Line
+from ledgerfold.compactor.job.session import Session
+from ledgerfold.compactor.kafka.plan import files_of, lines_of
 from ledgerfold.compactor.what_if.kafka.growing import Origin
 from ledgerfold.compactor.what_if.kafka.history import History, check_length, history_of
 from ledgerfold.compactor.what_if.kafka.replay import Replay
 from ledgerfold.compactor.what_if.kafka.scan import HistoryScan
+from ledgerfold.compactor.what_if.spark_analysis import SparkAnalysis
 from ledgerfold.v1.compactor_pb2 import CleanPlan, KafkaHistory
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf, WhatIfInput
 
@@ -52,25 +53,28 @@ class CleaningReplays:
         return found
 
     def _read(self, context: Any, origin: Origin) -> History:
-        size_bytes = sum(map(_size_bytes, self._files))
-        runs = contiguous(self._files, max(-(-size_bytes // _TASK_BYTES), 1), _size_bytes)
+        size_bytes = sum(map(size_bytes_of, self._files))
+        runs = contiguous(self._files, max(-(-size_bytes // _TASK_BYTES), 1), size_bytes_of)
         scanned = context.parallelize(runs, max(len(runs), 1))
         return history_of(scanned.mapPartitions(HistoryScan(origin.lines)).collect())
 
 
-def _size_bytes(file: InputSegment) -> int:
-    return file.record.size_bytes
+class KafkaAnalysisRun(SparkAnalysis):
+    """A Kafka topic's analysis in the worker."""
+
+    def __init__(self, asked: KafkaHistory, session: Session) -> None:
+        """Raises InvalidRequest if the request is invalid."""
+        super().__init__(session, asked.topic)
+        self._replays = CleaningReplays(asked)
+
+    def _execute(self) -> TopicWhatIf:
+        return self._replays.run(self._session.context, self._check_cancelled)
 
 
 def _origin(asked: KafkaHistory) -> Origin:
     base_offset = asked.segments[0].base_offset if asked.segments else asked.log_start_offset
     start = max(asked.log_start_offset, base_offset)
-    lines = tuple(
-        Line(each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
-        for each in asked.aborted
-        if each.last_offset >= start
-    )
-    return Origin(base_offset, start, lines)
+    return Origin(base_offset, start, lines_of(asked.aborted, start))
 
 
 def _input(history: History) -> WhatIfInput:

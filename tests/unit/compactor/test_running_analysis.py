@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from ledgerfold.compactor.what_if.run import AnalysisRun
-from ledgerfold.compactor.what_if.running import ATTEMPTS, RunningAnalysis
+from ledgerfold.compactor.what_if.spark_analysis import ATTEMPTS, RunningAnalysis
 from ledgerfold.storage.errors import CompactionCancelled, CompactorUnavailable
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
@@ -32,7 +32,7 @@ class HeldAnalysis:
             raise CompactionCancelled("The analysis was cancelled.")
         return FOUND
 
-    def cancel(self) -> None:
+    def cancel(self, why: str = "") -> None:
         self._is_cancelled = True
         self.may_end.set()
 
