@@ -280,7 +280,7 @@ class CompactorService(CompactorServiceServicer):
 
 
 def _as_json(message: ToldMessage) -> dict[str, Any]:
-    """Encodes a message for the process of a trial (compactor/user_strategies/choices.py)."""
+    """Encodes a message for the process of a trial (compactor/user_strategies/samples.py)."""
     at = message.id
     return {
         "key": message.key.decode(errors="surrogateescape"),

@@ -17,12 +17,12 @@ newest.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ledgerfold.broker.explain.evaluation import Evaluation, Version
-from ledgerfold.broker.explain.run_line import RunLine, strategy_of
+from ledgerfold.broker.explain.run_line import RunLine, drops_null_keys, strategy_of
 from ledgerfold.broker.explain.strategies import OWN, rules_of
-from ledgerfold.broker.explain.strategies.evaluator import HELD_MAX, Asked, Decision
+from ledgerfold.broker.explain.strategies.evaluator import HELD_MAX, Asked, Decision, dropped
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.strategies.catalogue import settings_of
@@ -121,3 +121,51 @@ def asked_of(
     strategy: CompactionStrategy, time_ms: int, read: Callable[[Found], StoredMessage]
 ) -> Asked:
     return Asked(strategy.name, settings_of(strategy), time_ms, read)
+
+
+def null_key_decision(found: Found, strategy: str, *, keeps: bool) -> Decision:
+    """Returns the decision of a run about a message without a key: it keeps or drops all of them.
+
+    The policy `retain_null_key` decides; message strategies keep none.
+    """
+    if keeps:
+        return Decision(
+            found,
+            True,
+            pb.COMPACTION_RULE_NULL_KEY_RETAINED,
+            "null key, retain_null_key=true",
+            stays="stays as long as retain_null_key is true",
+        )
+    if drops_null_keys(strategy):
+        why = f"null key, which {strategy} never keeps"
+        return Decision(found, False, pb.COMPACTION_RULE_NULL_KEY_STRATEGIC, why)
+    why = "null key, retain_null_key=false"
+    return Decision(found, False, pb.COMPACTION_RULE_NULL_KEY, why)
+
+
+def add_null_key_past(version: Version, line: RunLine) -> None:
+    """Fills in the decisions of past runs about a message without a key."""
+    found = version.found
+    first = line.first_over(found.position)
+    if found.in_compacted:
+        version.kept = line.null_keys_kept_by(found.position) or first
+        version.run = line.run(line.last)
+        version.since = line.with_strategy_of(version.run)
+        version.decision = null_key_decision(found, version.run.strategy, keeps=True)
+        return
+    version.dropped = line.null_keys_dropped_by(found.position)
+    version.run = line.run(version.dropped.last if version.dropped else line.last)
+    suspects = line.strategies(version.dropped) if version.dropped else [strategy_of(version.run)]
+    version.decision = _null_key_dropped(found, [each.name for each in suspects])
+    if first and (version.dropped is None or first.last < version.dropped.first):
+        version.kept = first
+
+
+def _null_key_dropped(found: Found, suspects: Sequence[str]) -> Decision:
+    """Returns the decision of a run of one of these strategies, with the reason if it is common to
+    all.
+    """
+    decision, *others = [null_key_decision(found, each, keeps=False) for each in suspects]
+    if all(other == decision for other in others):
+        return decision
+    return dropped(found, pb.COMPACTION_RULE_UNSPECIFIED, "null key")

@@ -9,7 +9,7 @@ A version is a message of the key. It is in a raw ledger, in the compacted ledge
    removed from the compacted ledger.
 3. The strategy decides which messages of its input a run keeps (broker/explain/strategies/); each
    run had its own (past.py), and the next one has the one in force now.
-4. Messages without a key: dropped by the first run with retain_null_key=false (null_keys.py).
+4. Messages without a key: dropped by the first run with retain_null_key=false (past.py).
 
 The actual contents of the compacted ledger are compared with the expected result of the runs. A
 difference is reported as damage, unless it may be due to unknown messages, or a user-defined
@@ -34,10 +34,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ledgerfold.broker.explain import null_keys
 from ledgerfold.broker.explain import text as explain_text
 from ledgerfold.broker.explain.evaluation import Evaluation, Version
-from ledgerfold.broker.explain.past import Past, asked_of
+from ledgerfold.broker.explain.past import Past, add_null_key_past, asked_of, null_key_decision
 from ledgerfold.broker.explain.run_line import (
     RunLine,
     RunSpan,
@@ -148,7 +147,7 @@ class _Account:
             if self._past is not None:
                 self._past.meet(version)
             else:
-                null_keys.add_past(version, line)
+                add_null_key_past(version, line)
         if self._hypothetical is not None:
             self._hypothetical.meet(version)
         self._meet_next(version)
@@ -172,7 +171,7 @@ class _Account:
         else:
             name = facts.strategy.name
             keeps = facts.retain_null_key and not drops_null_keys(name)
-            version.next = null_keys.decided(found, name, keeps=keeps)
+            version.next = null_key_decision(found, name, keeps=keeps)
 
 
 def _conclude_next(version: Version, decision: Decision) -> None:
@@ -269,7 +268,7 @@ def _add_reason(
     if facts.line is not None and span is not None:
         suspects = facts.line.strategies(RunSpan(span.first, span.last))
     if len(suspects) > 1:
-        # Without a key the reason is common to all, or unknown (null_keys.py).
+        # Without a key the reason is common to all, or unknown (past.py).
         decision = None if facts.has_key else decision
     elif decision is None or version.run is None:
         return _Reason()

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from ledgerfold.broker.compaction.due import is_outdated
 from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.explain.notes import Outlook, notes
-from ledgerfold.broker.explain.numbering import published_indexes
 from ledgerfold.broker.explain.rules import (
     VERSIONS_MAX,
     Facts,
@@ -29,7 +28,7 @@ from ledgerfold.broker.explain.rules import (
     explain_trimmed,
 )
 from ledgerfold.broker.explain.run_line import RunLine, drops_null_keys
-from ledgerfold.broker.explain.versions import Found, found_in
+from ledgerfold.broker.explain.versions import Found, found_in, published_indexes
 from ledgerfold.broker.explain.words import MESSAGES_MAX, add_words, is_asked, to_ask
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import StoredMessage

@@ -13,6 +13,7 @@ from heapq import merge
 from itertools import groupby
 from typing import NamedTuple
 
+from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.key_scan import KeyVersion
 from ledgerfold.storage.message_ids import id_text
@@ -80,3 +81,32 @@ def found_in(
     for _, group in groupby(both, key=lambda found: found.identity):
         first, *rest = group
         yield first._replace(in_compacted=True) if rest else first
+
+
+def published_indexes(
+    compacted: Iterable[StoredMessage], published: Iterable[StoredMessage]
+) -> dict[int, int]:
+    """Returns the published batch index for each current one of an entry that was renumbered.
+
+    Pulsar's strategic compaction numbers the remaining messages of a batch from 0 (rule 13.4,
+    docs/PROFILES.md); sequence ids stay. So the raw and the compacted entry are compared by
+    sequence id.
+
+        >>> def message(batch_index, sequence_id):
+        ...     return StoredMessage(
+        ...         batch_index, 3, b"k", False, b"", True, {}, 0, sequence_id, None
+        ...     )
+        >>> published_indexes([message(-1, 8)], [message(0, 7), message(1, 8)])
+        {-1: 1}
+
+    If messages of an entry share a sequence id, which producers may set freely, the first ones
+    match.
+    """
+    indexes: dict[int, list[int]] = {}
+    for message in published:
+        indexes.setdefault(message.sequence_id, []).append(message.batch_index)
+    return {
+        message.batch_index: found.pop(0)
+        for message in compacted
+        if (found := indexes.get(message.sequence_id))
+    }

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from ledgerfold.compactor.job.merge import to_copy_tasks
-from ledgerfold.compactor.job.message_rows import Message, key_numbers, key_texts, messages
+from ledgerfold.compactor.job.chunk import Message, key_numbers, key_texts, messages
 from ledgerfold.compactor.job.rows import Counts, Failure, Messages, Row
+from ledgerfold.compactor.job.scan import to_copy_tasks
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.strategies.loading import RAISED
 

@@ -1,18 +1,21 @@
-"""Phase one, first half: a task reads the key sections of its segments and emits fragments.
+"""Phase one for a strategy over columns: tasks that scan segments, and tasks that merge buckets.
 
-The task reads header after header, takes the key section of each entry (its checksum verified; no
-value section is read) and collects columns until a chunk is full. It then processes the chunk at
+A scan task reads header after header, takes the key section of each entry (its checksum verified;
+no value section is read) and collects columns until a chunk is full. It then processes the chunk at
 once: columns are joined into one Arrow array (so that an entry costs a few appends, however few
 messages it has), keys are dictionary-encoded, the strategy folds the history of each key into one
 fragment, and the fragments are assigned to buckets by key hash, one row for each bucket.
 
     chunk: keys a b a c -> codes 0 1 0 2 -> fragments a..2 b..1 c..3 -> bucket 0: a c, bucket 1: b
+
+A merge task joins its bucket's fragments into the surviving positions, by the same fold over
+fragments instead of messages. The survivors then go to the copy tasks that own their segments.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -22,9 +25,9 @@ from numpy.typing import NDArray
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.job.key_columns import KeyColumns
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.compactor.job.rows import Counts, Fragments, Positions, Row
+from ledgerfold.compactor.job.rows import Counts, Failure, Fragments, Positions, Row, by_task
 from ledgerfold.compactor.job.segment_map import SegmentMap
-from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns, Strategy
 
 # Bounds of a chunk, and so of a task's memory: about 40 bytes per message and three times the keys;
@@ -116,3 +119,50 @@ def by_bucket(
     numbers = (hashes % buckets).astype(np.min_scalar_type(buckets))
     order = np.argsort(numbers, kind="stable")
     return order, np.cumsum(np.bincount(numbers, minlength=buckets)).tolist()
+
+
+def merge(rows: Iterable[Row], strategy: Strategy, first_ordinals: Sequence[int]) -> Iterator[Row]:
+    """Yields rows for the copy tasks: Positions, ascending within each row, and Counts.
+
+    `first_ordinals`: the first segment of each copy task.
+    """
+    keys: list[pa.BinaryArray] = []
+    fragments: list[FragmentColumns] = []
+    for row in rows:
+        match row[1]:
+            case Fragments() as content:
+                key_column, fragment_columns = content.columns
+                keys.append(key_column)
+                fragments.append(fragment_columns)
+            case Positions() as content:
+                yield from to_copy_tasks(content.values, first_ordinals)
+            case Failure() as content:
+                for task in range(len(first_ordinals)):
+                    yield task, content
+                return
+            case Counts() as content:
+                yield 0, content
+    if keys:
+        joined = tuple(map(np.concatenate, zip(*fragments, strict=True)))
+        yield from _merged(pa.concat_arrays(keys), joined, strategy, first_ordinals)
+
+
+def _merged(
+    keys: pa.BinaryArray,
+    fragments: FragmentColumns,
+    strategy: Strategy,
+    first_ordinals: Sequence[int],
+) -> Iterator[Row]:
+    encoded = keys.dictionary_encode()
+    count = len(encoded.dictionary)
+    folded = strategy.join(from_arrow(encoded.indices), fragments, count)
+    positions = strategy.survivors(folded.fragments)
+    positions.sort()
+    yield from to_copy_tasks(positions, first_ordinals)
+    yield 0, Counts(removed_events=folded.removed_events, keys=count)
+
+
+def to_copy_tasks(positions: Integers, first_ordinals: Sequence[int]) -> Iterator[Row]:
+    """Sends each of the ascending `positions` to the task that copies it."""
+    for task, places in by_task(positions, np.array(first_ordinals, np.int64) << ROW_BITS):
+        yield task, Positions.of(positions[places])

@@ -14,12 +14,11 @@ from itertools import chain
 from pyspark.accumulators import Accumulator
 
 from ledgerfold.compactor.job.copy_survivors import copy_survivors
-from ledgerfold.compactor.job.merge import merge
 from ledgerfold.compactor.job.merge_messages import merge_messages
 from ledgerfold.compactor.job.plan import InputSegment, TaskPlan, key_bytes_of
 from ledgerfold.compactor.job.progress import Parts, copy_parts, scan_parts
 from ledgerfold.compactor.job.rows import CopyBegan, Row, guarded
-from ledgerfold.compactor.job.scan import scan
+from ledgerfold.compactor.job.scan import merge, scan
 from ledgerfold.compactor.job.scan_messages import scan_messages
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.strategies.strategic import MessageStrategy

@@ -1,6 +1,6 @@
 """Groups equal keys without converting them to Python objects.
 
-The upper bits of a key's hash (hashes.py) and, below, its row form one number: sorted, equal keys
+The upper bits of a key's hash (words.py) and, below, its row form one number: sorted, equal keys
 are adjacent, in row order. Adjacent keys are then compared; if some differ, or keys are long,
 Arrow's dictionary encoding is used instead.
 
@@ -19,9 +19,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow, offsets_of, to_arrow
-from ledgerfold.compactor.kafka.hashes import HASHED_BYTES, Hashed
 from ledgerfold.compactor.kafka.varints import Bytes
-from ledgerfold.compactor.kafka.words import BLOCK_ROWS, Words
+from ledgerfold.compactor.kafka.words import BLOCK_ROWS, HASHED_BYTES, Hashed, Words
 from ledgerfold.compactor.positions import Booleans, Integers
 
 

@@ -35,7 +35,7 @@ from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.job.rows import Positions, Written, succeeded
 from ledgerfold.compactor.kafka.grouping import Limits, groups_of
 from ledgerfold.compactor.kafka.growth import IndexFull, group_of
-from ledgerfold.compactor.kafka.map_limit import Stop, full_at, stop_after
+from ledgerfold.compactor.kafka.map_limit import Stop, full_at, skipped_lines, stop_after
 from ledgerfold.compactor.kafka.plan import CleaningTasks, Range, copy_runs
 from ledgerfold.compactor.kafka.record_filter import Rules
 from ledgerfold.compactor.kafka.rows import (
@@ -48,7 +48,6 @@ from ledgerfold.compactor.kafka.rows import (
     Shown,
     Span,
 )
-from ledgerfold.compactor.kafka.skipped_in_map import skipped_lines
 from ledgerfold.compactor.kafka.tasks import CopyRun, CopyTask, MergeTask, RouteTask, ScanTask
 from ledgerfold.compactor.kafka.transactions import Line, decide
 from ledgerfold.kafka.rolling import Growth

@@ -6,7 +6,7 @@ needs it: the last batch of a known producer, and the one that ends at the upper
 cleaning. * A discardable marker without a horizon gets one; so does a batch that keeps a tombstone.
 
 Rules for records: records after the map's last offset stay; before it those that the map chose
-(merge.py), except tombstones whose horizon has passed.
+(scan.py), except tombstones whose horizon has passed.
 
 Source: Cleaner.cleanInto, Cleaner.shouldRetainRecord and MemoryRecords.filterTo of Kafka 4.1.
 """

@@ -17,9 +17,8 @@ import numpy as np
 from ledgerfold.compactor.kafka.batches import COMPRESSION, Batches
 from ledgerfold.compactor.kafka.distinct import Keys
 from ledgerfold.compactor.kafka.fields import read_fields
-from ledgerfold.compactor.kafka.hashes import Hashed
 from ledgerfold.compactor.kafka.varints import NOWHERE, Bytes, read_varints, spans
-from ledgerfold.compactor.kafka.words import WORD_BYTES
+from ledgerfold.compactor.kafka.words import WORD_BYTES, Hashed
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.compression import KafkaCompression, decompress

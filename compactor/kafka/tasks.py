@@ -18,11 +18,10 @@ from ledgerfold.compactor.job.plan import InputSegment, Output, size_bytes_of
 from ledgerfold.compactor.job.progress import Parts, copy_parts, scan_parts
 from ledgerfold.compactor.job.rows import Positions, by_task, guarded
 from ledgerfold.compactor.kafka.copy import Copy
-from ledgerfold.compactor.kafka.merge import merge
 from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.record_filter import Rules
 from ledgerfold.compactor.kafka.rows import Row
-from ledgerfold.compactor.kafka.scan import scan
+from ledgerfold.compactor.kafka.scan import merge, scan
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.kafka.transactions import Line
 from ledgerfold.compactor.positions import Integers

@@ -1,4 +1,6 @@
-"""The sample messages for a trial of a user-defined strategy: every form that a message may have.
+"""The questions of a trial to a user-defined strategy, in its process (sandbox_process.py).
+
+The sample messages have every form that a message may have.
 
 A strategy must handle each form, even if a topic will only ever hold one: a single message of
 another form would fail every run of the topic.
@@ -6,6 +8,7 @@ another form would fail every run of the topic.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -14,10 +17,11 @@ import numpy as np
 
 from ledgerfold.compactor.strategies.strategy import Facts, Folded, Strategy
 from ledgerfold.compactor.strategies.watch import Watch
-from ledgerfold.compactor.user_strategies.own import checked_fold, checked_positions
+from ledgerfold.compactor.user_strategies.own import at, checked_fold, checked_positions
 from ledgerfold.storage.errors import StrategyFailed
 from ledgerfold.strategies.loading import RAISED, describe_error
 from ledgerfold.strategies.strategic import READS
+from ledgerfold.strategies.words import has_words, words_of
 
 
 class TrialMessage:
@@ -143,3 +147,56 @@ def _outcome(
         why = "it returns positions that no message has"
         raise StrategyFailed(name, "in its answer to survivors", why)
     return sorted(positions), removed_events + joined.removed_events
+
+
+def messages_of(strategy: Any, given: Sequence[dict[str, Any]]) -> list[TrialMessage]:
+    """Decodes messages from JSON."""
+    reads = set(getattr(strategy, "reads", READS))
+    found = []
+    for each in given:
+        parts = {**each, "value": base64.b64decode(each["value"])}
+        kept = {name: parts[name] for name in READS if name in reads}
+        found.append(TrialMessage(each["key"], tuple(each["message_id"]), kept))
+    return found
+
+
+def explain_choices(
+    strategy: Any, messages: Sequence[TrialMessage], is_value: Sequence[bool], watch: Watch
+) -> dict[str, Any]:
+    """Returns the explanations of a strategy for the messages of a key: its `explain`.
+
+    The class is asked about the messages in sequence, as a run asks it, and its `explain` if there
+    is a current message. `handle_skipped` is not called. `choices`: the current message, the new
+    one, and the text; `why`: the error that ended the list. Raises Exceeded.
+
+        >>> from ledgerfold.compactor.strategies.watch import DEFAULT_LIMITS
+        >>> class Longest:
+        ...     def should_keep_left(self, previous, current):
+        ...         return previous is not None and len(previous.value) > len(current.value)
+        ...
+        ...     def explain(self, left, right):
+        ...         return f"{len(right.value)} letters, the current one has {len(left.value)}"
+        >>> values = enumerate([b"abc", b"d"])
+        >>> messages = [TrialMessage("k", (1, at, -1), {"value": value}) for at, value in values]
+        >>> explain_choices(Longest(), messages, [True, True], Watch(DEFAULT_LIMITS))
+        {'choices': [[0, 1, '1 letters, the current one has 3']]}
+    """
+    choices: list[list[Any]] = []
+    if not has_words(strategy):
+        return {"choices": choices}
+    standing: int | None = None
+    for number, current in enumerate(messages):
+        previous = None if standing is None else messages[standing]
+        with watch.asking(current):
+            try:
+                keeps_left = strategy.should_keep_left(previous, current)
+            except RAISED as error:  # user code may raise anything
+                if isinstance(error, MemoryError):
+                    raise
+                return {"choices": choices, "why": f"{describe_error(error)}, {at(current)}"}
+            words = None if previous is None else words_of(strategy, previous, current)
+        if words:
+            choices.append([standing, number, words])
+        if not keeps_left:
+            standing = number if is_value[number] else None
+    return {"choices": choices}

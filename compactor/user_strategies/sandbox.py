@@ -64,7 +64,7 @@ class Trials:
     async def choices(
         self, name: str, settings: Mapping[str, str], messages: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        """Returns the strategy's explanations for messages of a key (choices.py), or `why` it has
+        """Returns the strategy's explanations for messages of a key (samples.py), or `why` it has
         none.
 
         Raises as `of` does, except InvalidStrategy.

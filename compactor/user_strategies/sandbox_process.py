@@ -2,7 +2,7 @@
 
 It reads a line of JSON from standard input (`name`, `settings`, `timeout_seconds`, `memory_bytes`),
 and writes one to standard output: `why` the strategy is unusable, or the fields of its Own. If the
-input has `messages`, of one key, the output has the strategy's explanations for them (choices.py).
+input has `messages`, of one key, the output has the strategy's explanations for them (samples.py).
 The strategy's own output goes to standard error.
 """
 
@@ -15,9 +15,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ledgerfold.compactor.strategies.watch import Exceeded, Limits, Watch
-from ledgerfold.compactor.user_strategies.choices import explain_choices, messages_of
 from ledgerfold.compactor.user_strategies.own import STRATEGIC, at, kind_of
-from ledgerfold.compactor.user_strategies.samples import ask_columns, ask_strategic
+from ledgerfold.compactor.user_strategies.samples import (
+    ask_columns,
+    ask_strategic,
+    explain_choices,
+    messages_of,
+)
 from ledgerfold.storage.errors import InvalidStrategy, StrategyFailed
 from ledgerfold.strategies.loading import RAISED, Loaded, describe_error, load
 

@@ -1,6 +1,17 @@
 """A chunk of an analysis: the key columns of many entries, and the sizes of their parts.
 
 Chunks equal those of a run (compactor/job/scan.py), because a strategy's counts may depend on them.
+
+A message has a **share** of the stored bytes of its entry. The key section is divided by key sizes
+and the fixed columns of each message, the value section by value sizes. Shares are whole bytes and
+add up to the sections exactly. The header belongs to no message: it stays as long as any message of
+the entry does. The rest of an entry therefore has
+
+    header + the shares of its surviving messages
+
+which is exact if all survive. Otherwise the entry would be rebuilt, and this is an estimate: it
+assumes that values compress evenly and that properties are as large as values, and excludes the
+batch indexes (4 bytes a message).
 """
 
 from __future__ import annotations
@@ -8,9 +19,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.arrow_integers import offsets_of
 from ledgerfold.compactor.job.key_columns import KeyColumns
@@ -19,8 +32,11 @@ from ledgerfold.compactor.job.scan import CHUNK_KEY_BYTES_MAX, CHUNK_ROWS_MAX
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.what_if.rows import Entries, packed
-from ledgerfold.compactor.what_if.shares import KEY_ROW_BYTES, VALUE_ROW_BYTES, Section, sums_of
 from ledgerfold.storage.entry import EntryHeader
+
+# In addition to a key: its offset, its flags, the size of its value.
+KEY_ROW_BYTES = 9
+VALUE_ROW_BYTES = 1
 
 
 def chunks_of(segments: Sequence[InputSegment], reads_event_times: bool) -> Iterator[Collected]:
@@ -110,3 +126,55 @@ class Collected:
 
     def _of_headers(self, field: str) -> Integers:
         return np.fromiter(map(attrgetter(field), self._headers), np.int64, len(self._headers))
+
+
+class Section(NamedTuple):
+    """A section of many entries. `totals`: the stored bytes of each.
+
+    A message weighs its size and `each`; `sums`: the sizes of all messages before each row. Shares
+    are computed only for the messages requested, since most survive under no strategy:
+
+        >>> sizes = np.array([9, 9, 79])
+        >>> section = Section(np.array([100]), sums_of(sizes), each=1)
+        >>> section.shares(np.array([0, 2]), np.array([0, 3]), np.array([0, 0])).tolist()
+        [10, 80]
+    """
+
+    totals: Integers
+    sums: NDArray[np.integer]
+    each: int
+
+    def shares(self, rows: Integers, bounds: Integers, entries: Integers) -> Integers:
+        """Returns the shares of these rows. `bounds`: where each entry's rows begin; `entries`:
+        that of each row.
+
+        Shares are by weight; later messages get the remainders of rounding. Products stay far below
+        2**63: an entry has a few MB.
+        """
+        weights = self._weight(bounds)
+        before, whole = weights[:-1][entries], np.diff(weights)[entries]
+        totals = self.totals[entries]
+        return self._part(rows + 1, before, whole, totals) - self._part(rows, before, whole, totals)
+
+    def _part(
+        self, rows: Integers, before: Integers, whole: Integers, totals: Integers
+    ) -> Integers:
+        """Returns the bytes of its entry that belong to the messages before each row."""
+        part = self._weight(rows)
+        part -= before
+        part *= totals
+        part //= whole
+        return part
+
+    def _weight(self, rows: Integers) -> Integers:
+        """Returns the weight of all messages before these rows."""
+        weight = rows * self.each
+        weight += self.sums[rows]
+        return weight
+
+
+def sums_of(sizes: Integers) -> Integers:
+    """Returns the sums before each row, and of all."""
+    sums = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=sums[1:])
+    return sums

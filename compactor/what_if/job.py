@@ -28,10 +28,10 @@ from ledgerfold.compactor.what_if.rows import (
     Differing,
     Sized,
     StrategyCounts,
+    Survivors,
 )
 from ledgerfold.compactor.what_if.scan import Scan
 from ledgerfold.compactor.what_if.sizing import size
-from ledgerfold.compactor.what_if.survivors import Survivors
 
 # The messages of its segments, surviving or not; for what a task holds of the survivors see
 # sizing.py.

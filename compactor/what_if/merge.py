@@ -1,6 +1,6 @@
 """The second task of an analysis: reduces a bucket's fragments to survivors, by strategy.
 
-As compactor/job/merge.py does for a run; the keys of a bucket are encoded once for all strategies.
+As compactor/job/scan.py does for a run; the keys of a bucket are encoded once for all strategies.
 Message strategies then process the spooled messages one after the other, as in
 compactor/job/merge_messages.py. Memory: that of a run's task, with the fragments of all column
 strategies, the current messages of one message strategy, and 16 bytes a message if differences are
@@ -32,10 +32,10 @@ from ledgerfold.compactor.what_if.rows import (
     Entries,
     Kept,
     StrategyCounts,
+    Survivors,
     joined_keys,
     unpacked,
 )
-from ledgerfold.compactor.what_if.survivors import Survivors
 
 
 @dataclass(frozen=True)

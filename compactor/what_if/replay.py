@@ -1,7 +1,7 @@
 """Replays compaction triggers on a topic's history: pure, from columns to figures.
 
 The history is the published log, entry by entry. A message's bytes are its share of its entry,
-header included (shares.py). Publish times never fall: an earlier one is raised to the one before.
+header included (chunks.py). Publish times never fall: an earlier one is raised to the one before.
 
 * `threshold`: after each entry, a run if the entries after the horizon have **more** bytes than
   that (Pulsar's PersistentTopic.checkCompaction). Pulsar checks once a minute, a replay at each

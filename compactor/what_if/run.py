@@ -25,8 +25,8 @@ from ledgerfold.compactor.what_if.history import read_history
 from ledgerfold.compactor.what_if.job import Analysis, Figures, analysis_cut, run_analysis
 from ledgerfold.compactor.what_if.lifetimes import read_lifetimes
 from ledgerfold.compactor.what_if.replays import replays_of
+from ledgerfold.compactor.what_if.rows import Survivors
 from ledgerfold.compactor.what_if.spark_analysis import STAGE, SparkAnalysis
-from ledgerfold.compactor.what_if.survivors import Survivors
 from ledgerfold.storage.errors import (
     InvalidRequest,
     InvalidStrategy,

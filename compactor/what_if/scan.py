@@ -3,7 +3,7 @@
 As compactor/job/scan.py does for a run. The most expensive work is done once for all strategies:
 reading and verifying, encoding and hashing keys, and ordering messages by key. Keys are numbered
 bucket by bucket, so a bucket's share of a column in that order is a slice. For messages that may
-survive it emits their bytes (shares.py); a message that no strategy keeps in its chunk cannot
+survive it emits their bytes (chunks.py); a message that no strategy keeps in its chunk cannot
 survive in the whole (compactor/strategies/registry.py).
 
 If there are message strategies, one scan of messages follows, which reads what any of them needs:

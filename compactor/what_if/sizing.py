@@ -1,7 +1,7 @@
 """The third task of an analysis: counts the surviving messages, entries and bytes of its segments.
 
 It reads no files: the scan emitted the parts of each entry, and the share of each message that may
-survive (shares.py). Memory: about 40 bytes for each message that survives under any strategy, and
+survive (chunks.py). Memory: about 40 bytes for each message that survives under any strategy, and
 48 for each entry.
 """
 
@@ -20,9 +20,9 @@ from ledgerfold.compactor.what_if.rows import (
     Kept,
     Marks,
     Sized,
+    Survivors,
     unpacked,
 )
-from ledgerfold.compactor.what_if.survivors import Survivors
 
 
 def size(

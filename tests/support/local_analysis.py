@@ -8,8 +8,7 @@ from ledgerfold.compactor.job.plan import Cut, input_segments
 from ledgerfold.compactor.job.plan_check import check_input
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.what_if.job import Analysis, Figures, figures_of
-from ledgerfold.compactor.what_if.rows import AnalysisRow
-from ledgerfold.compactor.what_if.survivors import Survivors
+from ledgerfold.compactor.what_if.rows import AnalysisRow, Survivors
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 
 

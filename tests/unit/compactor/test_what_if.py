@@ -23,10 +23,10 @@ from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
 from ledgerfold.compactor.what_if import chunks as chunks_module
+from ledgerfold.compactor.what_if.chunks import Section, sums_of
 from ledgerfold.compactor.what_if.forecasts import differences
 from ledgerfold.compactor.what_if.job import Figures
 from ledgerfold.compactor.what_if.rows import StrategyCounts
-from ledgerfold.compactor.what_if.shares import Section, sums_of
 from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import Corruption, MissingFile, StrategyFailed
 from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Numeric

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.compactor.kafka.distinct import Keys
-from ledgerfold.compactor.kafka.hashes import HASHED_BYTES, Hashed
-from ledgerfold.compactor.kafka.words import WORD_BYTES, Words
+from ledgerfold.compactor.kafka.words import HASHED_BYTES, WORD_BYTES, Hashed, Words
 
 # Few of them, alike: ends of zeros, one a part of the other, the same but for one byte far behind.
 _LIKELY = [b"", b"\0", b"\0" * 8, b"k", b"k\0", b"key-0001", b"key-00012", b"x" * 63 + b"y"]
