@@ -16,11 +16,13 @@ from __future__ import annotations
 import asyncio
 import base64
 import hmac
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from ledgerfold.compactor.job.pipeline import Clock
 from ledgerfold.compactor.job.run import CompactionRun
@@ -73,6 +75,7 @@ NAME = "ledgerfold.v1.CompactorService"
 CHOICES_MAX = 1_000
 # The name in compactor.proto.
 SECRET_KEY = "ledgerfold-compactor-secret-bin"
+Response = TypeVar("Response")
 
 
 class CompactorService(CompactorServiceServicer):
@@ -102,37 +105,27 @@ class CompactorService(CompactorServiceServicer):
     async def Run(  # noqa: N802 - the wire contract's name
         self, request: RunRequest, context: Any
     ) -> AsyncIterator[RunResponse]:
-        async with abort_on_error(context):
-            await self._check_secret(context)
-            remember_request(request)
+        async with self._answering(request, context):
             plan = request.plan
             own = await self._own_of(plan)
             session = self._check_startable(plan.run_id)
-            run = self._start(CompactionRun(plan, session, self._files, self._clock, own))
-            context.add_done_callback(lambda _: run.cancel())
-            async for progress in run.progress():
-                yield RunResponse(progress=progress)
-            yield RunResponse(manifest=await run.result())
+            run = CompactionRun(plan, session, self._files, self._clock, own)
+            async for answer in self._to_its_end(run, RunResponse, context):
+                yield answer
 
     async def Clean(  # noqa: N802
         self, request: CleanRequest, context: Any
     ) -> AsyncIterator[CleanResponse]:
-        async with abort_on_error(context):
-            await self._check_secret(context)
-            remember_request(request)
+        async with self._answering(request, context):
             session = self._check_startable(request.plan.run_id)
-            run = self._start(CleanRun(request.plan, session, self._files, self._clock))
-            context.add_done_callback(lambda _: run.cancel())
-            async for progress in run.progress():
-                yield CleanResponse(progress=progress)
-            yield CleanResponse(manifest=await run.result())
+            run = CleanRun(request.plan, session, self._files, self._clock)
+            async for answer in self._to_its_end(run, CleanResponse, context):
+                yield answer
 
     async def Cancel(  # noqa: N802
         self, request: CancelRequest, context: Any
     ) -> CancelResponse:
-        async with abort_on_error(context):
-            await self._check_secret(context)
-            remember_request(request)
+        async with self._answering(request, context):
             run = self._runs.get(request.run_id)
             trying = self._trying.get(request.run_id)
             if run is not None:
@@ -145,9 +138,7 @@ class CompactorService(CompactorServiceServicer):
     async def Analyze(  # noqa: N802
         self, request: AnalyzeRequest, context: Any
     ) -> AnalyzeResponse:
-        async with abort_on_error(context):
-            await self._check_secret(context)
-            remember_request(request)
+        async with self._answering(request, context):
             session = self._ready_session()
             tried = await self._tried(request.strategies[:STRATEGIES_MAX])
 
@@ -175,9 +166,7 @@ class CompactorService(CompactorServiceServicer):
     async def CheckStrategy(  # noqa: N802
         self, request: CheckStrategyRequest, context: Any
     ) -> CheckStrategyResponse:
-        async with abort_on_error(context):
-            await self._check_secret(context)
-            remember_request(request)
+        async with self._answering(request, context):
             own = await self._trials.of(request.strategy.name, request.strategy.settings)
             return CheckStrategyResponse(name=own.name, version=own.version, kind=own.kind)
         raise AssertionError("abort_on_error ends the call")
@@ -185,9 +174,7 @@ class CompactorService(CompactorServiceServicer):
     async def TellChoices(  # noqa: N802
         self, request: TellChoicesRequest, context: Any
     ) -> TellChoicesResponse:
-        async with abort_on_error(context):
-            await self._check_secret(context)
-            remember_request(request)
+        async with self._answering(request, context):
             if len(request.messages) > CHOICES_MAX:
                 raise InvalidRequest(f"A call asks about at most {CHOICES_MAX} messages.")
             name, settings = request.strategy.name, request.strategy.settings
@@ -209,6 +196,14 @@ class CompactorService(CompactorServiceServicer):
         for trying in self._trying.values():
             trying.cancel()
         await asyncio.gather(*(run.ended() for run in runs))
+
+    @asynccontextmanager
+    async def _answering(self, request: Message, context: Any) -> AsyncIterator[None]:
+        """Answers a call: checks its secret, and aborts it on an error."""
+        async with abort_on_error(context):
+            await self._check_secret(context)
+            remember_request(request)
+            yield
 
     async def _check_secret(self, context: Any) -> None:
         given = dict(context.invocation_metadata() or ()).get(SECRET_KEY, b"")
@@ -261,13 +256,19 @@ class CompactorService(CompactorServiceServicer):
 
         return await asyncio.gather(*map(tried, strategies))
 
-    def _start(self, run: SparkRun[Result]) -> RunningCompaction[Result]:
+    async def _to_its_end(
+        self, run: SparkRun[Result], response: Callable[..., Response], context: Any
+    ) -> AsyncIterator[Response]:
+        """Starts a run. Yields its progress, then its manifest."""
         run_id = run.run_id
         running = RunningCompaction(run, self._executor, lambda: self._forget(run_id))
         self._runs[run_id] = running
         for analysis in self._analyses:
             analysis.give_way()
-        return running
+        context.add_done_callback(lambda _: running.cancel())
+        async for progress in running.progress():
+            yield response(progress=progress)
+        yield response(manifest=await running.result())
 
     def _check_startable(self, run_id: str) -> Session:
         session = self._ready_session()

@@ -10,7 +10,6 @@ import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from ledgerfold.compactor.job.plan import InputSegment
@@ -44,12 +43,7 @@ class SegmentMap:
         self._bytes = map_file(self.path, self.segment.record.size_bytes)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         self._bytes.close()
 
     def entries(self) -> Iterator[PlacedEntry]:

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
-from types import TracebackType
 from typing import Any, NoReturn
 
 import google_crc32c
@@ -110,12 +109,7 @@ class LogFile:
         self.view: Bytes = np.frombuffer(self.bytes, np.uint8)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc_info: object) -> None:
         del self.view
         # Other references to it, as in an error's traceback, keep it open until they are gone.
         with suppress(BufferError):

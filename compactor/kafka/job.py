@@ -169,7 +169,7 @@ class CleaningJob:
             lines=self._tasks.lines,
             discardable=decided.discardable,
             producers={
-                each.producer_id: (each.producer_epoch, each.last_data_offset)
+                each.producer_id: (each.last_data_offset, each.producer_epoch)
                 for each in plan.producers
             },
         )

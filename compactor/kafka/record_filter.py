@@ -13,6 +13,7 @@ Source: Cleaner.cleanInto, Cleaner.shouldRetainRecord and MemoryRecords.filterTo
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -22,6 +23,9 @@ from ledgerfold.compactor.kafka.batches import Batches
 from ledgerfold.compactor.kafka.records import Records
 from ledgerfold.compactor.kafka.transactions import AbortedIndex, Line
 from ledgerfold.compactor.positions import Booleans, Integers
+
+# The last data offset, or -1, and the epoch of each producer.
+Producers = Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,7 @@ class Rules:
     delete_retention_ms: int
     lines: tuple[Line, ...]
     discardable: Integers
-    # The epoch and last data offset, or -1, of each producer.
-    producers: dict[int, tuple[int, int]]
+    producers: Producers
 
     @property
     def horizon_ms(self) -> int:
@@ -68,25 +71,37 @@ def decide_batches(batches: Batches, rules: Rules, aborted: AbortedIndex) -> Bat
     has_come = batches.has_horizon & (batches.column("base_timestamp_ms") <= rules.time_ms)
     return BatchDecisions(
         is_dropped=aborted.covers(batches) | (is_discardable & has_come),
-        keeps_header=_is_producers_last(batches, rules)
+        keeps_header=is_producers_last(
+            rules.producers,
+            batches.producer_id,
+            batches.column("producer_epoch"),
+            batches.last_offset,
+            batches.is_control,
+        )
         | (batches.last_offset + 1 == rules.upper_bound),
         is_discardable=is_discardable,
     )
 
 
-def _is_producers_last(batches: Batches, rules: Rules) -> Booleans:
-    found = np.zeros(len(batches), np.bool_)
-    if not rules.producers:
+def is_producers_last(
+    producers: Producers,
+    producer_id: Integers,
+    producer_epoch: Integers,
+    last_offset: Integers,
+    is_control: Booleans,
+) -> Booleans:
+    """Returns which batches hold a known producer's last sequence number, or its epoch."""
+    found = np.zeros(len(producer_id), np.bool_)
+    if not producers:
         return found
-    data_offsets = [offset for _, offset in rules.producers.values() if offset >= 0]
-    likely = np.isin(batches.last_offset, data_offsets) | batches.is_control
-    epochs = batches.column("producer_epoch")
-    for index in np.flatnonzero(likely).tolist():
-        epoch, last = rules.producers.get(int(batches.producer_id[index]), (-1, -2))
+    data_offsets = [last for last, _ in producers.values() if last >= 0]
+    is_likely = np.isin(last_offset, data_offsets) | is_control
+    for index in np.flatnonzero(is_likely).tolist():
+        last, epoch = producers.get(int(producer_id[index]), (-2, -1))
         if last >= 0:
-            found[index] = batches.last_offset[index] == last
+            found[index] = last_offset[index] == last
         elif last == -1:
-            found[index] = batches.is_control[index] and epochs[index] == epoch
+            found[index] = is_control[index] and producer_epoch[index] == epoch
     return found
 
 

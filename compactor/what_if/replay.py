@@ -37,6 +37,7 @@ from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.strategies.strategy import Facts, Strategy
 from ledgerfold.compactor.what_if.lifetimes import NEVER, Lifetimes
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1.what_if_pb2 import Replay, SpacePoint
 
 # Messages that all runs of a replay may read together, if each is run.
 STEPS_MAX = 100_000_000
@@ -73,19 +74,6 @@ class History(NamedTuple):
         """The publish times, never falling."""
         clock: Integers = np.maximum.accumulate(self.times_ms)
         return clock
-
-
-class Replayed(NamedTuple):
-    """The figures of a replay, in bytes. `points`: publish time and space, for a chart."""
-
-    runs: int
-    bytes_read: int
-    bytes_rewritten: int
-    write_amplification: float
-    space_peak: int
-    space_mean: float
-    rewind_mean: float
-    points: list[tuple[int, int]]
 
 
 def threshold_horizons(entry_bytes: Integers, threshold_bytes: int) -> list[int]:
@@ -183,11 +171,11 @@ def sizes_run_by_run(
     return np.array(sizes, np.int64)
 
 
-def replay(history: History, horizons: list[int], sizes: Integers) -> Replayed:
+def replay(history: History, horizons: list[int], sizes: Integers) -> Replay:
     """Replays runs. `sizes`: the output of each."""
     ends = np.cumsum(history.entry_bytes)
     if not len(ends):
-        return Replayed(0, 0, 0, 0.0, 0, 0.0, 0.0, [])
+        return Replay()
     at = np.array(horizons, np.int64)
     before = np.concatenate(([0], sizes[:-1])) if len(sizes) else sizes
     read = before + np.diff(ends[at], prepend=0)
@@ -195,15 +183,22 @@ def replay(history: History, horizons: list[int], sizes: Integers) -> Replayed:
     space = np.concatenate(([0], sizes))[runs] + ends - np.concatenate(([0], ends[at]))[runs]
     clock = history.clock_ms
     lasted = np.diff(clock, append=clock[-1])
-    shown = np.unique(np.linspace(0, len(ends) - 1, min(POINTS_MAX, len(ends)), dtype=np.int64))
     rewritten = int(sizes.sum())
-    return Replayed(
+    return Replay(
         runs=len(horizons),
         bytes_read=int(read.sum()),
         bytes_rewritten=rewritten,
         write_amplification=rewritten / int(ends[-1]),
-        space_peak=int(max(space.max(), (read + sizes).max(initial=0))),
-        space_mean=float(np.average(space, weights=lasted if lasted.any() else None)),
-        rewind_mean=float(space.mean()),
-        points=list(zip(clock[shown].tolist(), space[shown].tolist(), strict=True)),
+        space_peak_bytes=int(max(space.max(), (read + sizes).max(initial=0))),
+        space_mean_bytes=float(np.average(space, weights=lasted if lasted.any() else None)),
+        rewind_mean_bytes=float(space.mean()),
+        points=shown_points(clock, space),
     )
+
+
+def shown_points(times_ms: Integers, sizes: Integers) -> list[SpacePoint]:
+    """Returns points of a chart of space over time, evenly chosen if there are many."""
+    count = len(times_ms)
+    which = np.unique(np.linspace(0, count - 1, min(POINTS_MAX, count), dtype=np.int64))
+    shown = zip(times_ms[which].tolist(), sizes[which].tolist(), strict=True)
+    return [SpacePoint(publish_time_ms=time_ms, bytes=size) for time_ms, size in shown]

@@ -12,7 +12,6 @@ from ledgerfold.compactor.what_if.forecasts import column_strategy
 from ledgerfold.compactor.what_if.lifetimes import Lifetimes
 from ledgerfold.compactor.what_if.replay import (
     History,
-    Replayed,
     interval_horizons,
     replay,
     sizes_by_lifetimes,
@@ -54,7 +53,8 @@ def replays_of(
             sizes = everywhere[np.array(horizons, np.int64)]
         else:
             sizes = sizes_run_by_run(history, horizons, strategy_at, retain_null_key, check)
-        answer = _answer(setting, replay(history, horizons, sizes))
+        answer = replay(history, horizons, sizes)
+        answer.setting.CopyFrom(setting)
         if not horizons:
             answer.why_no_run = _why_no_run(history, setting)
         found.append(answer)
@@ -94,19 +94,3 @@ def _why_no_run(history: History, setting: ReplaySetting) -> str:
         f"all was published within {lasted_ms} ms; a run comes at the end of each "
         f"{setting.interval_ms} ms, if something is published after it"
     )
-
-
-def _answer(setting: ReplaySetting, replayed: Replayed) -> Replay:
-    answer = Replay(
-        setting=setting,
-        runs=replayed.runs,
-        bytes_read=replayed.bytes_read,
-        bytes_rewritten=replayed.bytes_rewritten,
-        write_amplification=replayed.write_amplification,
-        space_peak_bytes=replayed.space_peak,
-        space_mean_bytes=replayed.space_mean,
-        rewind_mean_bytes=replayed.rewind_mean,
-    )
-    for time_ms, size_bytes in replayed.points:
-        answer.points.add(publish_time_ms=time_ms, bytes=size_bytes)
-    return answer

@@ -17,6 +17,7 @@ import numpy as np
 
 from ledgerfold.compactor.kafka.grouping import Limits, groups_of
 from ledgerfold.compactor.kafka.growth import grow
+from ledgerfold.compactor.kafka.record_filter import is_producers_last
 from ledgerfold.compactor.kafka.transactions import Kind, decide
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.what_if.kafka.growing import GrowingLog
@@ -176,7 +177,14 @@ class Cleaner:
         has_null = np.bincount(of[is_null], minlength=len(which)) > 0
         is_stamped = (horizon_ms < 0) & (has_null | (may_go & (count > 0)))
         is_changed = (count > 0) & ((count < self._count[which]) | is_stamped)
-        keeps_header = self._is_last(which, now_ms) | (columns.last_offset[which] + 1 == plan.bound)
+        keeps_header = columns.last_offset[which] + 1 == plan.bound
+        keeps_header |= is_producers_last(
+            self._log.producers.at(now_ms),
+            columns.producer_id[which],
+            columns.producer_epoch[which],
+            columns.last_offset[which],
+            columns.is_control[which],
+        )
         self._horizon_ms[which[is_stamped]] = now_ms + self._settings.delete_retention_ms
         changed = which[is_changed]
         if len(changed):
@@ -218,24 +226,6 @@ class Cleaner:
             *(line for line in known.lines if line.last_offset >= bound),
         ]
         return found.discardable
-
-    def _is_last(self, which: Integers, now_ms: int) -> Booleans:
-        """Returns which batches hold a known producer's last sequence number, or its epoch."""
-        columns = self._history.batches
-        found = np.zeros(len(which), np.bool_)
-        producers = self._log.producers.at(now_ms)
-        if not producers:
-            return found
-        last_offsets = [last for last, _ in producers.values() if last >= 0]
-        is_likely = np.isin(columns.last_offset[which], last_offsets) | columns.is_control[which]
-        for at in np.flatnonzero(is_likely).tolist():
-            batch = which[at]
-            last, epoch = producers.get(int(columns.producer_id[batch]), (-2, -1))
-            if last >= 0:
-                found[at] = columns.last_offset[batch] == last
-            elif last == -1:
-                found[at] = columns.is_control[batch] and columns.producer_epoch[batch] == epoch
-        return found
 
     # -- what is written -------------------------------------------------------------------
 

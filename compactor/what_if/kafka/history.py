@@ -140,12 +140,8 @@ def check_length(records: int) -> None:
 def history_of(chunks: Sequence[Chunk | Failure]) -> History:
     """Joins chunks. Raises the error of a failed task."""
     found = sorted(succeeded(chunks), key=lambda chunk: int(chunk.batches.base_offset[0]))
-    batches = BatchColumns(
-        *joined_columns([each.batches for each in found], len(BatchColumns._fields))
-    )
-    records = RecordColumns(
-        *joined_columns([each.records for each in found], len(RecordColumns._fields))
-    )
+    batches = joined_columns([each.batches for each in found], len(BatchColumns._fields))
+    records = joined_columns([each.records for each in found], len(RecordColumns._fields))
     codes = joined_codes([(each.keys, each.records.code) for each in found])
     facts = [each.facts for each in found]
     return History(

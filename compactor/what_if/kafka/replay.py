@@ -25,6 +25,7 @@ from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.what_if.kafka.cleaner import Cleaner
 from ledgerfold.compactor.what_if.kafka.growing import GrowingLog, Origin, append_of
 from ledgerfold.compactor.what_if.kafka.history import History
+from ledgerfold.compactor.what_if.replay import shown_points
 from ledgerfold.kafka.cleanable import Limit, Plan, plan
 from ledgerfold.kafka.segment import closed_from
 from ledgerfold.storage.errors import InvalidRequest
@@ -33,7 +34,6 @@ from ledgerfold.v1.what_if_pb2 import CleaningReplay, SpacePoint
 
 # Records, batches and segments that a replay may process.
 STEPS_MAX = 500_000_000
-POINTS_MAX = 1_000
 _TIME_MAX = 2**63 - 1
 
 
@@ -67,10 +67,7 @@ class _Space:
         return self._byte_ms / lasted_ms if lasted_ms else float(self.size_bytes)
 
     def shown(self) -> list[SpacePoint]:
-        count = len(self.points)
-        which = np.unique(np.linspace(0, count - 1, min(POINTS_MAX, count), dtype=np.int64))
-        shown = (self.points[at] for at in which.tolist())
-        return [SpacePoint(publish_time_ms=time_ms, bytes=size) for time_ms, size in shown]
+        return shown_points(*np.array(self.points, np.int64).T)
 
 
 class Replay:
@@ -98,11 +95,10 @@ class Replay:
 
     def run(self) -> CleaningReplay:
         """Runs the replay. Raises InvalidRequest if it is too large, and what `check` raises."""
-        clock_ms, at, due_ms = self._history.clock_ms, 0, None
+        clock_ms, at = self._history.clock_ms, 0
+        due_ms: int | None = None
         while True:
-            until = (
-                len(clock_ms) if due_ms is None else int(np.searchsorted(clock_ms, due_ms, "right"))
-            )
+            until = self._appends_until(due_ms)
             while at < until:
                 end = self._log.calm_until(at, until)
                 if end > at:
