@@ -90,19 +90,15 @@ class KafkaExplainer:
             log_start=partition.log_start_offset,
             log_end=partition.log.end_offset,
         )
-        wanted: set[bytes | None] = _keys(request)
+        keys, offset = _keys(request), None
         if request.HasField("message_id"):
             offset = request.message_id.entry_id
             found = await self._read(topic, _Scan(round_, topic, set(), offset), offset)
             if found.at is None:
-                return _answer([_explained_gone(offset, found)], 0, _notes(topic, plan, found))
-            if isinstance(found.at, Marker):
-                found = await self._read(topic, _Scan(round_, topic, set(), offset), 0)
-            else:
-                found = await self._read(topic, _Scan(round_, topic, {found.at.key}, offset), 0)
-            return _answer(found.explained(), 0, _notes(topic, plan, found))
-        found = await self._read(topic, _Scan(round_, topic, wanted, None), 0)
-        return _answer(found.explained(), found.older, _notes(topic, plan, found))
+                return _answer([_explained_gone(offset, found)], _notes(topic, plan, found))
+            keys = set() if isinstance(found.at, Marker) else {found.at.key}
+        found = await self._read(topic, _Scan(round_, topic, keys, offset), 0)
+        return _answer(found.explained(), _notes(topic, plan, found), found.older)
 
     async def _read(self, topic: KafkaTopic, scan: _Scan, offset: int) -> _Scan:
         """Scans from an offset on; if that is not 0, only the batch of the offset."""
@@ -311,7 +307,7 @@ def _explained_gone(offset: int, found: _Scan) -> pb.ExplainedVersion:
 
 
 def _answer(
-    versions: Sequence[pb.ExplainedVersion], older: int, notes: Sequence[str]
+    versions: Sequence[pb.ExplainedVersion], notes: Sequence[str], older: int = 0
 ) -> pb.ExplainResponse:
     return pb.ExplainResponse(versions=versions, versions_older=older, notes=notes)
 

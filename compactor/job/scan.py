@@ -68,7 +68,6 @@ def reduce_chunk(
             yield 0, Positions.of(facts.positions[~has_key])
         keys = keys.take(to_arrow(np.flatnonzero(has_key)))
         facts = facts.where(has_key)
-    tombstones = len(facts.is_value) - int(np.count_nonzero(facts.is_value))
     encoded = keys.dictionary_encode()
     folded = strategy.begin(from_arrow(encoded.indices), facts, len(encoded.dictionary))
     found = encoded.dictionary
@@ -81,7 +80,7 @@ def reduce_chunk(
             messages_in=columns.rows,
             entries_in=columns.entries,
             bytes_in=columns.size_bytes,
-            tombstones=tombstones,
+            tombstones=facts.tombstones,
             null_keys=keyless,
             removed_events=folded.removed_events + (0 if retain_null_key else keyless),
         ),

@@ -39,7 +39,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.compactor.strategies.ordering import FLAG_BITS, by_key, last_of_each
+from ledgerfold.compactor.strategies.ordering import (
+    FLAG_BITS,
+    IS_VALUE,
+    by_key,
+    last_of_each,
+    value_positions,
+)
 from ledgerfold.compactor.strategies.strategy import (
     Codes,
     Facts,
@@ -51,8 +57,8 @@ from ledgerfold.compactor.strategies.strategy import (
 from ledgerfold.strategies.catalogue import LISTED
 
 # The flag bits of a place: of the fragment itself, and of the first message of its run.
-_IS_VALUE, _FIRST_IS_VALUE = 1, 2
-_VALUES = _IS_VALUE | _FIRST_IS_VALUE
+_FIRST_IS_VALUE = 2
+_VALUES = IS_VALUE | _FIRST_IS_VALUE
 _TIME_MAX = (1 << 62) - 1
 # A lower bound of all powers.
 _NOTHING = -(1 << 63)
@@ -76,7 +82,7 @@ def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
     """Folds fragments, in any order. Their tombstones are counted already."""
     powers, places = columns
     has_values_alone = bool(((places & _VALUES) == _VALUES).all())
-    is_value = (places & _IS_VALUE) != 0
+    is_value = (places & IS_VALUE) != 0
     unfolded = _Columns(powers, is_value, has_values_alone, places.__getitem__)
     folded, _ = _fold(by_key(codes, places), unfolded, key_count)
     return folded
@@ -85,8 +91,7 @@ def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
 def survivors(columns: FragmentColumns) -> Integers:
     """Returns the positions of the values: each key's current message."""
     _, places = columns
-    positions: Integers = places[(places & _IS_VALUE) != 0] >> FLAG_BITS
-    return positions
+    return value_positions(places)
 
 
 def as_fragments(facts: Facts) -> FragmentColumns:
@@ -134,7 +139,7 @@ def _fold(ordered: Ordered, columns: _Columns, key_count: int) -> tuple[Folded, 
         found = None if len(winners) == key_count else taken_codes[last]
         return Folded(values, len(accepted) - len(winners), found), 0
     taken = columns.places_of(rows[accepted])
-    is_value = (taken & _IS_VALUE) != 0
+    is_value = (taken & IS_VALUE) != 0
     is_replacing = is_value[:-1] & ((taken[1:] & _FIRST_IS_VALUE) != 0)
     replaced = int(np.count_nonzero(is_replacing & (taken_codes[1:] == taken_codes[:-1])))
     first_is_value = columns.places_of(rows[ordered.starts]) & _FIRST_IS_VALUE
@@ -144,7 +149,7 @@ def _fold(ordered: Ordered, columns: _Columns, key_count: int) -> tuple[Folded, 
     places = columns.places_of(rows[winners])
     values = (
         columns.powers[rows[winners]],
-        _flagged(places, _IS_VALUE | first_is_value[has_winner]),
+        _flagged(places, IS_VALUE | first_is_value[has_winner]),
     )
     deleting = np.flatnonzero(~is_value)
     last = deleting[last_of_each(taken_codes[deleting])]

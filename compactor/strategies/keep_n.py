@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.compactor.strategies.ordering import FLAG_BITS, by_key
+from ledgerfold.compactor.strategies.ordering import FLAG_BITS, IS_VALUE, by_key, value_positions
 from ledgerfold.compactor.strategies.strategy import (
     Codes,
     Facts,
@@ -30,8 +30,6 @@ from ledgerfold.compactor.strategies.strategy import (
 )
 from ledgerfold.strategies.catalogue import LISTED
 
-_IS_VALUE = 1
-
 
 def begin(codes: Codes, facts: Facts, key_count: int, n: int) -> Folded:
     """Folds messages: each is a fragment, and each tombstone is an event."""
@@ -39,16 +37,15 @@ def begin(codes: Codes, facts: Facts, key_count: int, n: int) -> Folded:
     is_value = facts.is_value
     left, dropped = _left(ordered, is_value, n)
     rows = ordered.rows[left]
-    places = (facts.positions[rows] << FLAG_BITS) | is_value[rows] * np.int64(_IS_VALUE)
-    tombstones = len(is_value) - int(np.count_nonzero(is_value))
-    return Folded((places,), dropped + tombstones, ordered.codes[left])
+    places = (facts.positions[rows] << FLAG_BITS) | is_value[rows] * np.int64(IS_VALUE)
+    return Folded((places,), dropped + facts.tombstones, ordered.codes[left])
 
 
 def join(codes: Codes, columns: FragmentColumns, key_count: int, n: int) -> Folded:
     """Folds fragments, in any order. Each dropped value is an event."""
     (places,) = columns
     ordered = by_key(codes, places)
-    left, dropped = _left(ordered, (places & _IS_VALUE) != 0, n)
+    left, dropped = _left(ordered, (places & IS_VALUE) != 0, n)
     return Folded((places[ordered.rows[left]],), dropped, ordered.codes[left])
 
 
@@ -74,8 +71,7 @@ def _left(ordered: Ordered, is_value: Booleans, n: int) -> tuple[Integers, int]:
 def survivors(columns: FragmentColumns) -> Integers:
     """Returns the positions of the values."""
     (places,) = columns
-    positions: Integers = places[(places & _IS_VALUE) != 0] >> FLAG_BITS
-    return positions
+    return value_positions(places)
 
 
 _NAME = "keep-n"

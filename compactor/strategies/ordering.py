@@ -1,8 +1,8 @@
 """The ordering of fragments that are messages, by key and position.
 
 Several strategies represent a run of messages by a few of them. A **place** is a message's position
-and its flags in one integer: the position in the high bits, FLAG_BITS bits of the strategy below.
-So places order as positions do.
+and its flags in one integer: the position in the high bits, FLAG_BITS bits below, of which the
+strategy defines all but the lowest. So places order as positions do.
 
     >>> import numpy as np
     >>> ordered = by_key(np.array([1, 0, 1]), np.array([7, 5, 3]))
@@ -21,6 +21,8 @@ from ledgerfold.compactor.strategies.strategy import Codes, Ordered
 
 # The number of bits that a position leaves free (compactor/positions.py).
 FLAG_BITS = 2
+# The lowest flag bit: the message is a value.
+IS_VALUE = 1
 
 
 def by_key(codes: Codes, places: Integers | None = None) -> Ordered:
@@ -51,6 +53,12 @@ def _in_order(codes: Codes) -> Ordered:
     np.bitwise_and(packed, (1 << bits) - 1, out=rows)
     packed >>= bits
     return Ordered(rows, packed)
+
+
+def value_positions(places: Integers) -> Integers:
+    """Returns the positions of the values among these places."""
+    positions: Integers = places[(places & IS_VALUE) != 0] >> FLAG_BITS
+    return positions
 
 
 def last_of_each(codes: Codes) -> Booleans:

@@ -28,6 +28,7 @@ from __future__ import annotations
 import numpy as np
 
 from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.strategies.ordering import IS_VALUE, value_positions
 from ledgerfold.compactor.strategies.strategy import (
     Codes,
     Facts,
@@ -39,7 +40,7 @@ from ledgerfold.compactor.strategies.strategy import (
 from ledgerfold.strategies.catalogue import LISTED
 
 _FIRST_IS_VALUE = 2
-_LAST_IS_VALUE = 1
+_LAST_IS_VALUE = IS_VALUE
 _VALUES = _FIRST_IS_VALUE | _LAST_IS_VALUE
 
 
@@ -49,8 +50,7 @@ def begin(codes: Codes, facts: Facts, key_count: int) -> Folded:
         return _begin_sorted(facts, facts.ordered)
     fragments = (facts.positions << 2) | (facts.is_value * np.int64(_VALUES))
     joined = join(codes, (fragments,), key_count)
-    tombstones = len(facts.is_value) - int(np.count_nonzero(facts.is_value))
-    return joined._replace(removed_events=joined.removed_events + tombstones)
+    return joined._replace(removed_events=joined.removed_events + facts.tombstones)
 
 
 def _begin_sorted(facts: Facts, ordered: Ordered) -> Folded:
@@ -62,10 +62,9 @@ def _begin_sorted(facts: Facts, ordered: Ordered) -> Folded:
         return Folded((fragments,), len(is_value) - len(last))
     fragments |= is_value[ordered.rows[ordered.starts]] * np.int64(_FIRST_IS_VALUE)
     fragments |= is_value[last] * np.int64(_LAST_IS_VALUE)
-    tombstones = len(is_value) - int(np.count_nonzero(is_value))
     is_value = is_value[ordered.rows]
     replaced = is_value[1:] & is_value[:-1] & ~ordered.is_first[1:]
-    return Folded((fragments,), int(np.count_nonzero(replaced)) + tombstones)
+    return Folded((fragments,), int(np.count_nonzero(replaced)) + facts.tombstones)
 
 
 def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
@@ -88,8 +87,7 @@ def join(codes: Codes, columns: FragmentColumns, key_count: int) -> Folded:
 def survivors(columns: FragmentColumns) -> Integers:
     """Returns the positions of the keys whose last message is a value."""
     (fragments,) = columns
-    positions: Integers = fragments[(fragments & _LAST_IS_VALUE) != 0] >> 2
-    return positions
+    return value_positions(fragments)
 
 
 def _replaced(codes: Codes, fragments: Integers, key_count: int) -> int:

@@ -50,8 +50,7 @@ from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.storage.errors import UnknownStrategy
 from ledgerfold.strategies.catalogue import LISTED, settings_of
-from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
-from ledgerfold.strategies.strategic import TopicCompactionStrategy
+from ledgerfold.strategies.ready_made import READY_MADE
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 
@@ -77,14 +76,10 @@ def fixed(strategy: Strategy) -> Maker:
     return Maker(int(strategy.version), lambda _: strategy)
 
 
-def strategic(name: str, made_of: type[TopicCompactionStrategy]) -> tuple[str, Maker]:
-    """Returns the name and maker of a message strategy; its settings are the class's keyword
-    arguments.
-    """
-    version = LISTED[name].version
-    return name, Maker(
-        version, lambda asked: MessageStrategy(name, version, made_of, asked.settings)
-    )
+def strategic(name: str) -> Maker:
+    """Returns the maker of a message strategy; its settings are the class's keyword arguments."""
+    version, made_of = LISTED[name].version, READY_MADE[name]
+    return Maker(version, lambda asked: MessageStrategy(name, version, made_of, asked.settings))
 
 
 MAKERS: dict[str, Maker] = {
@@ -95,14 +90,7 @@ MAKERS: dict[str, Maker] = {
         LISTED["event-time-window"].version,
         lambda asked: event_time_window(int(asked.settings["lag_ms"]), asked.time_ms),
     ),
-    **dict(
-        (
-            strategic("newest", Newest),
-            strategic("numeric", Numeric),
-            strategic("keep-first", KeepFirst),
-            strategic("header-version", HeaderVersion),
-        )
-    ),
+    **{name: strategic(name) for name in READY_MADE},
 }
 
 

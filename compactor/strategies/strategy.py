@@ -64,6 +64,10 @@ class Facts(NamedTuple):
     publish_times: Integers | None = None
     ordered: Ordered | None = None
 
+    @property
+    def tombstones(self) -> int:
+        return len(self.is_value) - int(np.count_nonzero(self.is_value))
+
     def where(self, rows: Booleans | Integers) -> Facts:
         """Returns the facts that a mask or row numbers select, without `ordered`."""
         return Facts(

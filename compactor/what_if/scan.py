@@ -98,14 +98,13 @@ class Scan:
         rows = self._candidates(chunk, folds, keyed)
         shares = chunk.shares(keys, rows if keyed.rows is None else keyed.rows[rows])
         yield from self._in_buckets(keyed, folds, rows, shares)
-        is_value = keyed.facts.is_value
         yield (
             0,
             Counts(
                 messages_in=columns.rows,
                 entries_in=columns.entries,
                 bytes_in=columns.size_bytes,
-                tombstones=len(is_value) - int(np.count_nonzero(is_value)),
+                tombstones=keyed.facts.tombstones,
                 null_keys=keyless,
             ),
         )

@@ -24,12 +24,10 @@ from dataclasses import dataclass
 
 from ledgerfold.storage.errors import InvalidRequest, StrategyNotAllowed
 from ledgerfold.strategies.catalogue import ENTRY_POINTS, check_own_name
-from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
+from ledgerfold.strategies.ready_made import READY_MADE
 
 # Ledgerfold's own classes need no permission.
-READY_MADE = frozenset(
-    f"ledgerfold.strategies:{each.__name__}" for each in (HeaderVersion, KeepFirst, Newest, Numeric)
-)
+_NEED_NONE = frozenset(f"ledgerfold.strategies:{each.__name__}" for each in READY_MADE.values())
 # An error lists this many of the allowed ones.
 _LISTED_MAX = 10
 
@@ -45,7 +43,7 @@ class AllowedStrategies:
         """Returns whether `check` passes without a lookup of installed packages, which reads the
         disk.
         """
-        return ":" not in name or name in READY_MADE or name in self.named
+        return ":" not in name or name in _NEED_NONE or name in self.named
 
     def check(self, name: str) -> None:
         """Raises StrategyNotAllowed unless the strategy is allowed. Loads nothing."""

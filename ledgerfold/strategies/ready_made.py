@@ -133,6 +133,16 @@ class HeaderVersion:
         return None if text is None else number(text)
 
 
+ReadyMade = HeaderVersion | KeepFirst | Newest | Numeric
+# By the name of the strategy.
+READY_MADE: Final[dict[str, type[ReadyMade]]] = {
+    "newest": Newest,
+    "numeric": Numeric,
+    "keep-first": KeepFirst,
+    "header-version": HeaderVersion,
+}
+
+
 def _shown(text: str | bytes) -> str:
     """Shortens a text for a sentence."""
     shown = text.decode(errors="backslashreplace") if isinstance(text, bytes) else text

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.strategies.catalogue import listed
-from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
+from ledgerfold.strategies.ready_made import READY_MADE
 from ledgerfold.strategies.strategic import TopicCompactionStrategy
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from tests.model.strategic_model import Said, strategic
@@ -16,10 +16,7 @@ from tests.support.strategic_classes import Everything
 
 # The last one stands for a strategy of one's own.
 CLASSES: dict[str, type[TopicCompactionStrategy]] = {
-    "newest": Newest,
-    "numeric": Numeric,
-    "keep-first": KeepFirst,
-    "header-version": HeaderVersion,
+    **READY_MADE,
     "shop:Everything": Everything,
 }
 

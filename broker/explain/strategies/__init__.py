@@ -13,6 +13,7 @@ from ledgerfold.broker.explain.strategies.evaluator import Asked, ByRules, Evalu
 from ledgerfold.broker.explain.strategies.event_time import ByEventTime, ByWindow
 from ledgerfold.broker.explain.strategies.strategic import Strategic
 from ledgerfold.strategies.plain import EventTime, PublishingOrder
+from ledgerfold.strategies.ready_made import READY_MADE
 
 
 class Rules(NamedTuple):
@@ -27,15 +28,12 @@ class Rules(NamedTuple):
     is_steady: bool = True
 
 
-_STRATEGIC: Final = Rules(Strategic)
 OWN: Final = Rules(lambda asked: Own(asked.name), is_steady=False)
 _RULES: Final[dict[str, Rules]] = {
     "publishing-order": Rules(lambda _: ByRules(PublishingOrder()), looks_back=False),
     "event-time": Rules(lambda _: ByEventTime(EventTime())),
+    **dict.fromkeys(READY_MADE, Rules(Strategic)),
     "newest": Rules(Strategic, looks_back=False),
-    "numeric": _STRATEGIC,
-    "keep-first": _STRATEGIC,
-    "header-version": _STRATEGIC,
     "keep-n": Rules(lambda asked: LastN(int(asked.settings["n"])), looks_back=False),
     "event-time-window": Rules(
         lambda asked: ByWindow(int(asked.settings["lag_ms"]), asked.time_ms),

@@ -19,8 +19,8 @@ the current message and the next one with their values.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from ledgerfold.broker.explain.strategies.evaluator import (
     Asked,
@@ -30,18 +30,10 @@ from ledgerfold.broker.explain.strategies.evaluator import (
     replaced,
 )
 from ledgerfold.broker.explain.versions import Found
-from ledgerfold.strategies.ready_made import HeaderVersion, KeepFirst, Newest, Numeric
+from ledgerfold.strategies.ready_made import READY_MADE
 from ledgerfold.strategies.strategic import StrategicMessage
 from ledgerfold.strategies.words import words_of
 from ledgerfold.v1 import explain_pb2 as pb
-
-ReadyMade = HeaderVersion | KeepFirst | Newest | Numeric
-_CLASSES: Final[dict[str, Callable[..., ReadyMade]]] = {
-    "newest": Newest,
-    "numeric": Numeric,
-    "keep-first": KeepFirst,
-    "header-version": HeaderVersion,
-}
 
 
 class _Message(NamedTuple):
@@ -58,7 +50,7 @@ class Strategic:
 
     def __init__(self, asked: Asked) -> None:
         self._name, self._read = asked.name, asked.read
-        self._strategy = _CLASSES[asked.name](**asked.settings)
+        self._strategy = READY_MADE[asked.name](**asked.settings)
         self._standing: tuple[Found, StrategicMessage] | None = None
 
     def meet(self, version: Found) -> Iterator[Decision]:
