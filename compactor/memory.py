@@ -27,16 +27,17 @@ def reset_peaks() -> None:
 
 
 def peak_bytes() -> int:
-    return sum(_peak_of(pid) for pid in process_tree(os.getpid()))
+    return sum(status_bytes(pid, "VmHWM") for pid in process_tree(os.getpid()))
 
 
-def _peak_of(pid: int) -> int:
+def status_bytes(pid: int | str, field: str) -> int:
+    """Returns a field of the process's status. 0 without /proc."""
     try:
         status = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return 0
     for line in status.splitlines():
-        if line.startswith("VmHWM:"):
+        if line.startswith(f"{field}:"):
             return int(line.split()[1]) * 1024
     return 0
 

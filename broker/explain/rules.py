@@ -35,8 +35,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ledgerfold.broker.explain import text as explain_text
-from ledgerfold.broker.explain.evaluation import Evaluation, Version
-from ledgerfold.broker.explain.past import Past, add_null_key_past, asked_of, null_key_decision
+from ledgerfold.broker.explain.past import (
+    Evaluation,
+    Past,
+    Version,
+    add_null_key_past,
+    asked_of,
+    null_key_decision,
+)
 from ledgerfold.broker.explain.run_line import (
     RunLine,
     RunSpan,

@@ -39,5 +39,5 @@ def from_arrow(column: pa.Array) -> NDArray[np.integer]:
 
 
 def offsets_of(column: pa.BinaryArray) -> NDArray[np.int32]:
-    """Returns the start offset of each string of an unsliced column, and the end of the last."""
+    """Returns the start offset of each string in the column's blob, and the end of the last."""
     return np.frombuffer(column.buffers()[1], "<i4", len(column) + 1, column.offset * 4)

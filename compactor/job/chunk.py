@@ -35,7 +35,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.job.arrow_integers import from_arrow
+from ledgerfold.compactor.job.arrow_integers import from_arrow, offsets_of
 from ledgerfold.compactor.job.rows import Messages
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.strategies.strategic import READS
@@ -92,8 +92,7 @@ def strings_of(column: pa.BinaryArray) -> list[bytes]:
 
 
 def _strings(sizes_name: str, name: str, column: pa.BinaryArray) -> dict[str, bytes]:
-    _, offsets, blob = column.buffers()
-    ends = np.frombuffer(offsets, "<i4", len(column) + 1, column.offset * 4)
+    ends, blob = offsets_of(column), column.buffers()[2]
     first, last = int(ends[0]), int(ends[-1])
     content = blob.slice(first, last - first).to_pybytes() if blob is not None else b""
     return {sizes_name: np.diff(ends).tobytes(), name: content}

@@ -5,14 +5,13 @@ from __future__ import annotations
 from ledgerfold.compactor import memory
 from ledgerfold.compactor.job.pipeline import Clock, run_job
 from ledgerfold.compactor.job.plan import TaskPlan, cut, key_bytes_of
-from ledgerfold.compactor.job.progress import copy_parts, progress_of, scan_parts
+from ledgerfold.compactor.job.progress import Parts, copy_parts, scan_parts
 from ledgerfold.compactor.job.session import Session
 from ledgerfold.compactor.job.spark_run import WORKER_ENDED, SparkRun, is_end_of_worker
 from ledgerfold.compactor.user_strategies.own import Own
 from ledgerfold.storage import crash_points
 from ledgerfold.storage.errors import LedgerfoldError, StrategyFailed
 from ledgerfold.storage.files import Files
-from ledgerfold.v1.admin_pb2 import CompactionProgress
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 
 
@@ -36,15 +35,14 @@ class CompactionRun(SparkRun[Manifest]):
         self._tasks: TaskPlan = cut(plan, session.cores, own)
         tasks, segments = self._tasks, self._tasks.segments
         whole = scan_parts(segments, key_bytes_of).plus(copy_parts(segments))
-        self._whole = whole._replace(
+        self._parts = whole._replace(
             scans=len(tasks.scans), merges=tasks.buckets, copies=len(tasks.copies)
         )
-        self._before = session.progress.value
-        super().__init__(plan.run_id, session, files)
+        super().__init__(plan.run_id, plan.topic, session, files)
 
     @property
-    def progress(self) -> CompactionProgress:
-        return progress_of(self._session.progress.value.minus(self._before), self._whole)
+    def _whole(self) -> Parts:
+        return self._parts
 
     def _failure_of(self, error: Exception) -> LedgerfoldError:
         if self._own is not None and is_end_of_worker(error):
@@ -54,18 +52,10 @@ class CompactionRun(SparkRun[Manifest]):
     def _work(self) -> Manifest:
         folder = self._tasks.output.folder
         self._make(folder)
-        self._before = self._session.progress.value
-        memory.reset_peaks()
-        crash_points.reach("worker.phase-one")
-        with (
-            self._session.job_group(self.plan.run_id, self.plan.topic),
-            self._session.code_of(self._own),
-        ):
-            self._check_cancelled()
+        with self._jobs(), self._session.code_of(self._own):
             segments, counts = run_job(
                 self._session.context, self._tasks, self._session.progress, self._clock
             )
-        self._check_cancelled()
         counts.worker_peak_bytes = memory.peak_bytes()
         self._settle(folder, holds_files=bool(segments))
         self._files.sync_dir(folder.parent)

@@ -114,10 +114,15 @@ def by_bucket(
     if hashes is None:
         # crc32 of a short key is as fast as any string operation of numpy.
         hashes = np.fromiter(map(zlib.crc32, keys.to_pylist()), np.uint32, len(keys))
+    return grouped(hashes % buckets, buckets)
+
+
+def grouped(numbers: NDArray[np.integer], count: int) -> tuple[Integers, list[int]]:
+    """Returns the rows of each of `count` numbers, one after the other, and the end of each."""
     # Numbers of two bytes are sorted by counting.
-    numbers = (hashes % buckets).astype(np.min_scalar_type(buckets))
-    order = np.argsort(numbers, kind="stable")
-    return order, np.cumsum(np.bincount(numbers, minlength=buckets)).tolist()
+    narrow = numbers.astype(np.min_scalar_type(count))
+    order = np.argsort(narrow, kind="stable")
+    return order, np.cumsum(np.bincount(narrow, minlength=count)).tolist()
 
 
 def merge(rows: Iterable[Row], strategy: Strategy, first_ordinals: Sequence[int]) -> Iterator[Row]:

@@ -17,6 +17,7 @@ from ledgerfold.compactor.job.chunk import packed, strings_of
 from ledgerfold.compactor.job.message_columns import MessageColumns
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rows import Counts, Row
+from ledgerfold.compactor.job.scan import grouped
 from ledgerfold.compactor.job.segment_map import SegmentMap
 from ledgerfold.compactor.positions import Integers
 
@@ -76,19 +77,17 @@ def _in_buckets(
 ) -> Iterator[Row]:
     encoded = keys.dictionary_encode()
     found, numbers = encoded.dictionary, from_arrow(encoded.indices)
-    # The smallest type: numbers of 16 bits are sorted in one pass.
     of_key = np.fromiter(map(zlib.crc32, strings_of(found)), np.int64, len(found)) % buckets
     of_key = of_key.astype(np.min_scalar_type(buckets))
-    hashes = of_key[numbers]
     # Keys and messages are grouped by bucket; keys are numbered by their new indexes.
-    key_order, order = np.argsort(of_key, kind="stable"), np.argsort(hashes, kind="stable")
+    key_order, key_ends = grouped(of_key, buckets)
+    order, ends = grouped(of_key[numbers], buckets)
     new_numbers = np.empty(len(found), np.int32)
     new_numbers[key_order] = np.arange(len(found), dtype=np.int32)
     found, rows = found.take(to_arrow(key_order)), rows.take(to_arrow(order))
     numbers = new_numbers[numbers[order]]
-    key_ends, ends = (np.cumsum(np.bincount(each, minlength=buckets)) for each in (of_key, hashes))
     first_key = first = 0
-    for bucket, (end_key, end) in enumerate(zip(key_ends.tolist(), ends.tolist(), strict=True)):
+    for bucket, (end_key, end) in enumerate(zip(key_ends, ends, strict=True)):
         if first < end:
             yield (
                 bucket,

@@ -14,12 +14,16 @@ import re
 import threading
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
+from ledgerfold.compactor import memory
+from ledgerfold.compactor.job.progress import Parts, progress_of
 from ledgerfold.compactor.job.session import Session
+from ledgerfold.storage import crash_points
 from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionFailed,
@@ -86,15 +90,21 @@ class SparkWork(ABC, Generic[Result]):
 class SparkRun(SparkWork[Result]):
     """A run."""
 
-    def __init__(self, run_id: str, session: Session, files: Files) -> None:
+    def __init__(self, run_id: str, topic: str, session: Session, files: Files) -> None:
         super().__init__(run_id, session)
-        self.run_id, self._files = run_id, files
+        self.run_id, self._topic, self._files = run_id, topic, files
+        self._before = session.progress.value
         self._made: list[Path] = []
 
     @property
     @abstractmethod
+    def _whole(self) -> Parts:
+        """The parts of the whole run, as far as known."""
+
+    @property
     def progress(self) -> CompactionProgress:
         """The progress so far."""
+        return progress_of(self._session.progress.value.minus(self._before), self._whole)
 
     @abstractmethod
     def _work(self) -> Result:
@@ -119,6 +129,17 @@ class SparkRun(SparkWork[Result]):
         except BaseException:
             self._remove_made()
             raise
+
+    @contextlib.contextmanager
+    def _jobs(self) -> Iterator[None]:
+        """Runs the jobs started inside in the run's group, and measures them."""
+        self._before = self._session.progress.value
+        memory.reset_peaks()
+        crash_points.reach("worker.phase-one")
+        with self._session.job_group(self.run_id, self._topic):
+            self._check_cancelled()
+            yield
+        self._check_cancelled()
 
     def _make(self, folder: Path) -> None:
         if not self._files.exists(folder.parent):

@@ -7,14 +7,13 @@ from pathlib import Path
 from ledgerfold.compactor import memory
 from ledgerfold.compactor.job.pipeline import Clock
 from ledgerfold.compactor.job.plan import size_bytes_of
-from ledgerfold.compactor.job.progress import copy_parts, progress_of, scan_parts
+from ledgerfold.compactor.job.progress import Parts, copy_parts, scan_parts
 from ledgerfold.compactor.job.session import Session
 from ledgerfold.compactor.job.spark_run import SparkRun
 from ledgerfold.compactor.kafka.job import CleaningJob
 from ledgerfold.compactor.kafka.plan import plan_tasks
 from ledgerfold.storage import crash_points
 from ledgerfold.storage.files import Files
-from ledgerfold.v1.admin_pb2 import CompactionProgress
 from ledgerfold.v1.compactor_pb2 import CleanManifest, CleanPlan
 
 
@@ -26,26 +25,19 @@ class CleanRun(SparkRun[CleanManifest]):
         self.plan = plan
         tasks = plan_tasks(plan, session.cores)
         whole = scan_parts(tasks.files, size_bytes_of).plus(copy_parts(tasks.files))
-        self._whole = whole._replace(scans=len(tasks.scans), merges=tasks.buckets)
+        self._parts = whole._replace(scans=len(tasks.scans), merges=tasks.buckets)
         self._ledgers_dir = Path(plan.ledgers_dir)
-        self._before = session.progress.value
         self._job = CleaningJob(session.context, plan, tasks, session.progress, clock)
-        super().__init__(plan.run_id, session, files)
+        super().__init__(plan.run_id, plan.topic, session, files)
 
     @property
-    def progress(self) -> CompactionProgress:
-        """The progress. Phase one is the map; it seems done while a full map is rebuilt."""
-        whole = self._whole._replace(copies=self._job.copies)
-        return progress_of(self._session.progress.value.minus(self._before), whole)
+    def _whole(self) -> Parts:
+        """The parts. Phase one is the map; it seems done while a full map is rebuilt."""
+        return self._parts._replace(copies=self._job.copies)
 
     def _work(self) -> CleanManifest:
-        self._before = self._session.progress.value
-        memory.reset_peaks()
-        crash_points.reach("worker.phase-one")
-        with self._session.job_group(self.plan.run_id, self.plan.topic):
-            self._check_cancelled()
+        with self._jobs():
             manifest = self._job.run(self._make)
-        self._check_cancelled()
         manifest.stats.worker_peak_bytes = memory.peak_bytes()
         written = {group.ledger_id for group in manifest.groups if group.files}
         for folder in self._made:

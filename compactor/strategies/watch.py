@@ -26,9 +26,10 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
+
+from ledgerfold.compactor.memory import status_bytes
 
 # Arrow's own allocator reserves 1 GiB at its first allocation, even for a small one.
 ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
@@ -37,7 +38,6 @@ ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 _LOOKS = 4
 # The time for interrupted code to return, before its process is ended.
 _GRACE_SECONDS = 5.0
-_STATUS = Path("/proc/self/status")
 _STDERR = 2
 
 
@@ -126,7 +126,8 @@ class Watch(Unwatched):
         self._handler = signal.signal(signal.SIGALRM, self._look)
         self._rlimit = resource.getrlimit(resource.RLIMIT_DATA)
         _, hard = self._rlimit
-        most = _data_bytes() + self.limits.memory_bytes
+        # VmData is what counts against RLIMIT_DATA.
+        most = status_bytes("self", "VmData") + self.limits.memory_bytes
         if hard != resource.RLIM_INFINITY:
             most = min(most, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
@@ -154,15 +155,3 @@ class Watch(Unwatched):
         """Arms the forced end of the process, unless the next check finds progress."""
         seconds = self.limits.timeout_seconds * (1 + 2 / _LOOKS) + _GRACE_SECONDS
         faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)
-
-
-def _data_bytes() -> int:
-    """Returns the memory that counts against RLIMIT_DATA. 0 without /proc."""
-    try:
-        status = _STATUS.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return 0
-    for line in status.splitlines():
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) * 1024
-    return 0

@@ -26,7 +26,7 @@ import pyarrow as pa
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rows import Counts, Messages
-from ledgerfold.compactor.job.scan import by_bucket
+from ledgerfold.compactor.job.scan import by_bucket, grouped
 from ledgerfold.compactor.job.scan_messages import scan_messages
 from ledgerfold.compactor.positions import ROW_BITS, Booleans, Integers
 from ledgerfold.compactor.strategies.ordering import by_key
@@ -216,8 +216,5 @@ def _part_of(folded: Folded, start: int, end: int) -> Part:
 
 def _by_bucket(codes: Codes, bounds: Integers) -> list[Integers]:
     """Returns the rows of each bucket."""
-    buckets = np.searchsorted(bounds, codes, "right") - 1
-    # Two-byte numbers are sorted by counting.
-    narrow = buckets.astype(np.min_scalar_type(len(bounds)))
-    ends = np.cumsum(np.bincount(buckets, minlength=len(bounds) - 1))
-    return np.split(np.argsort(narrow, kind="stable"), ends[:-1])
+    rows, ends = grouped(np.searchsorted(bounds, codes, "right") - 1, len(bounds) - 1)
+    return np.split(rows, ends[:-1])

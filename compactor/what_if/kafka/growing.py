@@ -7,7 +7,6 @@ Segments roll by ledgerfold/kafka/rolling.py, batch by batch. The cleaner replac
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,31 +23,6 @@ from ledgerfold.v1.compactor_pb2 import CleanerSettings
 # The number of batches processed at once.
 _BLOCK = 65_536
 _OFFSETS_MAX = 2**31 - 1
-
-
-class Append(NamedTuple):
-    """A batch, by its number in the history."""
-
-    number: int
-    time_ms: int
-    base_offset: int
-    last_offset: int
-    size_bytes: int
-    max_timestamp_ms: int
-    producer_id: int
-
-
-def append_of(history: History, number: int) -> Append:
-    batches = history.batches
-    columns = (
-        batches.base_offset,
-        batches.last_offset,
-        batches.size_bytes,
-        batches.max_timestamp_ms,
-        batches.producer_id,
-    )
-    time_ms = int(history.clock_ms[number])
-    return Append(number, time_ms, *(int(column[number]) for column in columns))
 
 
 @dataclass(frozen=True)
@@ -159,31 +133,37 @@ class GrowingLog:
         # The last batch of each producer.
         for producer_id, back in zip(*np.unique(ids[::-1], return_index=True), strict=True):
             if producer_id >= 0:
-                self._note(append_of(self._history, end - 1 - int(back)))
+                self._note(end - 1 - int(back))
 
-    def append(self, batch: Append) -> bool:
-        """Appends a batch. Returns whether the cleaner may have new work."""
-        settings, active = self._settings, self._active
+    def append(self, number: int) -> bool:
+        """Appends a batch of the history. Returns whether the cleaner may have new work."""
+        settings, active, batches = self._settings, self._active, self._history.batches
+        base_offset, last_offset = (
+            int(batches.base_offset[number]),
+            int(batches.last_offset[number]),
+        )
+        size_bytes, time_ms = int(batches.size_bytes[number]), int(self._history.clock_ms[number])
+        max_timestamp_ms = int(batches.max_timestamp_ms[number])
         # Retention also considers the active segment's size, and its age if it has one.
         is_new = settings.is_deleted and (settings.retention_bytes >= 0 or not active.size_bytes)
         if active.must_end(
-            size_bytes=batch.size_bytes,
-            max_timestamp_ms=batch.max_timestamp_ms,
-            last_offset=batch.last_offset,
+            size_bytes=size_bytes,
+            max_timestamp_ms=max_timestamp_ms,
+            last_offset=last_offset,
             segment_bytes=settings.segment_bytes,
             roll_ms=settings.roll_ms,
-            now_ms=batch.time_ms,
+            now_ms=time_ms,
         ):
-            self._roll(batch.base_offset, batch.time_ms)
+            self._roll(base_offset, time_ms)
             is_new = True
         self._active.append(
-            last_offset=batch.last_offset,
-            size_bytes=batch.size_bytes,
-            max_timestamp_ms=batch.max_timestamp_ms,
-            time_ms=batch.time_ms,
+            last_offset=last_offset,
+            size_bytes=size_bytes,
+            max_timestamp_ms=max_timestamp_ms,
+            time_ms=time_ms,
         )
-        self.log_end = batch.last_offset + 1
-        if batch.producer_id >= 0 and self._note(batch):
+        self.log_end = last_offset + 1
+        if batches.producer_id[number] >= 0 and self._note(number):
             is_new = True
         return is_new
 
@@ -195,22 +175,23 @@ class GrowingLog:
             self.closed_bytes += active.size_bytes
         self._active = self._grown(base_offset, now_ms)
 
-    def _note(self, batch: Append) -> bool:
+    def _note(self, number: int) -> bool:
         """Updates the batch's producer. Returns whether a transaction ended."""
-        batches, number, known = self._history.batches, batch.number, self.producers
-        known.check(batch.time_ms)
-        sent = Sent(
-            batch.producer_id,
-            int(batches.producer_epoch[number]),
-            batch.base_offset,
-            batch.last_offset,
-            batch.max_timestamp_ms,
+        batches, known = self._history.batches, self.producers
+        known.check(int(self._history.clock_ms[number]))
+        columns = (
+            batches.producer_id,
+            batches.producer_epoch,
+            batches.base_offset,
+            batches.last_offset,
+            batches.max_timestamp_ms,
         )
+        sent = Sent(*(int(column[number]) for column in columns))
         if not batches.is_control[number]:
             known.add_data(sent, is_transactional=bool(batches.is_transactional[number]))
             return False
         if self._history.kind_of(number) not in (Kind.ABORT, Kind.COMMIT):
-            known.see(batch.producer_id)
+            known.see(sent.producer_id)
             return False
         known.end_transaction(sent)
         return True

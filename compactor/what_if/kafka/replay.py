@@ -23,7 +23,7 @@ import numpy as np
 
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.what_if.kafka.cleaner import Cleaner
-from ledgerfold.compactor.what_if.kafka.growing import GrowingLog, Origin, append_of
+from ledgerfold.compactor.what_if.kafka.growing import GrowingLog, Origin
 from ledgerfold.compactor.what_if.kafka.history import History
 from ledgerfold.compactor.what_if.replay import shown_points
 from ledgerfold.kafka.cleanable import Limit, Plan, plan
@@ -106,7 +106,7 @@ class Replay:
                     at = end
                     continue
                 time_ms = int(clock_ms[at])
-                is_new = self._log.append(append_of(self._history, at))
+                is_new = self._log.append(at)
                 self._space.add(time_ms, self._log.size_bytes, is_point=is_new)
                 at += 1
                 if is_new:

@@ -4,9 +4,6 @@ As compactor/kafka/rewrite.py builds them, which matches Kafka: only a record's 
 change, which is relative to the batch's base timestamp: the delete horizon, or the first record's
 time. The size of an uncompressed batch is exact. A compressed batch's size is scaled like that of
 its uncompressed records.
-
-    >>> varint_sizes(np.array([0, -1, 63, 64, -64, -65, 2**62])).tolist()
-    [1, 1, 1, 2, 1, 2, 10]
 """
 
 from __future__ import annotations
@@ -15,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ledgerfold.compactor.kafka.varints import varint_bytes
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.what_if.kafka.history import History
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP
@@ -39,8 +37,10 @@ def rebuilt(history: History, rows: Integers, which: Integers, horizon_ms: Integ
     times = records.time_ms[rows]
     base = np.where(horizon_ms >= 0, horizon_ms, times[starts])
     # After the length: attributes, of one byte, the time, and the rest.
-    bodies = 1 + varint_sizes(times - base[of]) + records.rest_bytes[rows]
-    raw_bytes = np.add.reduceat(varint_sizes(bodies) + bodies, starts)
+    time_sizes, _ = varint_bytes(times - base[of])
+    bodies = 1 + time_sizes + records.rest_bytes[rows]
+    length_sizes, _ = varint_bytes(bodies)
+    raw_bytes = np.add.reduceat(length_sizes + bodies, starts)
     section_bytes = batches.size_bytes[which] - BATCH_HEADER_BYTES
     shares = np.ceil(section_bytes * raw_bytes / batches.raw_bytes[which]).astype(np.int64)
     sizes = np.where(batches.is_compressed[which], shares, raw_bytes)
@@ -49,13 +49,3 @@ def rebuilt(history: History, rows: Integers, which: Integers, horizon_ms: Integ
     return Rebuilt(
         BATCH_HEADER_BYTES + sizes, np.where(appended, batches.max_timestamp_ms[which], latest)
     )
-
-
-def varint_sizes(numbers: Integers) -> Integers:
-    """Returns the size of each number as a Kafka varint."""
-    left = ((numbers << 1) ^ (numbers >> 63)).astype(np.uint64) >> np.uint64(7)
-    sizes = np.ones(len(numbers), np.int64)
-    while left.any():
-        sizes += left > 0
-        left >>= np.uint64(7)
-    return sizes
