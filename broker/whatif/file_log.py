@@ -1,4 +1,4 @@
-"""A temporary log on disk, of messages that are in no topic, for an analysis by the compactor.
+"""A temporary log on disk, of messages that are in no topic, and a temporary compactor for it.
 
 The messages are written as one ledger, entry by entry, as a batching producer would publish them:
 up to 1,000 messages or 512 KiB per entry, all of one publish time. Only one entry and the records
@@ -7,18 +7,23 @@ of the segments are in memory.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.worker.supervisor import CompactorSupervisor
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, read_header, stamp
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.files import REAL
 from ledgerfold.storage.names import ledgers_dir
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.storage.segment import SegmentWriter
-from ledgerfold.v1.compactor_pb2 import CompactionPlan
+from ledgerfold.strategies.allowed import AllowedStrategies
+from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan
 from ledgerfold.v1.records_pb2 import Position, SegmentRecord
+from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 _MESSAGES_MAX = 1_000
 _ENTRY_BYTES = 512 * 1024
@@ -100,3 +105,25 @@ class _Log:
         if self._writer is not None:
             self._sealed.append(self._writer.seal())
             self._writer = None
+
+
+def ask_own_worker(data_dir: Path, request: AnalyzeRequest, spark_master: str) -> TopicWhatIf:
+    """Starts a worker, asks it, and stops it. `data_dir` is private: the worker's files go there.
+
+    The caller has named the strategies itself, so the worker may load them. Raises
+    CompactorUnavailable, CompactionFailed, InvalidRequest, StorageError.
+    """
+    asked_for = AllowedStrategies().also(*(each.name for each in request.strategies))
+    settings = BrokerSettings(
+        data_dir=data_dir, spark_master=spark_master, allowed_strategies=asked_for
+    )
+    return asyncio.run(_ask(settings, request))
+
+
+async def _ask(settings: BrokerSettings, request: AnalyzeRequest) -> TopicWhatIf:
+    supervisor = CompactorSupervisor(settings)
+    supervisor.start()
+    try:
+        return await supervisor.analyze(request)
+    finally:
+        await supervisor.stop()

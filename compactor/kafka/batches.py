@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cached_property
 from itertools import pairwise
@@ -141,6 +141,13 @@ class LogFile:
     def refuse(self, offset: int, found: str) -> NoReturn:
         """Raises Corruption."""
         raise Corruption(self.source.path, offset, "a whole record batch", found)
+
+
+def batches_of(files: Iterable[InputSegment], chunk_bytes: int = CHUNK_BYTES) -> Iterator[Batches]:
+    """Yields all batches of the files in chunks. Raises as LogFile does."""
+    for file in files:
+        with LogFile(file) as opened:
+            yield from opened.chunks(chunk_bytes)
 
 
 class Batches:

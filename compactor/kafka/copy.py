@@ -13,7 +13,7 @@ import numpy as np
 from ledgerfold.compactor.job.output import LedgerOutput
 from ledgerfold.compactor.job.plan import InputSegment, Output
 from ledgerfold.compactor.job.rows import Written
-from ledgerfold.compactor.kafka.batches import BATCH, CHUNK_BYTES, Batches, LogFile
+from ledgerfold.compactor.kafka.batches import BATCH, CHUNK_BYTES, Batches, batches_of
 from ledgerfold.compactor.kafka.record_filter import (
     BatchDecisions,
     Rules,
@@ -65,11 +65,9 @@ class Copy:
         yield self._task, Copied(self._task, self._messages_read, self._messages_written, batches)
 
     def _copy(self, files: Sequence[InputSegment]) -> None:
-        for file in files:
-            with LogFile(file) as opened:
-                for batches in opened.chunks(self._throttle.at_once(CHUNK_BYTES)):
-                    self._copy_chunk(batches)
-                    self._throttle.spend(batches.stored_bytes)
+        for batches in batches_of(files, self._throttle.at_once(CHUNK_BYTES)):
+            self._copy_chunk(batches)
+            self._throttle.spend(batches.stored_bytes)
 
     def _copy_chunk(self, batches: Batches) -> None:
         rules = self._rules

@@ -13,13 +13,13 @@ Source: Cleaner.buildOffsetMap, LogSegment.collectAbortedTxns of Kafka 4.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.compactor.kafka.batches import Batches, LogFile
+from ledgerfold.compactor.kafka.batches import Batches, batches_of
 from ledgerfold.compactor.kafka.records import read_records
 from ledgerfold.compactor.kafka.rows import Firsts
 from ledgerfold.compactor.kafka.scan import keyed_batches
@@ -69,12 +69,6 @@ def stop_after(
             return Stop(offset, max(latest, int(before[-1])) if len(before) else latest)
         latest = next_base_offset - 1
     return None
-
-
-def batches_of(files: Iterable[InputSegment]) -> Iterator[Batches]:
-    for file in files:
-        with LogFile(file) as opened:
-            yield from opened.chunks()
 
 
 def _first_keyed(batches: Batches, aborted: AbortedIndex, after: int) -> tuple[int, int] | None:

@@ -6,7 +6,7 @@ Rules: `EventTime` in ledgerfold/strategies/plain.py. The winners stay in publis
 2 * time for one in a batch. Against a current message of that power, a message is accepted if its
 power is at least power | 1. Times are limited to -2**62 to 2**62 - 1; beyond that all are equal.
 
-**A fragment is a message**, as power and place (ordering.py). A run of a key's messages is folded
+**A fragment is a message**, as power and place (strategy.py). A run of a key's messages is folded
 into one or two fragments that have the same effect as the whole run on any current message before
 it. Why two are enough: start the run once without a current message, and once with one of time s.
 The first case's current message never has a higher time than the second's, until the second accepts
@@ -39,20 +39,18 @@ from typing import NamedTuple
 import numpy as np
 
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.compactor.strategies.ordering import (
+from ledgerfold.compactor.strategies.strategy import (
     FLAG_BITS,
     IS_VALUE,
-    by_key,
-    last_of_each,
-    value_positions,
-)
-from ledgerfold.compactor.strategies.strategy import (
     Codes,
     Facts,
     Folded,
     FragmentColumns,
     Ordered,
     Strategy,
+    by_key,
+    last_of_each,
+    value_positions,
 )
 from ledgerfold.strategies.catalogue import LISTED
 

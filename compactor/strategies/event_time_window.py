@@ -29,8 +29,14 @@ import numpy as np
 
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies import event_time
-from ledgerfold.compactor.strategies.ordering import FLAG_BITS
-from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, FragmentColumns, Strategy
+from ledgerfold.compactor.strategies.strategy import (
+    FLAG_BITS,
+    Codes,
+    Facts,
+    Folded,
+    FragmentColumns,
+    Strategy,
+)
 from ledgerfold.strategies.catalogue import LISTED
 
 

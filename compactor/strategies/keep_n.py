@@ -2,7 +2,7 @@
 
 Rules: `KeepN` in ledgerfold/strategies/plain.py.
 
-**A fragment is a message**, as its place (ordering.py). A run of a key's messages leaves its last
+**A fragment is a message**, as its place (strategy.py). A run of a key's messages leaves its last
 tombstone, which removes the values before it, and the last n values after that.
 
     >>> import numpy as np
@@ -19,14 +19,17 @@ from functools import partial
 import numpy as np
 
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.compactor.strategies.ordering import FLAG_BITS, IS_VALUE, by_key, value_positions
 from ledgerfold.compactor.strategies.strategy import (
+    FLAG_BITS,
+    IS_VALUE,
     Codes,
     Facts,
     Folded,
     FragmentColumns,
     Ordered,
     Strategy,
+    by_key,
+    value_positions,
 )
 from ledgerfold.strategies.catalogue import LISTED
 

@@ -28,14 +28,15 @@ from __future__ import annotations
 import numpy as np
 
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.compactor.strategies.ordering import IS_VALUE, value_positions
 from ledgerfold.compactor.strategies.strategy import (
+    IS_VALUE,
     Codes,
     Facts,
     Folded,
     FragmentColumns,
     Ordered,
     Strategy,
+    value_positions,
 )
 from ledgerfold.strategies.catalogue import LISTED
 

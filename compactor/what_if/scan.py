@@ -29,10 +29,9 @@ from ledgerfold.compactor.job.rows import Counts, Messages
 from ledgerfold.compactor.job.scan import by_bucket, grouped
 from ledgerfold.compactor.job.scan_messages import scan_messages
 from ledgerfold.compactor.positions import ROW_BITS, Booleans, Integers
-from ledgerfold.compactor.strategies.ordering import by_key
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
-from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, Strategy
+from ledgerfold.compactor.strategies.strategy import Codes, Facts, Folded, Strategy, by_key
 from ledgerfold.compactor.what_if.chunks import Collected, chunks_of
 from ledgerfold.compactor.what_if.rows import (
     AnalysisRow,

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
+
+from pyspark import SparkContext
 
 from ledgerfold.compactor.job.plan import Cut, input_segments
 from ledgerfold.compactor.job.plan_check import check_input
 from ledgerfold.compactor.strategies.registry import AnyStrategy
-from ledgerfold.compactor.what_if.job import Analysis, Figures, figures_of
-from ledgerfold.compactor.what_if.rows import AnalysisRow, Survivors
+from ledgerfold.compactor.what_if.job import Analysis, Figures, run_analysis
+from ledgerfold.compactor.what_if.rows import Survivors
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
+from tests.support.local_rows import LocalContext
 
 
 def analyze(
@@ -34,11 +38,4 @@ def analyze(
         returns_survivors,
         tuple(given),
     )
-    scanned = [row for run in runs for row in analysis.scan([run])]
-    merged = [row for bucket in range(buckets) for row in analysis.merge(_of(scanned, bucket))]
-    sized = [row for task in range(len(runs)) for row in analysis.size(task, _of(merged, task))]
-    return figures_of([content for _, content in sized], analysis)
-
-
-def _of(rows: Sequence[AnalysisRow], number: int) -> list[AnalysisRow]:
-    return [row for row in rows if row[0] == number]
+    return run_analysis(cast(SparkContext, LocalContext()), analysis)

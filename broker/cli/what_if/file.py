@@ -106,8 +106,7 @@ def ask_about_file(
     """Analyzes a file. Raises InvalidRequest, naming the line; OSError; and errors of the
     compactor.
     """
-    from ledgerfold.broker.whatif.file_log import write_log
-    from ledgerfold.broker.whatif.own_worker import ask_own_worker
+    from ledgerfold.broker.whatif.file_log import ask_own_worker, write_log
     from ledgerfold.strategies.catalogue import DEFAULT
     from ledgerfold.v1.compactor_pb2 import AnalyzeRequest
     from ledgerfold.v1.records_pb2 import CompactionStrategy

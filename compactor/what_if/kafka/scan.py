@@ -12,7 +12,7 @@ import pyarrow as pa
 from ledgerfold.compactor.job.arrow_integers import from_arrow
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rows import Failure
-from ledgerfold.compactor.kafka.batches import COMPRESSION, Batches, LogFile
+from ledgerfold.compactor.kafka.batches import COMPRESSION, Batches, batches_of
 from ledgerfold.compactor.kafka.records import Columns, Records, read_records
 from ledgerfold.compactor.kafka.transactions import AbortedIndex, Line, facts_of
 from ledgerfold.compactor.positions import Booleans, Integers
@@ -35,10 +35,8 @@ class HistoryScan:
     def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Chunk | Failure]:
         aborted = AbortedIndex(self.lines)
         try:
-            for file in chain.from_iterable(runs):
-                with LogFile(file) as opened:
-                    for batches in opened.chunks():
-                        yield chunk_of(batches, aborted)
+            for batches in batches_of(chain.from_iterable(runs)):
+                yield chunk_of(batches, aborted)
         except LedgerfoldError as error:
             yield Failure.of(error)
 

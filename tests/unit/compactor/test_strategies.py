@@ -16,9 +16,8 @@ from ledgerfold.compactor.job import scan as scan_module
 from ledgerfold.compactor.job.key_columns import KeyColumns
 from ledgerfold.compactor.job.plan import cut
 from ledgerfold.compactor.job.segment_map import SegmentMap
-from ledgerfold.compactor.strategies.ordering import by_key
 from ledgerfold.compactor.strategies.registry import MAKERS, fixed, strategy_of
-from ledgerfold.compactor.strategies.strategy import Strategy
+from ledgerfold.compactor.strategies.strategy import Strategy, by_key
 from ledgerfold.storage.errors import Corruption, UnknownStrategy
 from ledgerfold.strategies.catalogue import DEFAULT, LISTED
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
