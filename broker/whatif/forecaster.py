@@ -8,7 +8,7 @@ meanwhile, the request fails.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.compaction.own_strategies import check_allowed
@@ -18,7 +18,7 @@ from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.storage.segment import record_position
 from ledgerfold.strategies.catalogue import checked
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan
-from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
+from ledgerfold.v1.records_pb2 import SegmentRecord
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf, WhatIfRequest, WhatIfResponse
 
 if TYPE_CHECKING:
@@ -140,17 +140,13 @@ def _segments(topic: Topic, after: Position) -> list[SegmentRecord]:
     """Returns the segments that hold entries above `after`."""
     found: list[SegmentRecord] = []
     for ledger in topic.log.ledgers.records():
-        segments = list(_above(ledger, after))
+        segments = [
+            segment
+            for segment in ledger.segments
+            if segment.entries and record_position(segment, last=True) > after
+        ]
         damage = topic.store.damage_of(ledger.ledger_id)
         if segments and damage is not None:
             raise damage
         found += segments
     return found
-
-
-def _above(ledger: LedgerRecord, after: Position) -> Iterable[SegmentRecord]:
-    return (
-        segment
-        for segment in ledger.segments
-        if segment.entries and record_position(segment, last=True) > after
-    )

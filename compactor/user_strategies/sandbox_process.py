@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from ledgerfold.compactor.strategies.watch import Exceeded, Limits, Watch
@@ -29,23 +28,21 @@ from ledgerfold.strategies.loading import RAISED, Loaded, describe_error, load
 _WHY_CHARACTERS_MAX = 1000
 
 
-def tried(name: str, settings: dict[str, str], limits: Limits) -> dict[str, Any]:
-    """Returns the result of a trial, for standard output."""
-    return _held(limits, lambda watch: _tried(name, settings, watch))
-
-
-def tried_choices(
-    name: str, settings: dict[str, str], limits: Limits, messages: list[dict[str, Any]]
+def tried(
+    name: str,
+    settings: dict[str, str],
+    limits: Limits,
+    messages: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
-    """Returns the explanations for `messages`, for standard output."""
-    return _held(limits, lambda watch: _choices(name, settings, watch, messages))
-
-
-def _held(limits: Limits, ask: Callable[[Watch], dict[str, Any]]) -> dict[str, Any]:
+    """Returns the result of a trial, or the explanations for `messages`, for standard output."""
     watch = Watch(limits)
     try:
         with watch.held():
-            return ask(watch)
+            with watch.asking("when it was loaded"):
+                loaded = load(name, settings)
+            if messages is None:
+                return _described(name, loaded, watch)
+            return _choices(loaded.strategy, watch, messages)
     except InvalidStrategy as error:
         why = error.why
     except StrategyFailed as error:
@@ -59,23 +56,15 @@ def _held(limits: Limits, ask: Callable[[Watch], dict[str, Any]]) -> dict[str, A
     return {"why": why[:_WHY_CHARACTERS_MAX]}
 
 
-def _loaded(name: str, settings: dict[str, str], watch: Watch) -> Loaded:
-    with watch.asking("when it was loaded"):
-        return load(name, settings)
-
-
-def _choices(
-    name: str, settings: dict[str, str], watch: Watch, messages: list[dict[str, Any]]
-) -> dict[str, Any]:
-    strategy = _loaded(name, settings, watch).strategy
+def _choices(strategy: Any, watch: Watch, messages: list[dict[str, Any]]) -> dict[str, Any]:
     if kind_of(strategy) != STRATEGIC:
         return {"choices": []}
     is_value = [bool(each["value"]) for each in messages]
     return explain_choices(strategy, messages_of(strategy, messages), is_value, watch)
 
 
-def _tried(name: str, settings: dict[str, str], watch: Watch) -> dict[str, Any]:
-    loaded = _loaded(name, settings, watch)
+def _described(name: str, loaded: Loaded, watch: Watch) -> dict[str, Any]:
+    """Describes a strategy by the fields of its Own, after asking it about samples."""
     try:
         kind = kind_of(loaded.strategy)
     except TypeError as error:
@@ -92,9 +81,7 @@ def main() -> None:
     answers = os.dup(1)
     os.dup2(2, 1)
     limits = Limits(asked["timeout_seconds"], asked["memory_bytes"])
-    strategy = asked["name"], asked["settings"], limits
-    messages = asked.get("messages")
-    found = tried(*strategy) if messages is None else tried_choices(*strategy, messages)
+    found = tried(asked["name"], asked["settings"], limits, asked.get("messages"))
     os.write(answers, json.dumps(found).encode() + b"\n")
     # The strategy may have started threads that do not end.
     os._exit(0)

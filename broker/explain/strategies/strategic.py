@@ -37,12 +37,12 @@ from ledgerfold.v1 import explain_pb2 as pb
 
 
 class _Message(NamedTuple):
-    key: str
-    value: bytes
-    properties: dict[str, str]
     event_time_ms: int
     publish_time_ms: int
     message_id: tuple[int, int, int]
+    key: str = ""
+    value: bytes = b""
+    properties: dict[str, str] = {}  # noqa: RUF012 - never changed
 
 
 class Strategic:
@@ -80,18 +80,10 @@ class Strategic:
         return dropped(version, pb.COMPACTION_RULE_SKIPPED, reason, standing)
 
     def _message(self, version: Found) -> _Message:
+        message_id = (*version.position, version.version.batch_index)
+        message = _Message(version.event_time_ms, version.publish_time_ms, message_id)
         if not self._strategy.reads:
-            return _Message("", b"", {}, *_times_and_id(version))
+            return message
         stored = self._read(version)
-        return _Message(
-            (stored.key or b"").decode(errors="surrogateescape"),
-            stored.value,
-            stored.properties,
-            *_times_and_id(version),
-        )
-
-
-def _times_and_id(found: Found) -> tuple[int, int, tuple[int, int, int]]:
-    version = found.version
-    message_id = (*version.position, version.batch_index)
-    return version.event_time_ms, version.publish_time_ms, message_id
+        key = (stored.key or b"").decode(errors="surrogateescape")
+        return message._replace(key=key, value=stored.value, properties=stored.properties)
