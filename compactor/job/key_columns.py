@@ -37,7 +37,7 @@ class KeyColumns:
     def __init__(self, reads_event_times: bool = False) -> None:
         self._reads_event_times = reads_event_times
         self.rows = self.entries = self.key_bytes = self.size_bytes = 0
-        self._counts: list[int] = []
+        self.counts: list[int] = []
         self._positions: list[int] = []
         self._places: list[_Place] = []
         self._key_offsets: list[bytes] = []
@@ -58,7 +58,7 @@ class KeyColumns:
             section = parse_keys(segment.key_section(entry))
         except InvalidRequest as error:
             raise Corruption(*place, "a native key section", str(error)) from error
-        self._counts.append(header.message_count)
+        self.counts.append(header.message_count)
         self._positions.append(segment.first_position + entry.row)
         self._places.append(place)
         self._key_offsets.append(section.key_offsets)
@@ -77,7 +77,7 @@ class KeyColumns:
 
     def check(self) -> None:
         """Raises Corruption, naming the first entry whose columns do not match each other."""
-        counts = np.array(self._counts, np.int64)
+        counts = np.array(self.counts, np.int64)
         fits = (
             (_sizes(self._flags) == counts)
             & (_sizes(self._value_sizes) == 4 * counts)
@@ -105,13 +105,13 @@ class KeyColumns:
         if self._reads_event_times:
             facts = facts._replace(
                 event_times=np.frombuffer(b"".join(self._event_times), "<i8"),
-                is_alone=np.repeat(self._is_alone, self._counts),
-                publish_times=np.repeat(np.array(self._publish_times, np.int64), self._counts),
+                is_alone=np.repeat(self._is_alone, self.counts),
+                publish_times=np.repeat(np.array(self._publish_times, np.int64), self.counts),
             )
         return facts
 
     def _row_positions(self) -> Integers:
-        counts = np.array(self._counts, np.int64)
+        counts = np.array(self.counts, np.int64)
         within = np.arange(self.rows, dtype=np.int64) - np.repeat(
             np.cumsum(counts) - counts, counts
         )
@@ -125,7 +125,7 @@ class KeyColumns:
     def keys(self) -> pa.BinaryArray:
         """Returns the keys. A row without a key has an empty one."""
         sizes = _sizes(self._keys)
-        counts = np.array(self._counts, np.int64)
+        counts = np.array(self.counts, np.int64)
         shifted = self._offsets() + np.repeat(np.cumsum(sizes) - sizes, counts + 1)
         # An entry's last offset equals the next one's first: one of the two is dropped.
         is_repeated = np.zeros(len(shifted), np.bool_)

@@ -36,7 +36,6 @@ class MessageColumns:
         self._reads_values = not reads.isdisjoint(("value", "properties"))
         self.keys = KeyColumns(reads_event_times="event_time_ms" in reads)
         self.value_bytes = 0
-        self._counts: list[int] = []
         self._ids: list[tuple[int, int]] = []
         self._publish_times: list[int] = []
         self._indexes: list[bytes] = []
@@ -47,7 +46,6 @@ class MessageColumns:
         """Adds an entry. Raises Corruption if a section does not match its checksum or parse."""
         header = entry.header
         section = self.keys.add(segment, entry)
-        self._counts.append(header.message_count)
         self._ids.append(header.position)
         self._publish_times.append(header.publish_time_ms)
         try:
@@ -84,10 +82,10 @@ class MessageColumns:
 
     def rows(self) -> pa.RecordBatch:
         facts = self.keys.facts()
-        numbers = np.arange(len(self._counts), dtype=np.int32)
+        numbers = np.arange(self.keys.entries, dtype=np.int32)
         columns = {
             "places": to_arrow((facts.positions << 1) | facts.is_value),
-            "entry": to_arrow_short(np.repeat(numbers, self._counts)),
+            "entry": to_arrow_short(np.repeat(numbers, self.keys.counts)),
             "indexes": to_arrow_short(np.frombuffer(b"".join(self._indexes), "<i4")),
         }
         if "value" in self._reads:

@@ -132,14 +132,14 @@ class Failure(NamedTuple):
 
 Content = Fragments | Messages | Positions | Counts | Written | WriteTimes | CopyBegan | Failure
 Row = tuple[int, Content]
-_Content = TypeVar("_Content")
+_T = TypeVar("_T")
 
 
 def guarded(
-    rows: Iterable[tuple[int, _Content]],
+    rows: Iterable[tuple[int, _T]],
     targets: Iterable[int],
     *held: Callable[[], AbstractContextManager[None]],
-) -> Iterator[tuple[int, _Content | Failure]]:
+) -> Iterator[tuple[int, _T | Failure]]:
     """Yields a task's rows, and a Failure for each of `targets` if an error of our own ends it.
 
     `held`: the limits of the strategies that the task uses.
@@ -154,9 +154,9 @@ def guarded(
             yield target, Failure.of(error)
 
 
-def succeeded(contents: Iterable[_Content | Failure]) -> list[_Content]:
+def succeeded(contents: Iterable[_T | Failure]) -> list[_T]:
     """Returns the contents. Raises the error of a failed task."""
-    found: list[_Content] = []
+    found: list[_T] = []
     for content in contents:
         if isinstance(content, Failure):
             raise content.error()

@@ -138,11 +138,10 @@ class GrowingLog:
     def append(self, number: int) -> bool:
         """Appends a batch of the history. Returns whether the cleaner may have new work."""
         settings, active, batches = self._settings, self._active, self._history.batches
-        base_offset, last_offset = (
-            int(batches.base_offset[number]),
-            int(batches.last_offset[number]),
-        )
-        size_bytes, time_ms = int(batches.size_bytes[number]), int(self._history.clock_ms[number])
+        base_offset = int(batches.base_offset[number])
+        last_offset = int(batches.last_offset[number])
+        size_bytes = int(batches.size_bytes[number])
+        time_ms = int(self._history.clock_ms[number])
         max_timestamp_ms = int(batches.max_timestamp_ms[number])
         # Retention also considers the active segment's size, and its age if it has one.
         is_new = settings.is_deleted and (settings.retention_bytes >= 0 or not active.size_bytes)
