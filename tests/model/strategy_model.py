@@ -30,14 +30,14 @@ class Message(NamedTuple):
     publish_time_ms: int = 0
 
 
-class _Row:
+class _Row(NamedTuple):
     """A message of a key as the rules see it, with its index."""
 
-    def __init__(self, index: int, message: Message) -> None:
-        self.index = index
-        self.is_tombstone, self.is_alone = not message.value, message.is_alone
-        self.event_time_ms = message.event_time_ms
-        self.publish_time_ms = message.publish_time_ms
+    number: int
+    is_tombstone: bool
+    event_time_ms: int
+    is_alone: bool
+    publish_time_ms: int
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,17 @@ def outcome_of(
     survivors: list[int] = []
     removed = 0
     keys: dict[bytes, PublishingOrder[_Row]] = {}
-    for index, key in _keyed(messages):
-        rules = keys.setdefault(key, _rules_of(name, settings, time_ms))
-        removed += rules.meet(_Row(index, messages[index])).removed_events
+    for index, (key, value, event_time_ms, is_alone, publish_time_ms) in enumerate(messages):
+        if key is None:
+            continue
+        rules = keys.get(key)
+        if rules is None:
+            rules = keys[key] = _rules_of(name, settings, time_ms)
+        row = _Row(index, not value, event_time_ms, is_alone, publish_time_ms)
+        removed += rules.meet(row).removed_events
     for rules in keys.values():
         young = rules.young if isinstance(rules, EventTimeWindow) else ()
-        survivors += [row.index for row in (*rules.kept, *young)]
+        survivors += [row.number for row in (*rules.kept, *young)]
     return _outcome(messages, survivors, removed, retain_null_key)
 
 
