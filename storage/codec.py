@@ -16,18 +16,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ledgerfold.storage.decoded import DecodedBatch, EntryCodec
+from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import Buffer, Codec, EntryHeader, read_header
 from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError
-from ledgerfold.storage.kafka.entries import KAFKA
-from ledgerfold.storage.native_batch import NATIVE
+from ledgerfold.storage.kafka.entries import KafkaBatch
+from ledgerfold.storage.native_batch import NativeBatch
 
 
-def codec_of(header: EntryHeader) -> EntryCodec:
+def codec_of(header: EntryHeader) -> type[DecodedBatch]:
     if header.codec == Codec.NATIVE:
-        return NATIVE
+        return NativeBatch
     if header.codec == Codec.KAFKA:
-        return KAFKA
+        return KafkaBatch
     raise InvalidRequest(f"Unknown entry codec {header.codec}.")
 
 
@@ -37,7 +37,7 @@ def decode(entry: Buffer, header: EntryHeader | None = None) -> DecodedBatch:
     view = memoryview(entry)
     keys_at = header.header_bytes
     values_at = keys_at + header.key_bytes
-    return codec_of(header).decode(
+    return codec_of(header)(
         header, view[keys_at:values_at], view[values_at : values_at + header.value_bytes]
     )
 

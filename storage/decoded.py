@@ -1,4 +1,4 @@
-"""The interface of a decoded entry, and of the codecs that decode entries."""
+"""The interface of a codec: an entry that it decodes."""
 
 from __future__ import annotations
 
@@ -33,10 +33,29 @@ class StoredMessage(NamedTuple):
 
 
 class DecodedBatch(Protocol):
-    """The decoded messages of an entry, by column. Rows 0..rows-1 are in order of batch index."""
+    """The decoded messages of an entry, by column, under one codec.
 
-    @property
-    def rows(self) -> int: ...
+    Rows 0..rows-1 are in order of batch index.
+    """
+
+    __slots__ = ()
+    rows: int
+    # The number of messages before a compaction removed any.
+    batch_size: int
+
+    def __init__(self, header: EntryHeader, key_section: Buffer, value_section: Buffer) -> None:
+        """Decodes an entry; the sections are parsed when they are needed."""
+        ...
+
+    @staticmethod
+    def first_key(key_section: Buffer) -> bytes | None:
+        """Returns the first message's key, which key-shared dispatch uses."""
+        ...
+
+    @staticmethod
+    def last_batch_index(header: EntryHeader, key_section: Buffer) -> int:
+        """Returns the batch index of the last message; -1 if it was published alone."""
+        ...
 
     @property
     def producer_name(self) -> str: ...
@@ -76,20 +95,17 @@ class DecodedBatch(Protocol):
 
     def ordering_key(self, row: int) -> bytes | None: ...
 
-    def messages(self) -> Iterator[StoredMessage]: ...
-
-
-class EntryCodec(Protocol):
-    """A codec for the key and value sections of an entry."""
-
-    def decode(
-        self, header: EntryHeader, key_section: Buffer, value_section: Buffer
-    ) -> DecodedBatch: ...
-
-    def first_key(self, key_section: Buffer) -> bytes | None:
-        """Returns the first message's key, which key-shared dispatch uses."""
-        ...
-
-    def last_batch_index(self, header: EntryHeader, key_section: Buffer) -> int:
-        """Returns the batch index of the last message; -1 if it was published alone."""
-        ...
+    def messages(self) -> Iterator[StoredMessage]:
+        for row in range(self.rows):
+            yield StoredMessage(
+                batch_index=self.batch_index(row),
+                batch_size=self.batch_size,
+                key=self.key(row),
+                key_is_base64=self.key_is_base64(row),
+                value=self.value(row),
+                value_is_null=self.is_null(row),
+                properties=self.properties(row),
+                event_time_ms=self.event_time_ms(row),
+                sequence_id=self.sequence_id(row),
+                ordering_key=self.ordering_key(row),
+            )

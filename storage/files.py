@@ -14,8 +14,9 @@ import errno
 import mmap
 import os
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -67,70 +68,6 @@ class ReadFile(Protocol):
     def close(self) -> None: ...
 
 
-class Files(Protocol):
-    """The file system operations that storage uses."""
-
-    def create(self, path: Path) -> AppendFile:
-        """Creates a file. Raises DiskFailure, also if the file exists."""
-        ...
-
-    def open_append(self, path: Path, size_bytes: int) -> AppendFile:
-        """Opens a file for appending. Raises DiskFailure, also if it is not `size_bytes` long."""
-        ...
-
-    def open_read(self, path: Path) -> ReadFile:
-        """Opens a file for reading. Raises FileNotFoundError, DiskFailure."""
-        ...
-
-    def map(self, path: Path) -> AbstractContextManager[Buffer]:
-        """Maps a whole, non-empty file for reading. Raises FileNotFoundError."""
-        ...
-
-    def free_bytes(self, path: Path) -> int:
-        """Returns the free space on the file system of `path`."""
-        ...
-
-    def exists(self, path: Path) -> bool: ...
-    def size(self, path: Path) -> int: ...
-    def listdir(self, path: Path) -> list[str]: ...
-    def make_dir(self, path: Path) -> None:
-        """Creates a folder and its parents, if missing."""
-        ...
-
-    def sync_dir(self, path: Path) -> None: ...
-    def replace(self, source: Path, target: Path) -> None: ...
-    def remove(self, path: Path) -> None:
-        """Removes a file, if it exists."""
-        ...
-
-    def remove_dir(self, path: Path) -> None:
-        """Removes a folder with its contents, if it exists; it may disappear meanwhile.
-
-        Raises DiskFailure, also if files are still being created in it.
-        """
-        ...
-
-    def truncate(self, path: Path, size_bytes: int) -> None:
-        """Truncates a file durably."""
-        ...
-
-    def rewrite(self, path: Path, offset: int) -> None:
-        """Makes the file's visible bytes from `offset` on durable, by writing them again.
-
-        A sync alone is not enough: after a failed sync, the system may show bytes that it never
-        wrote.
-        """
-        ...
-
-    def overwrite(self, path: Path, offset: int, data: bytes, *, sync: bool) -> None:
-        """Overwrites bytes of an existing file; without `sync`, a power loss may undo it."""
-        ...
-
-    def copy(self, source: Path, target: Path) -> None:
-        """Copies a file durably, except for the folder's entry. A failed copy leaves nothing."""
-        ...
-
-
 @contextmanager
 def _disk(path: str, operation: str) -> Iterator[None]:
     try:
@@ -144,9 +81,11 @@ def _disk(path: str, operation: str) -> Iterator[None]:
 class RealAppendFile:
     """An AppendFile on a file descriptor."""
 
-    def __init__(self, path: Path, flags: int) -> None:
+    def __init__(
+        self, path: Path, flags: int, on_sync: Callable[[float], object] | None = None
+    ) -> None:
         self._descriptor = -1
-        self.path = str(path)
+        self.path, self._on_sync = str(path), on_sync
         self._failure: DiskFailure | None = None
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o644)
         self.size_bytes = os.fstat(self._descriptor).st_size
@@ -173,9 +112,12 @@ class RealAppendFile:
     def sync(self) -> None:
         self._check()
         try:
+            began = time.perf_counter()
             os.fdatasync(self._descriptor)
         except OSError as error:
             raise self._failed("A sync", error) from error
+        if self._on_sync is not None:
+            self._on_sync(time.perf_counter() - began)
 
     def _check(self) -> None:
         if self._failure is not None:
@@ -240,16 +182,25 @@ class RealReadFile:
         self.close()
 
 
-class RealFiles:
-    """Files on the operating system's file system."""
+class Files:
+    """The file system operations that storage uses.
+
+    `on_sync` gets the seconds of each successful sync of a file that is being written, in the
+    syncing thread. Syncs of folders and metadata are not timed.
+    """
+
+    def __init__(self, on_sync: Callable[[float], object] | None = None) -> None:
+        self._on_sync = on_sync
 
     def create(self, path: Path) -> AppendFile:
+        """Creates a file. Raises DiskFailure, also if the file exists."""
         with _disk(str(path), "Creating a file"):
-            return RealAppendFile(path, os.O_CREAT | os.O_EXCL)
+            return RealAppendFile(path, os.O_CREAT | os.O_EXCL, self._on_sync)
 
     def open_append(self, path: Path, size_bytes: int) -> AppendFile:
+        """Opens a file for appending. Raises DiskFailure, also if it is not `size_bytes` long."""
         try:
-            file = RealAppendFile(path, 0)
+            file = RealAppendFile(path, 0, self._on_sync)
         except OSError as error:
             raise DiskFailure(str(path), "Opening a file", error) from error
         if file.size_bytes != size_bytes:
@@ -258,12 +209,14 @@ class RealFiles:
             raise DiskFailure(str(path), "Opening a file", cause)
         return file
 
-    def open_read(self, path: Path) -> RealReadFile:
+    def open_read(self, path: Path) -> ReadFile:
+        """Opens a file for reading. Raises FileNotFoundError, DiskFailure."""
         with _disk(str(path), "Opening a file"):
             return RealReadFile(path)
 
     @contextmanager
     def map(self, path: Path) -> Iterator[Buffer]:
+        """Maps a whole, non-empty file for reading. Raises FileNotFoundError."""
         with (
             open(path, "rb") as file,
             mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
@@ -272,6 +225,7 @@ class RealFiles:
             yield view
 
     def free_bytes(self, path: Path) -> int:
+        """Returns the free space on the file system of `path`."""
         with _disk(str(path), "Reading the free space"):
             return shutil.disk_usage(path).free
 
@@ -287,6 +241,7 @@ class RealFiles:
             return sorted(os.listdir(path))
 
     def make_dir(self, path: Path) -> None:
+        """Creates a folder and its parents, if missing."""
         with _disk(str(path), "Creating a folder"):
             path.mkdir(parents=True, exist_ok=True)
 
@@ -303,10 +258,15 @@ class RealFiles:
             os.replace(source, target)
 
     def remove(self, path: Path) -> None:
+        """Removes a file, if it exists."""
         with _disk(str(path), "A removal"):
             path.unlink(missing_ok=True)
 
     def remove_dir(self, path: Path) -> None:
+        """Removes a folder with its contents, if it exists; it may disappear meanwhile.
+
+        Raises DiskFailure, also if files are still being created in it.
+        """
         with _disk(str(path), "A removal"):
             for tries_left in reversed(range(_REMOVAL_TRIES)):
                 try:
@@ -317,11 +277,17 @@ class RealFiles:
                         raise
 
     def truncate(self, path: Path, size_bytes: int) -> None:
+        """Truncates a file durably."""
         with _disk(str(path), "A truncation"), open(path, "r+b") as file:
             file.truncate(size_bytes)
             os.fsync(file.fileno())
 
     def rewrite(self, path: Path, offset: int) -> None:
+        """Makes the file's visible bytes from `offset` on durable, by writing them again.
+
+        A sync alone is not enough: after a failed sync, the system may show bytes that it never
+        wrote.
+        """
         with _disk(str(path), "A write"), open(path, "r+b", buffering=0) as file:
             descriptor = file.fileno()
             while data := os.pread(descriptor, _REWRITE_BYTES, offset):
@@ -329,6 +295,7 @@ class RealFiles:
             os.fsync(descriptor)
 
     def overwrite(self, path: Path, offset: int, data: bytes, *, sync: bool) -> None:
+        """Overwrites bytes of an existing file; without `sync`, a power loss may undo it."""
         with _disk(str(path), "A write"):
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
@@ -339,6 +306,7 @@ class RealFiles:
                 os.close(descriptor)
 
     def copy(self, source: Path, target: Path) -> None:
+        """Copies a file durably, except for the folder's entry. A failed copy leaves nothing."""
         with _disk(str(target), "A copy"):
             try:
                 shutil.copyfile(source, target)
@@ -349,7 +317,7 @@ class RealFiles:
                 raise
 
 
-REAL: Files = RealFiles()
+REAL = Files()
 
 
 def make_durable_dir(path: Path, files: Files = REAL) -> None:

@@ -88,7 +88,7 @@ def versions_of(header: EntryHeader, keys: Buffer, key: bytes | None) -> Iterato
     if key is not None and header.codec == Codec.NATIVE and key not in bytes(keys):
         return
     with decoding(f"entry {header.position}"):
-        batch = codec_of(header).decode(header, keys, b"")
+        batch = codec_of(header)(header, keys, b"")
     for row in range(batch.rows):
         if batch.key(row) == key:
             yield KeyVersion(

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 from google.protobuf.message import DecodeError
 
 from ledgerfold.storage.columns import from_column, offsets_of
 from ledgerfold.storage.compression import decompress
-from ledgerfold.storage.decoded import StoredMessage
+from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import Buffer, EntryHeader
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.native import HAS_KEY, KEY_IS_BASE64, NULL_VALUE
 from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 
 
-class NativeBatch:
+class NativeBatch(DecodedBatch):
     """A decoded entry. Columns are public; the value section is parsed on first use."""
 
     __slots__ = (
@@ -58,6 +57,23 @@ class NativeBatch:
         self._values: NativeValues | None = None
         self._section = value_section
         self.value_blob = b""
+
+    @staticmethod
+    def first_key(key_section: Buffer) -> bytes | None:
+        keys = parse_keys(key_section)
+        if not keys.flags or not keys.flags[0] & HAS_KEY:
+            return None
+        return keys.keys[: int.from_bytes(keys.key_offsets[4:8], "little")]
+
+    @staticmethod
+    def last_batch_index(header: EntryHeader, key_section: Buffer) -> int:
+        if header.is_plain:
+            return -1
+        keys = parse_keys(key_section)
+        rows, column = len(keys.flags), keys.batch_indexes
+        if rows != header.message_count or not rows or len(column) not in (0, 4 * rows):
+            raise InvalidRequest("The columns of a native key section do not match.")
+        return int.from_bytes(column[-4:], "little") if column else rows - 1
 
     @property
     def values(self) -> NativeValues:
@@ -140,22 +156,6 @@ class NativeBatch:
             return None
         return _slice(self.values.ordering_keys, self.values.ordering_key_offsets, row) or None
 
-    def messages(self) -> Iterator[StoredMessage]:
-        for row in range(self.rows):
-            flags = self.flags[row]
-            yield StoredMessage(
-                batch_index=self.batch_index(row),
-                batch_size=self.batch_size,
-                key=self.key(row),
-                key_is_base64=bool(flags & KEY_IS_BASE64),
-                value=self.value(row),
-                value_is_null=bool(flags & NULL_VALUE),
-                properties=self.properties(row),
-                event_time_ms=self.event_time_ms(row),
-                sequence_id=self.sequence_id(row),
-                ordering_key=self.ordering_key(row),
-            )
-
 
 def _pair(offsets: bytes, row: int) -> tuple[int, int]:
     at = row * 4
@@ -185,30 +185,3 @@ def parse_keys(key_section: Buffer) -> NativeKeys:
         return keys
     except DecodeError as error:
         raise InvalidRequest(f"A native key section does not parse: {error}") from error
-
-
-class NativeCodec:
-    """The native implementation of EntryCodec, which storage/codec.py provides."""
-
-    def decode(
-        self, header: EntryHeader, key_section: Buffer, value_section: Buffer
-    ) -> NativeBatch:
-        return NativeBatch(header, key_section, value_section)
-
-    def first_key(self, key_section: Buffer) -> bytes | None:
-        keys = parse_keys(key_section)
-        if not keys.flags or not keys.flags[0] & HAS_KEY:
-            return None
-        return keys.keys[: int.from_bytes(keys.key_offsets[4:8], "little")]
-
-    def last_batch_index(self, header: EntryHeader, key_section: Buffer) -> int:
-        if header.is_plain:
-            return -1
-        keys = parse_keys(key_section)
-        rows, column = len(keys.flags), keys.batch_indexes
-        if rows != header.message_count or not rows or len(column) not in (0, 4 * rows):
-            raise InvalidRequest("The columns of a native key section do not match.")
-        return int.from_bytes(column[-4:], "little") if column else rows - 1
-
-
-NATIVE = NativeCodec()

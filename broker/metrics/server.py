@@ -37,7 +37,7 @@ from ledgerfold.broker.metrics.catalogue import SYNC_BUCKETS_S, SYNC_SECONDS
 from ledgerfold.broker.metrics.readings import MetricsReader
 from ledgerfold.broker.metrics.text import parts
 from ledgerfold.storage.errors import AddressInUse
-from ledgerfold.storage.timed_files import TimedFiles
+from ledgerfold.storage.files import Files
 
 if TYPE_CHECKING:
     from ledgerfold.broker.topics.broker import Broker
@@ -74,7 +74,7 @@ class Metrics:
             SYNC_SECONDS.name, SYNC_SECONDS.help, buckets=SYNC_BUCKETS_S, registry=self._registry
         )
         ProcessCollector(registry=self._registry)
-        self.files = TimedFiles(syncs.observe)
+        self.files = Files(syncs.observe)
         self._server: _Server | None = None
 
     def serve(self, broker: Broker) -> str:

@@ -18,10 +18,9 @@ properties are the headers, as text: the last of several with one name, a null v
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
 from typing import cast
 
-from ledgerfold.storage.decoded import StoredMessage
+from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import (
     Buffer,
     Codec,
@@ -84,7 +83,7 @@ def _fields(messages: int, sequence_id: int, publish_time_ms: int) -> EntryField
     )
 
 
-class KafkaBatch:
+class KafkaBatch(DecodedBatch):
     """A decoded entry; its records are parsed on first use."""
 
     __slots__ = ("_columns", "_section", "batch", "batch_size", "header", "rows")
@@ -98,6 +97,15 @@ class KafkaBatch:
         self.batch_size = self.batch.last_offset_delta + 1
         self._section = value_section
         self._columns: RecordColumns | None = None
+
+    @staticmethod
+    def first_key(key_section: Buffer) -> bytes | None:
+        """Returns None: a batch's header has no keys."""
+        return None
+
+    @staticmethod
+    def last_batch_index(header: EntryHeader, key_section: Buffer) -> int:
+        return header_of(header, key_section).last_offset_delta
 
     @property
     def columns(self) -> RecordColumns:
@@ -163,21 +171,6 @@ class KafkaBatch:
     def ordering_key(self, row: int) -> bytes | None:
         return None
 
-    def messages(self) -> Iterator[StoredMessage]:
-        for row in range(self.rows):
-            yield StoredMessage(
-                batch_index=self.batch_index(row),
-                batch_size=self.batch_size,
-                key=self.key(row),
-                key_is_base64=False,
-                value=self.value(row),
-                value_is_null=self.is_null(row),
-                properties=self.properties(row),
-                event_time_ms=self.event_time_ms(row),
-                sequence_id=self.sequence_id(row),
-                ordering_key=None,
-            )
-
 
 def header_of(header: EntryHeader, key_section: Buffer) -> BatchHeader:
     """Returns the batch header in an entry's key section. Raises InvalidRequest."""
@@ -187,20 +180,3 @@ def header_of(header: EntryHeader, key_section: Buffer) -> BatchHeader:
     if batch.record_count != header.message_count or batch.last_offset_delta < 0:
         raise InvalidRequest("The header of a Kafka entry does not fit that of its batch.")
     return batch
-
-
-class KafkaCodec:
-    """The codec object of storage/codec.py."""
-
-    def decode(self, header: EntryHeader, key_section: Buffer, value_section: Buffer) -> KafkaBatch:
-        return KafkaBatch(header, key_section, value_section)
-
-    def first_key(self, key_section: Buffer) -> bytes | None:
-        """Returns None: a batch's header has no keys."""
-        return None
-
-    def last_batch_index(self, header: EntryHeader, key_section: Buffer) -> int:
-        return header_of(header, key_section).last_offset_delta
-
-
-KAFKA = KafkaCodec()

@@ -20,13 +20,13 @@ from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import read_header
+from ledgerfold.storage.files import Files
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import metadata_dir
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.storage.rocks import RocksKeyValue
 from ledgerfold.storage.settings import StoreSettings
-from ledgerfold.storage.timed_files import TimedFiles
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import RUN_TRIGGER_ADMIN
 from tests.benchmarks.options import Options
@@ -45,7 +45,7 @@ def _wait_for_the_disk(_: float = 0) -> None:
     _never.wait(SYNC_MS / 1000)
 
 
-class _SlowFiles(TimedFiles):
+class _SlowFiles(Files):
     def __init__(self) -> None:
         super().__init__(_wait_for_the_disk)
 

@@ -14,17 +14,19 @@ from pathlib import Path
 
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.files import Files
 from tests.simulation.disk import FREE_BYTES, Disk, File, Folder, joined, os_error, typed_errors
 from tests.simulation.jobs import Crash, Process
 
 _CACHED_SHARE = 0.5
 
 
-class SimFiles:
+class SimFiles(Files):
     def __init__(
         self, disk: Disk, process: Process, reach: Callable[[str], None] = lambda moment: None
     ) -> None:
         """`reach`: told of the moment before each call."""
+        super().__init__()
         self._disk, self._process, self._reach = disk, process, reach
 
     @contextmanager

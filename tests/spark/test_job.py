@@ -16,7 +16,7 @@ from ledgerfold.compactor.strategies.registry import MAKERS, Maker, fixed
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import Corruption, DiskFailure, InvalidRequest, StrategyFailed
-from ledgerfold.storage.files import REAL, RealFiles
+from ledgerfold.storage.files import REAL, Files
 from ledgerfold.strategies.ready_made import HeaderVersion
 from tests.model.strategic_model import renumbered, strategic
 from tests.model.strategy_model import Message, outcome_of
@@ -179,7 +179,7 @@ def test_damage_fails_the_run_and_leaves_nothing(session: Session, tmp_path: Pat
     assert not (log.ledgers_dir / "100").exists()
 
 
-class FullDisk(RealFiles):
+class FullDisk(Files):
     """The first folder that is closed is not."""
 
     has_failed = False

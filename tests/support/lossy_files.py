@@ -25,6 +25,7 @@ from pathlib import Path
 
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.files import Files
 from ledgerfold.storage.key_value import MemoryKeyValue
 
 Tail = Callable[[bytes], bytes]
@@ -76,10 +77,11 @@ class _Node:
         return self.data
 
 
-class LossyFiles:
+class LossyFiles(Files):
     """Files in memory below `root`, which is there from the beginning."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__()
         self._root = root
         self._seen: dict[Path, _Node] = {root: _Node(None)}
         self._durable: dict[Path, _Node] = dict(self._seen)

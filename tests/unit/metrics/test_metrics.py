@@ -24,7 +24,7 @@ from ledgerfold.broker.metrics.topic_metrics import TOPIC_METRICS
 from ledgerfold.broker.metrics.totals import CompactionTotals
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.storage.errors import CompactionFailed
-from ledgerfold.storage.timed_files import TimedFiles
+from ledgerfold.storage.files import Files
 from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import (
@@ -230,7 +230,7 @@ def test_the_text_is_what_prometheus_reads() -> None:
 def test_every_sync_is_timed(tmp_path: Path) -> None:
     """The file is the real one in all else."""
     seconds: list[float] = []
-    file = TimedFiles(seconds.append).create(tmp_path / "f")
+    file = Files(seconds.append).create(tmp_path / "f")
     file.write([b"ab", b"c"])
     file.sync()
     file.sync()

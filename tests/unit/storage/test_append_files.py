@@ -12,7 +12,7 @@ import pytest
 
 from ledgerfold.storage.append_files import AppendFiles
 from ledgerfold.storage.errors import DiskFailure
-from ledgerfold.storage.files import REAL, AppendFile, Files, RealFiles
+from ledgerfold.storage.files import REAL, AppendFile, Files
 from tests.support.lossy_files import LossyFiles
 
 
@@ -154,7 +154,7 @@ def test_a_file_in_use_stays_open(tmp_path: Path) -> None:
 def test_short_of_descriptors_idle_files_are_closed(tmp_path: Path) -> None:
     """The bound is not reached, but the process has no more to give."""
 
-    class ShortFiles(RealFiles):
+    class ShortFiles(Files):
         is_short = False
 
         def create(self, path: Path) -> AppendFile:

@@ -12,6 +12,7 @@ import pytest
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.files import REAL, Files
+from tests.simulation.files import SimFiles
 from tests.support.lossy_files import LossyFiles, front_half
 
 
@@ -209,3 +210,9 @@ def test_a_folder_whose_files_come_and_go_is_removed(
     added = 1_000
     with pytest.raises(DiskFailure, match="not empty"):
         REAL.remove_dir(folder)
+
+
+@pytest.mark.parametrize("double", [LossyFiles, SimFiles])
+def test_no_operation_of_a_double_is_the_real_one(double: type[Files]) -> None:
+    operations = {name for name in vars(Files) if not name.startswith("_")}
+    assert operations <= vars(double).keys()

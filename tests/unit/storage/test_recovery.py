@@ -29,7 +29,7 @@ from ledgerfold.storage.errors import (
     MissingFile,
     StorageError,
 )
-from ledgerfold.storage.files import RealFiles
+from ledgerfold.storage.files import Files
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
@@ -397,13 +397,13 @@ def test_a_write_that_was_killed_is_cut_on_a_full_disk(
     What is kept for deletions is no room for one.
     """
     full = DiskFailure("copy", "A copy", OSError(errno.ENOSPC, "No space left on device"))
-    monkeypatch.setattr(RealFiles, "copy", Mock(side_effect=full))
+    monkeypatch.setattr(Files, "copy", Mock(side_effect=full))
     directory = Directory(tmp_path)
     directory.damage(lambda data, _: data[:-1])
     with pytest.raises(DiskFailure):
         directory.recover()
     monkeypatch.undo()
-    monkeypatch.setattr(RealFiles, "free_bytes", Mock(return_value=RESERVE_BYTES))
+    monkeypatch.setattr(Files, "free_bytes", Mock(return_value=RESERVE_BYTES))
     report = directory.recover(is_same_boot=True)
     assert (report.torn, report.damaged) == ([str(directory.first_file)], {})
     names = sorted(path.name for path in directory.first_file.parent.iterdir())

@@ -10,7 +10,7 @@ import pytest
 
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import DiskFailure
-from ledgerfold.storage.files import AppendFile, RealAppendFile, RealFiles
+from ledgerfold.storage.files import AppendFile, Files, RealAppendFile
 from ledgerfold.storage.reserve import RESERVE_BYTES, Reserve
 
 
@@ -29,7 +29,7 @@ class Full(RealAppendFile):
         super().write(buffers)
 
 
-class Disk(RealFiles):
+class Disk(Files):
     """One that says how much is free, and may be full."""
 
     free = room = 2 * RESERVE_BYTES

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ledgerfold.storage.errors import Corruption, DiskFailure
-from ledgerfold.storage.files import RealFiles
+from ledgerfold.storage.files import Files
 from ledgerfold.storage.rocks import RETRY_S, RocksKeyValue
 from tests.support.property_tests import examples
 
@@ -21,7 +21,7 @@ FULL = "IO error: No space left on device: While appending to file: 000004.log"
 NOT_SYNCED = "IO error: Input/output error: While fdatasync: 000004.log"
 
 
-class Disk(RealFiles):
+class Disk(Files):
     """As much room as a test says; and a clock."""
 
     free = 0

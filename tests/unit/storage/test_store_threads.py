@@ -15,7 +15,7 @@ import pytest
 
 from ledgerfold.storage.entry import LATEST, Position
 from ledgerfold.storage.errors import DiskFailure, MissingFile
-from ledgerfold.storage.files import ReadFile, RealFiles
+from ledgerfold.storage.files import Files, ReadFile
 from ledgerfold.storage.key_value import KeyValueStore, MemoryKeyValue
 from ledgerfold.storage.ledger import LedgerStore, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
@@ -57,14 +57,15 @@ class Gate:
             done.result(PATIENCE_S)
 
 
-class GatedFiles(RealFiles):
+class GatedFiles(Files):
     """A gate behind each opening and before each removal of a folder; removals of `stuck` fail."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.opened, self.removal = Gate(), Gate()
         self.stuck: set[str] = set()
 
-    def open_read(self, path: Path) -> ReadFile:  # type: ignore[override]
+    def open_read(self, path: Path) -> ReadFile:
         file = super().open_read(path)
         self.opened.pass_through()
         return file
