@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ledgerfold.broker.common.settings import BrokerSettings
-from ledgerfold.broker.worker.compactor import BrokerCompactor
+from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.broker.worker.service_compactor import ServiceCompactor, load_service
 from ledgerfold.broker.worker.supervisor import CompactorSupervisor
 
 
-def compactor_of(settings: BrokerSettings) -> BrokerCompactor:
+def compactor_of(settings: BrokerSettings) -> Compactor:
     """Creates the configured compactor. Raises InvalidRequest: there is no such service."""
     name = settings.compaction_service
     if name is None:

@@ -30,7 +30,7 @@ from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX
-from ledgerfold.broker.worker.compactor import BrokerCompactor
+from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.files import REAL
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore
@@ -106,7 +106,7 @@ async def _compact(
         await broker.stop()
 
 
-async def _report_waiting(compactor: BrokerCompactor, on_waiting: OnWaiting) -> None:
+async def _report_waiting(compactor: Compactor, on_waiting: OnWaiting) -> None:
     await compactor.known()
     if compactor.state in (COMPACTOR_STATE_STARTING, COMPACTOR_STATE_RESTARTING):
         on_waiting(compactor.message)

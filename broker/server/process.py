@@ -29,7 +29,7 @@ from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.server.grpc_server import Server
 from ledgerfold.broker.server.start_checks import check_start, temporary_path
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.worker.compactor import BrokerCompactor
+from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.files import REAL, make_durable_dir
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore
@@ -66,7 +66,7 @@ async def _serve(
     settings: BrokerSettings,
     metadata: MetadataStore,
     lock: DirectoryLock,
-    compactor: BrokerCompactor,
+    compactor: Compactor,
 ) -> int:
     clock = _clock(settings)
     metrics = _metrics(settings)

@@ -38,7 +38,7 @@ from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.topic import Topic
-from ledgerfold.broker.worker.compactor import BrokerCompactor
+from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
@@ -61,7 +61,7 @@ class Broker:
         settings: BrokerSettings,
         metadata: MetadataStore,
         store: LedgerStore,
-        compactor: BrokerCompactor,
+        compactor: Compactor,
         clock: Clock | None = None,
     ) -> None:
         self.settings = settings

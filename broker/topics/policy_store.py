@@ -28,7 +28,7 @@ from ledgerfold.broker.policies.effective import (
 )
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.broker.topics.topic import Topic
-from ledgerfold.broker.worker.compactor import BrokerCompactor
+from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.errors import TopicNotFound
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.strategies.catalogue import listed
@@ -43,7 +43,7 @@ class PolicyBroker(BrokerContext, Protocol):
     @property
     def topics(self) -> Mapping[str, Topic]: ...
     @property
-    def compactor(self) -> BrokerCompactor: ...
+    def compactor(self) -> Compactor: ...
     async def update_partitioned_policies(
         self, name: str, update: Callable[[Policies], Policies]
     ) -> None: ...

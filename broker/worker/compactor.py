@@ -1,14 +1,16 @@
-"""The compactor as used by runs and by the broker: the supervised worker, or a user's service.
-
-A run uses `Compactor`; the broker, which starts and stops it, uses `BrokerCompactor`.
-"""
+"""The compactor of a broker: the supervised worker, or a user's service."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Protocol
 
-from ledgerfold.v1.admin_pb2 import CompactionProgress, CompactorState
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTOR_STATE_DISABLED,
+    COMPACTOR_STATE_READY,
+    CompactionProgress,
+    CompactorState,
+)
 from ledgerfold.v1.compactor_pb2 import (
     AnalyzeRequest,
     CleanManifest,
@@ -24,66 +26,70 @@ from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 OnProgress = Callable[[CompactionProgress], None]
 
 
-class Compactor(Protocol):
-    """The part of a compactor that a run uses (supervisor.py)."""
+class Compactor(ABC):
+    """Executes plans for one broker, and lives as long as it. The broker reports its state."""
 
-    @property
-    def is_disabled(self) -> bool: ...
-    def retry_now(self) -> None:
-        """Ends the pause after a failed start."""
-        ...
-
-    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
-        """Executes a plan.
-
-        Cancelling the task ends the run in the worker, then raises CancelledError.
-        """
-        ...
-
-
-class BrokerCompactor(Compactor, Protocol):
-    """The part that the broker uses: it lives as long as the broker, which reports its state."""
-
-    state: CompactorState
-    message: str
+    state: CompactorState = COMPACTOR_STATE_READY
+    message = ""
     # The number of restarts of the worker.
-    restarts: int
+    restarts = 0
 
     @property
-    def pid(self) -> int: ...
+    def is_disabled(self) -> bool:
+        return self.state == COMPACTOR_STATE_DISABLED
+
+    @property
+    def pid(self) -> int:
+        """The pid of a worker that this broker started; 0 if there is none."""
+        return 0
+
+    @abstractmethod
     def start(self) -> None:
         """Starts it without waiting."""
-        ...
 
-    async def stop(self) -> None: ...
+    @abstractmethod
+    async def stop(self) -> None:
+        """Ends it; a run in it fails."""
+
+    @abstractmethod
+    def retry_now(self) -> None:
+        """Ends the pause after a failed start, if there is one."""
+
+    @abstractmethod
     async def known(self) -> None:
         """Returns when it is known whether it works on this machine.
 
         Then `message` describes its state.
         """
-        ...
 
-    async def clean(self, plan: CleanPlan) -> CleanManifest:
-        """Runs one cleaning of a Kafka log.
+    @abstractmethod
+    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        """Executes a plan. Raises CompactionError, StorageError.
 
-        Cancelling the task ends it in the worker, as in run().
+        Cancelling the task ends the run in the worker, then raises CancelledError.
         """
-        ...
 
+    @abstractmethod
+    async def clean(self, plan: CleanPlan) -> CleanManifest:
+        """Runs one cleaning of a Kafka log; see run()."""
+
+    @abstractmethod
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
-        """Computes what-if results of strategies. Cancelling the task ends it."""
-        ...
+        """Computes what-if results of strategies; see run().
 
+        Also raises InvalidRequest, NotAllowed.
+        """
+
+    @abstractmethod
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
         """Checks that a user-defined strategy can be set.
 
         Raises InvalidStrategy, CompactorUnavailable (it cannot be checked now).
         """
-        ...
 
+    @abstractmethod
     async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
         """Returns a user-defined strategy's descriptions of messages.
 
         Raises CompactorUnavailable.
         """
-        ...

@@ -21,7 +21,7 @@ from concurrent.futures import Future
 from functools import reduce
 from typing import Any
 
-from ledgerfold.broker.worker.compactor import OnProgress
+from ledgerfold.broker.worker.compactor import Compactor, OnProgress
 from ledgerfold.compaction_service import CompactionService
 from ledgerfold.storage.errors import (
     CompactionFailed,
@@ -33,10 +33,8 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.v1.admin_pb2 import (
     COMPACTOR_STATE_DISABLED,
-    COMPACTOR_STATE_READY,
     COMPACTOR_STATE_UNAVAILABLE,
     CompactionProgress,
-    CompactorState,
 )
 from ledgerfold.v1.compactor_pb2 import (
     AnalyzeRequest,
@@ -124,32 +122,22 @@ class _Call:
         return self._task.result()
 
 
-class ServiceCompactor:
-    """An `BrokerCompactor` backed by a service. `name`: the option's value."""
-
-    restarts = 0
-    pid = 0
+class ServiceCompactor(Compactor):
+    """A compactor backed by a service. `name`: the option's value."""
 
     def __init__(
         self, name: str, service: CompactionService, end_seconds: float = END_SECONDS
     ) -> None:
-        self.state: CompactorState = COMPACTOR_STATE_READY
-        self.message = ""
         self._name, self._service, self._end_seconds = name, service, end_seconds
         self._loop = asyncio.new_event_loop()
         # NOTE: a daemon thread, so that a hanging service does not keep the process.
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-
-    @property
-    def is_disabled(self) -> bool:
-        return self.state == COMPACTOR_STATE_DISABLED
 
     def start(self) -> None:
         """Starts its thread; the service was created before the broker."""
         self._thread.start()
 
     async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
-        """Raises CompactorUnavailable."""
         raise CompactorUnavailable(f"{self._name} cannot describe a strategy's choices.")
 
     async def known(self) -> None:
@@ -173,7 +161,6 @@ class ServiceCompactor:
             self._loop.close()
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
-        """Checks a strategy. Raises InvalidStrategy, CompactorUnavailable."""
         check: Any = getattr(self._service, "check_strategy", None)
         if check is None:
             raise InvalidStrategy(strategy.name, f"{self._name} checks no strategies")
@@ -198,7 +185,6 @@ class ServiceCompactor:
         )
 
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
-        """Raises NotAllowed."""
         raise NotAllowed(f"Only the Spark worker can run a what-if analysis, not {self._name}.")
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:

@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import grpc
 
-from ledgerfold.broker.worker.compactor import OnProgress
+from ledgerfold.broker.worker.compactor import Compactor, OnProgress
 from ledgerfold.broker.worker.connection import CHANNEL_OPTIONS, WorkerConnection
 from ledgerfold.broker.worker.health import STOPPED, follow_health
 from ledgerfold.broker.worker.limits import (
@@ -93,7 +93,7 @@ class Ending(NamedTuple):
     is_hopeless: bool = False
 
 
-class CompactorSupervisor:
+class CompactorSupervisor(Compactor):
     """The supervisor of one broker's worker. `command` replaces the real worker in tests.
 
     `clock_ms` measures how long a worker was healthy; its zero does not matter.
@@ -108,10 +108,7 @@ class CompactorSupervisor:
         sleep: Sleep = asyncio.sleep,
         limits: SupervisorLimits | None = None,
     ) -> None:
-        self.state: CompactorState = COMPACTOR_STATE_STARTING
-        self.message = ""
-        # The number of restarts.
-        self.restarts = 0
+        self.state = COMPACTOR_STATE_STARTING
         self._settings, self._sleep = settings, sleep
         self._clock_ms = clock_ms or _monotonic_ms
         self._needs_pyspark = command is None
@@ -128,21 +125,14 @@ class CompactorSupervisor:
             self._set(COMPACTOR_STATE_DISABLED, "The compactor is off (--compactor off).")
 
     @property
-    def is_disabled(self) -> bool:
-        return self.state == COMPACTOR_STATE_DISABLED
-
-    @property
     def pid(self) -> int:
-        """The pid of a worker that this broker started; 0 if there is none."""
         return 0 if self._process is None else self._process.pid
 
     def start(self) -> None:
-        """Starts supervision without waiting."""
         if not self.is_disabled:
             self._task = asyncio.create_task(self._supervise())
 
     async def stop(self) -> None:
-        """Ends the worker; a run in it fails."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -150,7 +140,6 @@ class CompactorSupervisor:
         self._set(COMPACTOR_STATE_DISABLED, "The broker is stopping.")
 
     def retry_now(self) -> None:
-        """Ends the pause before the next start, if there is one."""
         if self.state == COMPACTOR_STATE_UNAVAILABLE:
             self._set(COMPACTOR_STATE_STARTING, self.message)
         self._retry.set()
@@ -165,7 +154,6 @@ class CompactorSupervisor:
         return await self._in_worker(lambda connection: connection.run(plan, on_progress))
 
     async def clean(self, plan: CleanPlan) -> CleanManifest:
-        """Runs one cleaning of a Kafka log; see run()."""
         return await self._in_worker(lambda connection: connection.clean(plan))
 
     async def _in_worker(self, work: Callable[[WorkerConnection], Awaitable[_T]]) -> _T:
@@ -179,14 +167,10 @@ class CompactorSupervisor:
         return await work(await self._ready_connection())
 
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
-        """Runs a what-if analysis; see run(). Also raises InvalidRequest."""
         return await (await self._ready_connection()).analyze(request)
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
-        """Checks a user-defined strategy, before Spark is ready if need be.
-
-        Raises InvalidStrategy, CompactorUnavailable.
-        """
+        """Checks the strategy before Spark is ready if need be."""
         try:
             async with asyncio.timeout(self._limits.check):
                 await (await self._any_connection()).check_strategy(strategy)
@@ -196,10 +180,7 @@ class CompactorSupervisor:
             raise CompactorUnavailable(_UNCHECKED.format(strategy.name, why)) from error
 
     async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
-        """Returns a user-defined strategy's descriptions, before Spark is ready if need be.
-
-        Raises CompactorUnavailable.
-        """
+        """Returns the descriptions before Spark is ready if need be."""
         try:
             async with asyncio.timeout(self._limits.check):
                 return await (await self._any_connection()).tell_choices(request)
@@ -225,7 +206,6 @@ class CompactorSupervisor:
         return connection.ended.done()
 
     async def known(self) -> None:
-        """Returns once it is known whether a worker can run on this machine."""
         starting = (COMPACTOR_STATE_STARTING, COMPACTOR_STATE_RESTARTING)
         while self.state in starting and not self._is_warming_up:
             await self._changed.wait()

@@ -19,6 +19,7 @@ from pathlib import Path
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.broker.worker.compactor import OnProgress
 from ledgerfold.storage.entry import read_header
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.ledger import LedgerStore
@@ -31,7 +32,7 @@ from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import RUN_TRIGGER_ADMIN
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Report, median
-from tests.support.memory_compactor import MemoryCompactor, OnProgress
+from tests.support.memory_compactor import MemoryCompactor
 
 SYNC_MS = 50
 _BEAT_S = 0.001

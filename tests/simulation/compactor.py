@@ -19,6 +19,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from ledgerfold.broker.worker.compactor import Compactor, OnProgress
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
 from ledgerfold.storage.errors import (
@@ -31,7 +32,6 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.segment import SegmentWriter
-from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, CompactorState
 from ledgerfold.v1.compactor_pb2 import (
     AnalyzeRequest,
     CleanManifest,
@@ -53,16 +53,11 @@ from tests.simulation.moments import CALLED_BY_WORKER, MANIFEST
 from tests.support.kafka_round import KafkaRound
 from tests.support.memory_compactor import _rebuilt
 
-OnProgress = Callable[[CompactionProgress], None]
 T = TypeVar("T", covariant=True)
 
 
-class SimCompactor:
+class SimCompactor(Compactor):
     """One per broker process. Workers are numbered over the whole simulation."""
-
-    is_disabled = False
-    state: CompactorState = COMPACTOR_STATE_READY
-    message, restarts, pid = "", 0, 0
 
     def __init__(
         self,
@@ -83,15 +78,15 @@ class SimCompactor:
     async def stop(self) -> None:
         """Nothing to stop."""
 
-    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
-        """It has no words."""
-        return TellChoicesResponse()
-
     async def known(self) -> None:
         """It is there."""
 
     def retry_now(self) -> None:
         """It never waits."""
+
+    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+        """It has no words."""
+        return TellChoicesResponse()
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
         """It knows none but Ledgerfold's own."""

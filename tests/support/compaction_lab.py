@@ -306,7 +306,9 @@ class Lab:
     @property
     def scheduler(self) -> CompactionScheduler:
         if self._scheduler is None:
-            self._scheduler = CompactionScheduler(cast(Any, self), self.compactor, sleep=_never)
+            self._scheduler = CompactionScheduler(
+                cast(Any, self), cast(Any, self.compactor), sleep=_never
+            )
         return self._scheduler
 
     def topic(

@@ -8,20 +8,20 @@ rebuilt entries, and a manifest.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 
+from ledgerfold.broker.worker.compactor import Compactor, OnProgress
 from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
 from ledgerfold.storage.errors import InvalidStrategy
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.segment import SegmentWriter
-from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, CompactionProgress, CompactorState
 from ledgerfold.v1.compactor_pb2 import (
     AnalyzeRequest,
     CleanManifest,
@@ -36,19 +36,13 @@ from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 from tests.model.choice_model import CLASSES, is_strategic, left_by
 from tests.support.kafka_round import KafkaRound
 
-OnProgress = Callable[[CompactionProgress], None]
 
-
-class MemoryCompactor:
+class MemoryCompactor(Compactor):
     """Stands in for the supervisor (broker/worker/supervisor.py).
 
     `failure`: what the next run raises, half done; as of a worker that was killed, its files stay.
     `may_go`: while it is cleared, a run waits; `has_begun` tells that one does.
     """
-
-    is_disabled = False
-    state: CompactorState = COMPACTOR_STATE_READY
-    message, restarts, pid = "", 0, 0
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -64,15 +58,15 @@ class MemoryCompactor:
     async def stop(self) -> None:
         """Nothing to stop."""
 
-    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
-        """It has no words."""
-        return TellChoicesResponse()
-
     async def known(self) -> None:
         """It is there."""
 
     def retry_now(self) -> None:
         """It never waits."""
+
+    async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
+        """It has no words."""
+        return TellChoicesResponse()
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
         """It knows none but Ledgerfold's own, and those that its oracles know."""

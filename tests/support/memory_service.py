@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from typing import Any
 
+from ledgerfold.broker.worker.compactor import OnProgress
 from ledgerfold.compaction_service import (
     CompactionPlan,
     CompactionProgress,
@@ -16,7 +17,7 @@ from ledgerfold.compaction_service import (
     Manifest,
 )
 from ledgerfold.storage.files import REAL
-from tests.support.memory_compactor import MemoryCompactor, OnProgress
+from tests.support.memory_compactor import MemoryCompactor
 
 
 class Copying:

@@ -26,7 +26,7 @@ from typing import Protocol
 
 from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.kafka.cleaner.choice import Candidate, choose
-from ledgerfold.broker.kafka.cleaner.cleaning import CleaningResult, Worker, clean, dry_run, view_of
+from ledgerfold.broker.kafka.cleaner.cleaning import Cleaning, CleaningResult, view_of
 from ledgerfold.broker.kafka.cleaner.deletion import Deletion
 from ledgerfold.broker.kafka.cleaner.gauges import Gauges
 from ledgerfold.broker.kafka.cleaner.pass_result import PassResult, failure_kind
@@ -36,6 +36,7 @@ from ledgerfold.broker.kafka.config.config import BrokerConfig
 from ledgerfold.broker.kafka.config.defects import Defects
 from ledgerfold.broker.kafka.log.checkpoint_file import StoredCheckpoints, stored_checkpoints
 from ledgerfold.broker.kafka.partition import Partition
+from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.kafka.cleanable import Plan, plan
 from ledgerfold.storage.errors import (
     CompactionCancelled,
@@ -76,15 +77,17 @@ class Cleaner:
     """The log cleaner of one broker, on its event loop."""
 
     def __init__(
-        self, broker: CleanerBroker, worker: Worker, defects: Callable[[str], Defects]
+        self, broker: CleanerBroker, compactor: Compactor, defects: Callable[[str], Defects]
     ) -> None:
         """Creates a cleaner. `defects(topic)` returns the enabled defects of a topic; of the broker
         for "".
         """
-        self._broker, self._worker, self.defects = broker, worker, defects
+        self._broker, self._compactor, self.defects = broker, compactor, defects
         self.states = States()
         self.gauges = Gauges(broker.clock.now_ms)
-        self._deletion = Deletion(broker, self.states, self._wake)
+        self._deletion = Deletion(
+            broker.partitions_of_kafka, broker.clock.now_ms, self.states, self._wake
+        )
         self._cleanings: dict[str, asyncio.Task[CleaningResult]] = {}
         # Recent passes, newest first.
         self.last_passes: deque[PassResult] = deque(maxlen=_PASSES_KEPT)
@@ -247,23 +250,9 @@ class Cleaner:
         return candidates
 
     async def _clean(self, name: str, made: Plan) -> CleaningResult:
-        self._count += 1
-        broker, now_ms = self._broker, self._broker.clock.now_ms()
-        partition = broker.partitions_of_kafka().get(name)
-        if partition is None:
-            raise Moved(f"{name} was unloaded; try again.")
-        work = clean(
-            partition,
-            made,
-            f"clean-{name}-{now_ms}-{self._count}",
-            self._worker,
-            broker.store,
-            broker.metadata,
-            now_ms=now_ms,
-            keys_max=broker.kafka_config.map_keys_max,
-            io_bytes_per_second=cleaning_rate(broker.kafka_config, broker.clock),
-            defects=self.defects(name),
-        )
+        config, clock = self._broker.kafka_config, self._broker.clock
+        cleaning = self._cleaning("clean", name, made)
+        work = cleaning.run(self._broker.metadata, cleaning_rate(config, clock))
         task = self._cleanings[name] = asyncio.create_task(work)
         try:
             return await asyncio.shield(task)
@@ -284,23 +273,30 @@ class Cleaner:
             await self._changed.wait()
 
     async def dry_run(self, name: str, made: Plan) -> CleanManifest:
-        """Runs a dry run of `made`, a plan made after idle(). Raises as cleaning.dry_run().
+        """Runs a dry run of `made`, a plan made after idle(). Raises as Cleaning.dry_run().
 
         The log is paused until the dry run ends, so that the files it reads stay.
         """
         async with self.paused(name, aborts=False):
-            self._count += 1
-            broker, now_ms = self._broker, self._broker.clock.now_ms()
-            return await dry_run(
-                broker.partitions_of_kafka()[name],
-                made,
-                f"plan-{name}-{now_ms}-{self._count}",
-                self._worker,
-                broker.store,
-                now_ms=now_ms,
-                keys_max=broker.kafka_config.map_keys_max,
-                defects=self.defects(name),
-            )
+            return await self._cleaning("plan", name, made).dry_run()
+
+    def _cleaning(self, kind: str, name: str, made: Plan) -> Cleaning:
+        """Returns a cleaning of the log under a new run id. Raises Moved if it is not loaded."""
+        broker, now_ms = self._broker, self._broker.clock.now_ms()
+        partition = broker.partitions_of_kafka().get(name)
+        if partition is None:
+            raise Moved(f"{name} was unloaded; try again.")
+        self._count += 1
+        return Cleaning(
+            partition,
+            made,
+            f"{kind}-{name}-{now_ms}-{self._count}",
+            self._compactor,
+            broker.store,
+            now_ms=now_ms,
+            keys_max=broker.kafka_config.map_keys_max,
+            defects=self.defects(name),
+        )
 
     def _may_try_again(self, name: str, error: LedgerfoldError) -> bool:
         if not (isinstance(error, CompactionFailed) and error.worker_died):

@@ -19,12 +19,12 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 from ledgerfold.broker.common.shielding import run_to_completion
 from ledgerfold.broker.kafka.config.defects import NO_DEFECTS, Defects
 from ledgerfold.broker.kafka.log.segments import LiveSegment, figures_of
 from ledgerfold.broker.kafka.partition import Partition
+from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.kafka.cleanable import LogView, Plan
 from ledgerfold.kafka.segment import Segment
 from ledgerfold.storage.crash_points import reach
@@ -50,16 +50,6 @@ from ledgerfold.v1.records_pb2 import KafkaSegment, LedgerRecord, TopicRecord
 _Made = tuple[KafkaSegment, LedgerRecord | None]
 
 
-class Worker(Protocol):
-    """The compactor (broker/worker/supervisor.py)."""
-
-    async def clean(self, plan: CleanPlan) -> CleanManifest:
-        """Cleans as planned. Cancelling the task ends the cleaning in the worker before this raises
-        CancelledError.
-        """
-        ...
-
-
 @dataclass(frozen=True)
 class CleaningResult:
     """The worker's manifest, and the checkpoint where the next cleaning starts."""
@@ -78,134 +68,108 @@ def view_of(partition: Partition) -> LogView:
     )
 
 
-def sources_of(partition: Partition, plan: Plan) -> list[LiveSegment]:
-    """Returns the segments below the plan's bound, from the log's start."""
-    return [each for each in partition.log.segments if each.base_offset < plan.bound]
+@dataclass(frozen=True)
+class Cleaning:
+    """One cleaning. `plan`: made of the log's present state; `keys_max`: the offset map's limit."""
 
+    partition: Partition
+    plan: Plan
+    run_id: str
+    compactor: Compactor
+    store: LedgerStore
+    now_ms: int
+    keys_max: int
+    defects: Defects = NO_DEFECTS
 
-async def clean(
-    partition: Partition,
-    plan: Plan,
-    run_id: str,
-    worker: Worker,
-    store: LedgerStore,
-    metadata: MetadataStore,
-    *,
-    now_ms: int,
-    keys_max: int,
-    io_bytes_per_second: float | None = None,
-    defects: Defects = NO_DEFECTS,
-) -> CleaningResult:
-    """Cleans the log. Raises CompactionError, StorageError, Moved; nothing has changed then.
+    async def run(
+        self, metadata: MetadataStore, io_bytes_per_second: float | None
+    ) -> CleaningResult:
+        """Cleans the log. Raises CompactionError, StorageError, Moved; nothing has changed then.
 
-    `plan`: a plan of the log's present state. `io_bytes_per_second`: None is unlimited.
-    """
-    sources = sources_of(partition, plan)
-    await partition.log.settle()
-    ledger_ids = await partition.log.in_thread(
-        lambda: [metadata.allocate_ledger_id() for _ in sources]
-    )
-    asked = clean_plan(
-        partition, plan, sources, run_id, str(store.ledgers_dir), now_ms=now_ms, keys_max=keys_max
-    )
-    asked.map_reopens_aborted = defects.map_reopens_aborted
-    asked.full_index_fails_round = defects.full_index_fails_round
-    asked.segment_bytes_max = store.settings.segment_bytes_max
-    if io_bytes_per_second is not None:
-        asked.io_bytes_per_second = io_bytes_per_second
-    asked.ledger_ids.extend(ledger_ids)
-    reach("clean.planned")
-    try:
-        manifest = await worker.clean(asked)
-        reach("clean.manifest-received")
-        replaced, by = await _verified(partition, sources, asked, manifest, store)
-    except (LedgerfoldError, asyncio.CancelledError):
-        await run_to_completion(partition.log.delete_files(asked.ledger_ids))
-        raise
-    if manifest.failure:
-        named = {ledger.ledger_id for _, ledger in by if ledger is not None}
-        left = [each for each in asked.ledger_ids if each not in named]
-        await run_to_completion(partition.log.delete_files(left))
-    # NOTE: from here on a cancellation is too late: the caller waits until the segments are
-    # replaced and the old files are deleted.
-    putting = asyncio.ensure_future(_put_in_place(partition, replaced, by, manifest))
-    while not putting.done():
-        with suppress(asyncio.CancelledError):
-            await asyncio.wait({putting})
-    putting.result()
-    if manifest.failure:
-        raise SegmentIndexFull("copy", manifest.failure)
-    return CleaningResult(manifest, manifest.end_offset)
+        `io_bytes_per_second`: None is unlimited.
+        """
+        partition, store = self.partition, self.store
+        sources = await self._settled()
+        ledger_ids = await partition.log.in_thread(
+            lambda: [metadata.allocate_ledger_id() for _ in sources]
+        )
+        asked = self._asked(sources)
+        asked.segment_bytes_max = store.settings.segment_bytes_max
+        if io_bytes_per_second is not None:
+            asked.io_bytes_per_second = io_bytes_per_second
+        asked.ledger_ids.extend(ledger_ids)
+        reach("clean.planned")
+        try:
+            manifest = await self.compactor.clean(asked)
+            reach("clean.manifest-received")
+            replaced, by = await _verified(partition, sources, asked, manifest, store)
+        except (LedgerfoldError, asyncio.CancelledError):
+            await run_to_completion(partition.log.delete_files(asked.ledger_ids))
+            raise
+        if manifest.failure:
+            named = {ledger.ledger_id for _, ledger in by if ledger is not None}
+            left = [each for each in asked.ledger_ids if each not in named]
+            await run_to_completion(partition.log.delete_files(left))
+        # NOTE: from here on a cancellation is too late: the caller waits until the segments are
+        # replaced and the old files are deleted.
+        putting = asyncio.ensure_future(_put_in_place(partition, replaced, by, manifest))
+        while not putting.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({putting})
+        putting.result()
+        if manifest.failure:
+            raise SegmentIndexFull("copy", manifest.failure)
+        return CleaningResult(manifest, manifest.end_offset)
 
+    async def dry_run(self) -> CleanManifest:
+        """Returns what run() would do, with a readable excerpt of its offset map. Changes nothing.
 
-async def dry_run(
-    partition: Partition,
-    plan: Plan,
-    run_id: str,
-    worker: Worker,
-    store: LedgerStore,
-    *,
-    now_ms: int,
-    keys_max: int,
-    defects: Defects = NO_DEFECTS,
-) -> CleanManifest:
-    """Returns what clean() would do, with a readable excerpt of its offset map. Changes nothing.
+        Raises CompactionError, StorageError, Moved.
+        """
+        asked = self._asked(await self._settled())
+        asked.dry_run = True
+        return await self.compactor.clean(asked)
 
-    Raises CompactionError, StorageError, Moved.
-    """
-    sources = sources_of(partition, plan)
-    await partition.log.settle()
-    asked = clean_plan(
-        partition, plan, sources, run_id, str(store.ledgers_dir), now_ms=now_ms, keys_max=keys_max
-    )
-    asked.map_reopens_aborted = defects.map_reopens_aborted
-    asked.full_index_fails_round = defects.full_index_fails_round
-    asked.dry_run = True
-    return await worker.clean(asked)
+    async def _settled(self) -> list[LiveSegment]:
+        """Settles the segments below the plan's bound and returns them."""
+        segments, bound = self.partition.log.segments, self.plan.bound
+        sources = [each for each in segments if each.base_offset < bound]
+        await self.partition.log.settle()
+        return sources
 
-
-def clean_plan(
-    partition: Partition,
-    plan: Plan,
-    sources: list[LiveSegment],
-    run_id: str,
-    ledgers_dir: str,
-    *,
-    now_ms: int,
-    keys_max: int,
-) -> CleanPlan:
-    """Returns the worker's plan without its outputs, as a dry run uses it. Raises MissingFile,
-    Moved.
-    """
-    log, config = partition.log, partition.config
-    following = [*(each.base_offset for each in sources[1:]), plan.bound]
-    return CleanPlan(
-        run_id=run_id,
-        topic=partition.label,
-        ledgers_dir=ledgers_dir,
-        segments=[
-            clean_segment(partition, each, next_base)
-            for each, next_base in zip(sources, following, strict=True)
-        ],
-        log_start_offset=partition.log_start_offset,
-        first_dirty_offset=plan.first_dirty_offset,
-        upper_bound=plan.bound,
-        time_ms=now_ms,
-        delete_retention_ms=config.delete_retention_ms,
-        keys_max=keys_max,
-        log_segment_bytes=config.segment_bytes,
-        index_bytes_max=config.segment_index_bytes,
-        index_interval_bytes=config.index_interval_bytes,
-        producers=[
-            ActiveProducer(
-                producer_id=producer_id,
-                producer_epoch=last.epoch,
-                last_data_offset=last.last_data_offset,
-            )
-            for producer_id, last in partition.producers.last_entries().items()
-        ],
-        aborted=[each for segment in log.segments for each in segment.aborted],
-    )
+    def _asked(self, sources: list[LiveSegment]) -> CleanPlan:
+        """Returns the worker's plan without its outputs. Raises MissingFile, Moved."""
+        partition, log, config = self.partition, self.partition.log, self.partition.config
+        following = [*(each.base_offset for each in sources[1:]), self.plan.bound]
+        return CleanPlan(
+            run_id=self.run_id,
+            topic=partition.label,
+            ledgers_dir=str(self.store.ledgers_dir),
+            segments=[
+                clean_segment(partition, each, next_base)
+                for each, next_base in zip(sources, following, strict=True)
+            ],
+            log_start_offset=partition.log_start_offset,
+            first_dirty_offset=self.plan.first_dirty_offset,
+            upper_bound=self.plan.bound,
+            time_ms=self.now_ms,
+            delete_retention_ms=config.delete_retention_ms,
+            keys_max=self.keys_max,
+            log_segment_bytes=config.segment_bytes,
+            index_bytes_max=config.segment_index_bytes,
+            index_interval_bytes=config.index_interval_bytes,
+            producers=[
+                ActiveProducer(
+                    producer_id=producer_id,
+                    producer_epoch=last.epoch,
+                    last_data_offset=last.last_data_offset,
+                )
+                for producer_id, last in partition.producers.last_entries().items()
+            ],
+            aborted=[each for segment in log.segments for each in segment.aborted],
+            map_reopens_aborted=self.defects.map_reopens_aborted,
+            full_index_fails_round=self.defects.full_index_fails_round,
+        )
 
 
 def clean_segment(partition: Partition, segment: LiveSegment, next_base: int) -> CleanSegment:

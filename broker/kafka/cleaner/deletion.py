@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
-from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.kafka.cleaner.states import States
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.kafka.retention import deletable
@@ -26,23 +24,21 @@ from ledgerfold.v1.records_pb2 import TopicRecord
 _log = logging.getLogger(__name__)
 
 
-class DeletionBroker(Protocol):
-    """The part of the broker that deletion uses (broker/topics/broker.py)."""
-
-    @property
-    def clock(self) -> Clock: ...
-    def partitions_of_kafka(self) -> Mapping[str, Partition]:
-        """Returns the loaded partitions by topic name."""
-        ...
-
-
 class Deletion:
-    """Segment deletion of one broker. `changed` is called when a log leaves its state."""
+    """Segment deletion of one broker. `changed` is called when a log leaves its state.
+
+    `partitions`: returns the loaded partitions by topic name.
+    """
 
     def __init__(
-        self, broker: DeletionBroker, states: States, changed: Callable[[], object]
+        self,
+        partitions: Callable[[], Mapping[str, Partition]],
+        clock_ms: Callable[[], int],
+        states: States,
+        changed: Callable[[], object],
     ) -> None:
-        self._broker, self._states, self._changed = broker, states, changed
+        self._partitions, self._clock_ms = partitions, clock_ms
+        self._states, self._changed = states, changed
 
     async def of_compacted(self) -> int:
         """Deletes old segments of compacted logs. Returns their number. Raises DiskFailure."""
@@ -72,17 +68,18 @@ class Deletion:
         return deleted
 
     def _names(self, *, is_compacted: bool) -> list[str]:
-        partitions = self._broker.partitions_of_kafka()
         return [
-            name for name, each in partitions.items() if each.config.is_compacted == is_compacted
+            name
+            for name, each in self._partitions().items()
+            if each.config.is_compacted == is_compacted
         ]
 
     async def _delete_old(self, name: str) -> int:
-        partition = self._broker.partitions_of_kafka().get(name)
+        partition = self._partitions().get(name)
         if partition is None or partition.log.state.failure is not None:
             return 0
         try:
-            return await delete_old_segments(partition, self._broker.clock.now_ms)
+            return await delete_old_segments(partition, self._clock_ms)
         except Moved as error:
             _log.info("%s: old segments stay for now: %s", name, error)
             return 0

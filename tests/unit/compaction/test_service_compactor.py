@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from ledgerfold.broker.worker.compactor import OnProgress
 from ledgerfold.broker.worker.service_compactor import ServiceCompactor, load_service
 from ledgerfold.compaction_service import CompactionService
 from ledgerfold.storage.errors import (
@@ -24,7 +25,6 @@ from ledgerfold.v1.admin_pb2 import (
 )
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from ledgerfold.v1.records_pb2 import CompactionStrategy
-from tests.support.memory_compactor import OnProgress
 from tests.support.memory_service import Copying, Knowing, Strange, Stuck
 
 PLAN = CompactionPlan(run_id="t#1")

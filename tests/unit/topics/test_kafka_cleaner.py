@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import cast
 
 import pytest
 
@@ -13,6 +14,7 @@ from ledgerfold.broker.kafka.cleaner.pass_result import PassResult
 from ledgerfold.broker.kafka.cleaner.states import MARKED, Paused
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_topic_config
+from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.error_codec import decode_error, encode_error
 from ledgerfold.storage.errors import (
     CompactionFailed,
@@ -57,7 +59,7 @@ def lab() -> Iterator[KafkaLab]:
 @pytest.fixture
 def worker(lab: KafkaLab) -> HeldWorker:
     worker = HeldWorker()
-    lab.broker.cleaner._worker = worker
+    lab.broker.cleaner._compactor = cast(Compactor, worker)
     return worker
 
 

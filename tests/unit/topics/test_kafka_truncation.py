@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -12,6 +12,7 @@ from ledgerfold.broker.kafka.cleaner.states import InProgress, Paused
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions
 from ledgerfold.broker.topics.kafka_truncation import Truncated, truncate_log
+from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.errors import (
     DiskFailure,
     InvalidRequest,
@@ -325,7 +326,7 @@ def test_what_was_appended_a_moment_ago_goes_too(lab: KafkaLab) -> None:
 @pytest.fixture
 def worker(lab: KafkaLab) -> HeldWorker:
     worker = HeldWorker()
-    lab.broker.cleaner._worker = worker
+    lab.broker.cleaner._compactor = cast(Compactor, worker)
     return worker
 
 
