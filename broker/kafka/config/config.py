@@ -110,6 +110,11 @@ class BrokerConfig:
             )
 
 
+def _number(name: str) -> cached_property[int]:
+    """Declares the attribute of a topic setting that is a number."""
+    return cached_property(lambda config: config.number(name))
+
+
 @dataclass(frozen=True)
 class LogConfig:
     """The effective settings of a topic. `sources`: "topic", a broker setting's name, or "default".
@@ -119,6 +124,18 @@ class LogConfig:
 
     values: Mapping[str, Value | None]
     sources: Mapping[str, str]
+
+    min_compaction_lag_ms = _number("min.compaction.lag.ms")
+    max_compaction_lag_ms = _number("max.compaction.lag.ms")
+    delete_retention_ms = _number("delete.retention.ms")
+    segment_ms = _number("segment.ms")
+    segment_index_bytes = _number("segment.index.bytes")
+    index_interval_bytes = _number("index.interval.bytes")
+    retention_ms = _number("retention.ms")
+    retention_bytes = _number("retention.bytes")
+    max_message_bytes = _number("max.message.bytes")
+    timestamp_before_max_ms = _number("message.timestamp.before.max.ms")
+    timestamp_after_max_ms = _number("message.timestamp.after.max.ms")
 
     @classmethod
     def of(cls, topic: Mapping[str, str], broker: BrokerConfig | None = None) -> LogConfig:
@@ -199,25 +216,9 @@ class LogConfig:
         return value
 
     @cached_property
-    def min_compaction_lag_ms(self) -> int:
-        return self.number("min.compaction.lag.ms")
-
-    @cached_property
-    def max_compaction_lag_ms(self) -> int:
-        return self.number("max.compaction.lag.ms")
-
-    @cached_property
-    def delete_retention_ms(self) -> int:
-        return self.number("delete.retention.ms")
-
-    @cached_property
     def segment_bytes(self) -> int:
         own = self.values["internal.segment.bytes"]
         return own if isinstance(own, int) else self.number("segment.bytes")
-
-    @cached_property
-    def segment_ms(self) -> int:
-        return self.number("segment.ms")
 
     @cached_property
     def roll_ms(self) -> int:
@@ -232,40 +233,12 @@ class LogConfig:
         return drawn % most if most else 0
 
     @cached_property
-    def segment_index_bytes(self) -> int:
-        return self.number("segment.index.bytes")
-
-    @cached_property
-    def index_interval_bytes(self) -> int:
-        return self.number("index.interval.bytes")
-
-    @cached_property
-    def retention_ms(self) -> int:
-        return self.number("retention.ms")
-
-    @cached_property
-    def retention_bytes(self) -> int:
-        return self.number("retention.bytes")
-
-    @cached_property
-    def max_message_bytes(self) -> int:
-        return self.number("max.message.bytes")
-
-    @cached_property
     def compression_type(self) -> str:
         return self.word("compression.type")
 
     @cached_property
     def is_dated_at_append(self) -> bool:
         return self.word("message.timestamp.type") == "LogAppendTime"
-
-    @cached_property
-    def timestamp_before_max_ms(self) -> int:
-        return self.number("message.timestamp.before.max.ms")
-
-    @cached_property
-    def timestamp_after_max_ms(self) -> int:
-        return self.number("message.timestamp.after.max.ms")
 
 
 def check_thread_change(now: int, wanted: int) -> None:
