@@ -16,6 +16,7 @@ The store record lists what a build must support to read the directory (docs/FOR
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
@@ -23,6 +24,8 @@ from google.protobuf.message import DecodeError, Message
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat, UnknownFeatures
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
+    KafkaLog,
+    KafkaSegment,
     LedgerRecord,
     NamespaceRecord,
     PartitionedTopicRecord,
@@ -144,6 +147,13 @@ def decode_record(record_key: bytes, value: bytes) -> Message:
         name = f"metadata record {record_key.decode(errors='replace')!r}"
         raise Corruption(name, 1, "a record with that key", f"one with {key_of(record)!r}")
     return record
+
+
+def put_segments(log: KafkaLog, segments: Iterable[KafkaSegment]) -> None:
+    """Replaces the segments of a Kafka log. They may be its own: protobuf copies them first."""
+    relisted = KafkaLog(segments=segments)
+    log.ClearField("segments")
+    log.MergeFrom(relisted)
 
 
 def new_store_record(next_ledger_id: int = 1) -> StoreRecord:

@@ -32,13 +32,14 @@ from ledgerfold.broker.explain.kafka import (
 from ledgerfold.broker.explain.rules import VERSIONS_MAX
 from ledgerfold.broker.kafka.cleaner.choice import Candidate
 from ledgerfold.broker.kafka.cleaner.cleaner import plan_of
-from ledgerfold.broker.kafka.producers.producers import AbortedTransaction, LastEntry
+from ledgerfold.broker.kafka.producers.producers import LastEntry
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.kafka.cleanable import Plan
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.kafka.batch import BatchHeader, read_batch_header
 from ledgerfold.storage.kafka.records import ControlType, columns_of, read_end_marker
+from ledgerfold.storage.kafka.txn_index import AbortedTransaction
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import MessageId
 

@@ -31,12 +31,13 @@ from ledgerfold.broker.kafka.log.segments import LiveSegment
 from ledgerfold.broker.kafka.log.validation import AppendRules, Taken
 from ledgerfold.broker.kafka.producers.producer import Marker, Origin, read_marker
 from ledgerfold.broker.kafka.producers.producer_snapshots import replay_start, take_snapshot
-from ledgerfold.broker.kafka.producers.producers import AbortedTransaction, Producers
+from ledgerfold.broker.kafka.producers.producers import Producers
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.entry import EntryHeader, Position
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.batch import BatchHeader, BatchParts
+from ledgerfold.storage.kafka.txn_index import AbortedTransaction
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import TopicRecord

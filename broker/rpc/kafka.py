@@ -10,13 +10,13 @@ from ledgerfold.broker.kafka.log.aborted import take_over
 from ledgerfold.broker.kafka.log.begin_segment import begin_segment
 from ledgerfold.broker.kafka.partition import Appended, TakenOver
 from ledgerfold.broker.kafka.producers.producer import Origin
-from ledgerfold.broker.kafka.producers.producers import AbortedTransaction
 from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.rpc.kafka_cleaner import cleaner_calls
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import PAGE_BYTES, KafkaTopic
 from ledgerfold.broker.topics.kafka_truncation import truncate_log
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.kafka.txn_index import AbortedTransaction
 from ledgerfold.v1 import kafka_pb2
 
 _ORIGINS = {

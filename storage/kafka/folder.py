@@ -44,7 +44,7 @@ from ledgerfold.storage.kafka.batch import (
     check_batch,
     read_batch_header,
 )
-from ledgerfold.storage.kafka.txn_index import Aborted, read_aborted
+from ledgerfold.storage.kafka.txn_index import AbortedTransaction, read_aborted
 
 # An entry of a ledger also has a header.
 BATCH_BYTES_MAX = ENTRY_BYTES_MAX - 1024
@@ -166,7 +166,7 @@ def _headers(segment: SegmentFile) -> Iterator[tuple[BatchHeader, int]]:
             file.seek(at)
 
 
-def aborted_of(segment: SegmentFile, end_offset: int) -> list[Aborted] | None:
+def aborted_of(segment: SegmentFile, end_offset: int) -> list[AbortedTransaction] | None:
     """Returns the index entries of markers before that offset; None if it is unreadable."""
     if segment.txn_index is None:
         return []

@@ -40,7 +40,7 @@ from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.files import REAL, AppendFile
 from ledgerfold.storage.kafka.batch import NO_TIMESTAMP, read_batch_header
 from ledgerfold.storage.kafka.folder import log_file_name
-from ledgerfold.storage.kafka.txn_index import Aborted, aborted_bytes
+from ledgerfold.storage.kafka.txn_index import AbortedTransaction, aborted_bytes
 
 EPOCH_FILE, METADATA_FILE = "leader-epoch-checkpoint", "partition.metadata"
 _BUFFER_BYTES = 1024 * 1024
@@ -125,7 +125,7 @@ class FolderWriter:
             self._epochs.append((header.leader_epoch, start))
         self._segment.append(batch)
 
-    def end_segment(self, *, modified_ms: int, aborted: Iterable[Aborted] = ()) -> None:
+    def end_segment(self, *, modified_ms: int, aborted: Iterable[AbortedTransaction] = ()) -> None:
         """Finishes a segment. `modified_ms`: of the files, if known (above 0)."""
         segment, self._segment = self._segment, None
         assert segment is not None

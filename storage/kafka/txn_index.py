@@ -1,8 +1,8 @@
 """A segment's transaction index: the aborted transactions whose marker it holds.
 
-    >>> line = Aborted(producer_id=7, first_offset=3, last_offset=9, last_stable_offset=10)
+    >>> line = AbortedTransaction(7, first_offset=3, last_offset=9, last_stable_offset=10)
     >>> read_aborted(aborted_bytes([line]), 0, 10)
-    [Aborted(producer_id=7, first_offset=3, last_offset=9, last_stable_offset=10)]
+    [AbortedTransaction(producer_id=7, first_offset=3, last_offset=9, last_stable_offset=10)]
 
 Source: TransactionIndex, AbortedTxn of Kafka 4.1.
 """
@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 _VERSION = 0
-# Version, and the fields of Aborted.
+# Version, and the fields of AbortedTransaction.
 _ENTRY = struct.Struct(">hqqqq")
 
 
-class Aborted(NamedTuple):
+class AbortedTransaction(NamedTuple):
     """An aborted transaction. `last_offset`: its marker's."""
 
     producer_id: int
@@ -27,11 +27,11 @@ class Aborted(NamedTuple):
     last_stable_offset: int
 
 
-def aborted_bytes(entries: Iterable[Aborted]) -> bytes:
+def aborted_bytes(entries: Iterable[AbortedTransaction]) -> bytes:
     return b"".join(_ENTRY.pack(_VERSION, *each) for each in entries)
 
 
-def read_aborted(data: bytes, first: int, end: int) -> list[Aborted] | None:
+def read_aborted(data: bytes, first: int, end: int) -> list[AbortedTransaction] | None:
     """Returns the entries whose marker is at or after `first`, and before `end`; None if invalid.
 
     >>> read_aborted(b"\\0" * 33, 0, 10), read_aborted(b"\\1" * 34, 0, 10)
@@ -39,9 +39,9 @@ def read_aborted(data: bytes, first: int, end: int) -> list[Aborted] | None:
     """
     if len(data) % _ENTRY.size:
         return None
-    found = list[Aborted]()
+    found = list[AbortedTransaction]()
     for version, *fields in _ENTRY.iter_unpack(data):
-        each = Aborted(*fields)
+        each = AbortedTransaction(*fields)
         if version != _VERSION or not 0 <= each.first_offset <= each.last_offset:
             return None
         if first <= each.last_offset < end:

@@ -20,6 +20,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from ledgerfold.storage.kafka.span import Span
+from ledgerfold.storage.records import put_segments
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.losses import messages_after
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment, KafkaSegmentFigures
@@ -148,10 +149,7 @@ def _insert(log: KafkaLog, facts: LedgerFacts) -> None:
             return
     base = facts.span.base_offset if facts.span.batches else _next_offset(log, at)
     inserted = KafkaSegment(base_offset=base, ledger_ids=[facts.ledger_id])
-    # A copy, because a message that is removed from its list is not usable.
-    rest = KafkaLog(segments=log.segments[at:])
-    del log.segments[at:]
-    log.segments.extend([inserted, *rest.segments])
+    put_segments(log, [*log.segments[:at], inserted, *log.segments[at:]])
 
 
 def _next_offset(log: KafkaLog, at: int) -> int:
@@ -192,9 +190,7 @@ def adopt_cleaned(
     cleaned = sorted(
         [*chain, *(each for each in kept if each.is_cleaned)], key=lambda each: each.base_offset
     )
-    relisted = KafkaLog(segments=[*cleaned, *(each for each in kept if not each.is_cleaned)])
-    del log.segments[:]
-    log.segments.extend(relisted.segments)
+    put_segments(log, [*cleaned, *(each for each in kept if not each.is_cleaned)])
     log.log_start_offset = min(log.log_start_offset, chain[0].base_offset)
     return chain, replaced
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
     from ledgerfold.broker.kafka.log.checkpoint_file import TopicPartition
     from ledgerfold.storage.kafka.folder_writer import FolderWriter, Producer
-    from ledgerfold.storage.kafka.txn_index import Aborted
+    from ledgerfold.storage.kafka.txn_index import AbortedTransaction
     from ledgerfold.v1.kafka_pb2 import DescribeLogResponse, KafkaProducerInfo
 
 COMMANDS = Verbs()
@@ -151,14 +151,16 @@ def _producer(known: KafkaProducerInfo) -> Producer:
     )
 
 
-def _aborted_by_segment(log: DescribeLogResponse, bases: Sequence[int]) -> list[list[Aborted]]:
+def _aborted_by_segment(
+    log: DescribeLogResponse, bases: Sequence[int]
+) -> list[list[AbortedTransaction]]:
     """Assigns each aborted transaction to the segment of its marker."""
-    from ledgerfold.storage.kafka.txn_index import Aborted
+    from ledgerfold.storage.kafka.txn_index import AbortedTransaction
 
-    found: list[list[Aborted]] = [[] for _ in bases]
+    found: list[list[AbortedTransaction]] = [[] for _ in bases]
     for each in log.aborted:
         at = max(bisect_right(bases, each.last_offset) - 1, 0)
-        found[at].append(Aborted(**fields(each, *Aborted._fields)))
+        found[at].append(AbortedTransaction(**fields(each, *AbortedTransaction._fields)))
     return found
 
 

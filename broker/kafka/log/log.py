@@ -60,6 +60,7 @@ from ledgerfold.storage.kafka.batch import (
 )
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch
+from ledgerfold.storage.records import put_segments
 from ledgerfold.v1.records_pb2 import (
     KafkaProducers,
     KafkaSegment,
@@ -310,10 +311,7 @@ class KafkaLog:
             carry_over(record.kafka.segments[:count], (each for each, _ in by))
             self._drop_from(record, batch, count)
             reach("clean.before-batch")
-            kept = [*(each for each, _ in by), *record.kafka.segments]
-            relisted = type(record.kafka)(segments=kept)
-            del record.kafka.segments[:]
-            record.kafka.segments.extend(relisted.segments)
+            put_segments(record.kafka, [*(each for each, _ in by), *record.kafka.segments])
             and_also(record, batch)
 
         def applied() -> None:

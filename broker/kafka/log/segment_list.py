@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ledgerfold.broker.kafka.producers.producer_snapshots import carry_over
+from ledgerfold.storage.records import put_segments
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaSegment
 
 
@@ -65,9 +66,7 @@ def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int
                 kept.append(KafkaSegment(base_offset=base, ledger_ids=[ledger_id]))
                 # The active segment began there before, and is empty.
                 carry_over(log.segments[-1:], kept[-1:])
-    relisted = KafkaLog(segments=kept)
-    del log.segments[:]
-    log.segments.extend(relisted.segments)
+    put_segments(log, kept)
 
 
 def _drop_empty(kept: list[KafkaSegment], base: int | None) -> None:
@@ -95,9 +94,7 @@ def move_active(log: KafkaLog, base_offset: int, left: KafkaSegment | None) -> N
     active.base_offset = base_offset
     if left is not None:
         others.append(left)
-    relisted = KafkaLog(segments=[*others, active])
-    del log.segments[:]
-    log.segments.extend(relisted.segments)
+    put_segments(log, [*others, active])
 
 
 def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, int | None]:

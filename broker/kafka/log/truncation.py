@@ -36,6 +36,7 @@ from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
 from ledgerfold.storage.kafka.batch import BatchHeader
 from ledgerfold.storage.ledger import LedgerReader, LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.records import put_segments
 from ledgerfold.storage.writer import LedgerWriter
 from ledgerfold.v1.records_pb2 import (
     KafkaLog,
@@ -88,7 +89,7 @@ def truncate(
         log.log_start_offset = offset
     _set_load_state(log, offset, remainder.segment, knows_producers=knows_producers)
     named = {each for segment in log.segments for each in segment.ledger_ids}
-    _put_list(log, [*kept, remainder.segment])
+    put_segments(log, [*kept, remainder.segment])
     left = {each for segment in log.segments for each in segment.ledger_ids}
     raw = (segment for segment in log.segments if not segment.is_cleaned)
     record.ledger_ids[:] = [each for segment in raw for each in segment.ledger_ids]
@@ -121,12 +122,6 @@ def _write(
             store.delete_files(made.ledger_id)
         raise
     reach("truncate.after-batch")
-
-
-def _put_list(log: KafkaLog, segments: list[KafkaSegment]) -> None:
-    relisted = KafkaLog(segments=segments)
-    del log.segments[:]
-    log.segments.extend(relisted.segments)
 
 
 def _set_load_state(

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ledgerfold.broker.kafka.producers.producers import Producers, ProducerSnapshot
+from ledgerfold.broker.kafka.producers.producers import Producers
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducer, KafkaProducers, KafkaSegment
 
 SNAPSHOTS_MAX = 2000
@@ -32,15 +32,12 @@ SNAPSHOTS_MAX = 2000
 class ReplayStart(NamedTuple):
     """The start of a load: batches that end at or after `replayed_from` are replayed."""
 
-    producers: Iterable[ProducerSnapshot]
+    producers: Iterable[KafkaProducer]
     replayed_from: int
 
 
 def take_snapshot(producers: Producers, end_offset: int) -> KafkaProducers:
-    return KafkaProducers(
-        end_offset=end_offset,
-        producers=[KafkaProducer(**each._asdict()) for each in producers.snapshot()],
-    )
+    return KafkaProducers(end_offset=end_offset, producers=producers.snapshot())
 
 
 def replay_start(log: KafkaLog, log_end: int, *, is_whole: bool) -> ReplayStart:
@@ -60,7 +57,7 @@ def replay_start(log: KafkaLog, log_end: int, *, is_whole: bool) -> ReplayStart:
         return ReplayStart((), 0)
     if found.end_offset <= log.log_start_offset:
         return ReplayStart((), found.end_offset)
-    return ReplayStart(map(_snapshot, found.producers), found.end_offset)
+    return ReplayStart(found.producers, found.end_offset)
 
 
 def record_rolled(log: KafkaLog, producers: KafkaProducers) -> None:
@@ -111,17 +108,3 @@ def forget_snapshots(log: KafkaLog) -> None:
     log.ClearField("loaded")
     for segment in log.segments:
         segment.ClearField("producers")
-
-
-def _snapshot(record: KafkaProducer) -> ProducerSnapshot:
-    return ProducerSnapshot(
-        record.producer_id,
-        record.epoch,
-        record.last_sequence,
-        record.last_data_offset,
-        record.offset_delta,
-        record.last_timestamp_ms,
-        record.coordinator_epoch,
-        record.transaction_first_offset,
-        record.last_append_time_ms,
-    )

@@ -42,17 +42,10 @@ from ledgerfold.broker.kafka.producers.producer import (
     Sent,
 )
 from ledgerfold.storage.kafka.batch import BatchHeader
+from ledgerfold.storage.kafka.txn_index import AbortedTransaction
+from ledgerfold.v1.records_pb2 import KafkaProducer
 
 _log = logging.getLogger(__name__)
-
-
-class AbortedTransaction(NamedTuple):
-    """An entry of the transaction index. `last_offset`: the marker's."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
 
 
 class LastEntry(NamedTuple):
@@ -60,21 +53,6 @@ class LastEntry(NamedTuple):
 
     last_data_offset: int
     epoch: int
-
-
-class ProducerSnapshot(NamedTuple):
-    """A stored producer entry, with its last batch only, as in Kafka's snapshots."""
-
-    producer_id: int
-    epoch: int
-    last_sequence: int
-    last_data_offset: int
-    offset_delta: int
-    last_timestamp_ms: int
-    coordinator_epoch: int
-    # -1: none is open.
-    transaction_first_offset: int
-    last_append_time_ms: int
 
 
 @dataclass(slots=True)
@@ -277,23 +255,24 @@ class Producers:
             if not each.is_forgotten
         }
 
-    def snapshot(self) -> Iterator[ProducerSnapshot]:
+    def snapshot(self) -> Iterator[KafkaProducer]:
+        """Yields the producers with their last batch only, as in Kafka's snapshots."""
         for each in self.entries.values():
             last = each.sent[-1] if each.sent else None
             first = each.transaction_first_offset
-            yield ProducerSnapshot(
-                each.producer_id,
-                each.epoch,
-                each.last_sequence,
-                each.last_data_offset,
-                last.offset_delta if last else 0,
-                each.last_timestamp_ms,
-                each.coordinator_epoch,
-                -1 if first is None else first,
-                each.last_append_time_ms,
+            yield KafkaProducer(
+                producer_id=each.producer_id,
+                epoch=each.epoch,
+                last_sequence=each.last_sequence,
+                last_data_offset=each.last_data_offset,
+                offset_delta=last.offset_delta if last else 0,
+                last_timestamp_ms=each.last_timestamp_ms,
+                coordinator_epoch=each.coordinator_epoch,
+                transaction_first_offset=-1 if first is None else first,
+                last_append_time_ms=each.last_append_time_ms,
             )
 
-    def load(self, snapshot: Iterable[ProducerSnapshot], end_offset: int, now_ms: int) -> None:
+    def load(self, snapshot: Iterable[KafkaProducer], end_offset: int, now_ms: int) -> None:
         """Replaces all state by a snapshot taken at `end_offset`; later batches are replayed.
 
         A truncated log is loaded likewise: empty, from a snapshot at or below its end, or without
@@ -334,7 +313,7 @@ class Producers:
         return AbortedTransaction(ended.producer_id, ended.first_offset, ended.last_offset, stable)
 
 
-def _entry_of(snapshot: ProducerSnapshot) -> ProducerEntry:
+def _entry_of(snapshot: KafkaProducer) -> ProducerEntry:
     sent: deque[Sent] = deque(maxlen=BATCHES_REMEMBERED)
     if snapshot.last_data_offset >= 0:
         sent.append(

@@ -19,7 +19,7 @@ from ledgerfold.storage.kafka.records import (
     build_batch,
     end_marker,
 )
-from ledgerfold.storage.kafka.txn_index import Aborted, aborted_bytes
+from ledgerfold.storage.kafka.txn_index import AbortedTransaction, aborted_bytes
 from ledgerfold.v1 import kafka_pb2
 from tests.unit.cli.conftest import Ledgerfold
 
@@ -143,7 +143,7 @@ def transaction(offset: int, *, is_marked: bool) -> bytes:
     )
 
 
-LINE = Aborted(producer_id=7, first_offset=1, last_offset=5, last_stable_offset=6)
+LINE = AbortedTransaction(producer_id=7, first_offset=1, last_offset=5, last_stable_offset=6)
 
 
 @pytest.mark.parametrize("is_active", [False, True])
@@ -164,15 +164,17 @@ def test_the_aborted_index_comes_whole(
     data = transaction(3, is_marked=False) if has_data else b""
     path = folder / log_file_name(0)
     path.write_bytes(batch(0) + data + transaction(5, is_marked=True))
-    elsewhere = Aborted(7, 20, 30, 31)
+    elsewhere = AbortedTransaction(7, 20, 30, 31)
     index = aborted_bytes([LINE, elsewhere])
     (folder / log_file_name(0, "txnindex")).write_bytes(index)
     ran = cli("import", "kafka-log", str(folder))
     assert ran.code == 0, ran.err
 
-    def aborted() -> list[Aborted]:
+    def aborted() -> list[AbortedTransaction]:
         return [
-            Aborted(each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
+            AbortedTransaction(
+                each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset
+            )
             for each in logs.describe(name).aborted
         ]
 
@@ -195,7 +197,10 @@ def test_an_index_that_is_none_is_told(cli: Ledgerfold, logs: KafkaLogs, tmp_pat
 def test_an_index_of_other_offsets_is_refused(logs: KafkaLogs) -> None:
     logs.create("otherindex", {"cleanup.policy": "compact"})
     logs.take_over("otherindex", batch(0), append_time_ms=1)
-    for line, why in ((LINE, "not in the active segment"), (Aborted(7, 3, 1, 2), "is no aborted")):
+    for line, why in (
+        (LINE, "not in the active segment"),
+        (AbortedTransaction(7, 3, 1, 2), "is no aborted"),
+    ):
         told = [kafka_pb2.KafkaAbortedInfo(**line._asdict())]
         with pytest.raises(InvalidRequest, match=why):
             logs.take_over("otherindex", b"", append_time_ms=1, aborted=told)

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from ledgerfold.broker.kafka.config.settings import INT_MAX
 from ledgerfold.broker.kafka.producers.producer import Marker, Origin
-from ledgerfold.broker.kafka.producers.producers import AbortedTransaction, LastEntry, Producers
+from ledgerfold.broker.kafka.producers.producers import LastEntry, Producers
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.batch import BatchHeader
+from ledgerfold.storage.kafka.txn_index import AbortedTransaction
 
 DAY_MS = 86_400_000
 
@@ -276,7 +277,8 @@ def test_a_snapshot_of_an_older_build_says_nothing_of_appends() -> None:
     log.send(1, 0, time_ms=5)
     (snapshot,) = log.producers.snapshot()
     loaded = Producers("t-0", DAY_MS)
-    loaded.load([snapshot._replace(last_append_time_ms=0)], log.end, log.now_ms)
+    snapshot.ClearField("last_append_time_ms")
+    loaded.load([snapshot], log.end, log.now_ms)
     assert loaded.entries == {}
 
 
