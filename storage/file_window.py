@@ -1,4 +1,4 @@
-"""The part of a file that is in memory during a sequential scan.
+"""The part of a file that is in memory during a scan.
 
     >>> data = b"0123456789"
     >>> window = Window(lambda size, offset: data[offset : offset + size], len(data))
@@ -29,7 +29,7 @@ class Window:
 
         Fewer than `size` bytes follow only at the end of the file.
         """
-        if offset - self.base + size > len(self.view):
+        if not self.base <= offset <= self.base + len(self.view) - size:
             wanted = min(max(size, wanted), self._size_bytes - offset)
             self.view, self.base = memoryview(self._pread(wanted, offset)), offset
         return offset - self.base

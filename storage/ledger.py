@@ -169,7 +169,7 @@ class LedgerStore:
         """
         writer = self._create(topic, LEDGER_STATE_OPEN)
         if batch is not None:
-            batch.put_ledger(writer.record)
+            batch.put(writer.record)
         return writer
 
     def create_aside(self, topic: str) -> LedgerWriter:
@@ -317,7 +317,7 @@ class LedgerStore:
         record = self._metadata.ledger(ledger_id)
         if record is not None:
             record.state = LEDGER_STATE_DELETING
-            batch.put_ledger(record)
+            batch.put(record)
 
     def delete_files(self, ledger_id: int) -> None:
         """Deletes the files, the folder, then the record, as far as they exist.

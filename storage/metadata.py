@@ -5,8 +5,8 @@ All changes that must be atomic are put into one batch, which is one synced writ
     >>> from ledgerfold.storage.key_value import MemoryKeyValue
     >>> metadata = MetadataStore(MemoryKeyValue())
     >>> with metadata.batch() as batch:
-    ...     batch.put_topic(TopicRecord(name="t", ledger_ids=[7]))
-    ...     batch.put_ledger(LedgerRecord(ledger_id=7, topic="t"))
+    ...     batch.put(TopicRecord(name="t", ledger_ids=[7]))
+    ...     batch.put(LedgerRecord(ledger_id=7, topic="t"))
     >>> metadata.ledger(7).topic
     't'
 
@@ -72,7 +72,10 @@ class MetadataBatch:
         self.deletes: set[bytes] = set()
         self.marks_deleting = False
 
-    def _put(self, record: Message) -> None:
+    def put(self, record: Message) -> None:
+        """Puts a record of any kind under its key."""
+        if isinstance(record, LedgerRecord):
+            self.marks_deleting |= record.state == LEDGER_STATE_DELETING
         at = key_of(record)
         self.deletes.discard(at)
         self.puts[at] = encode_record(record)
@@ -81,33 +84,8 @@ class MetadataBatch:
         self.puts.pop(at, None)
         self.deletes.add(at)
 
-    def put_store(self, record: StoreRecord) -> None:
-        self._put(record)
-
-    def put_namespace(self, record: NamespaceRecord) -> None:
-        self._put(record)
-
-    def put_topic(self, record: TopicRecord) -> None:
-        self._put(record)
-
-    def put_partitioned_topic(self, record: PartitionedTopicRecord) -> None:
-        self._put(record)
-
-    def put_ledger(self, record: LedgerRecord) -> None:
-        self.marks_deleting |= record.state == LEDGER_STATE_DELETING
-        self._put(record)
-
-    def put_cursor(self, record: CursorRecord) -> None:
-        self._put(record)
-
-    def put_producer(self, record: ProducerRecord) -> None:
-        self._put(record)
-
     def delete_producer(self, topic: str, name: str) -> None:
         self._delete(key("producer", topic, name))
-
-    def put_run(self, record: RunRecord) -> None:
-        self._put(record)
 
     def delete_topic(self, name: str) -> None:
         """Deletes a topic with its cursors, producers and runs; the caller deletes its ledgers."""
@@ -299,7 +277,7 @@ class MetadataStore:
         edit(record)
         if record != before:
             batch = self.begin()
-            batch.put_store(record)
+            batch.put(record)
             with self._write_lock:
                 self._commit(batch)
         return record

@@ -54,7 +54,7 @@ from ledgerfold.storage.names import METADATA, TORN_SUFFIX, parse_ledger_dir, pa
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_left, sweep, sweep_folder
 from ledgerfold.storage.reserve import RESERVE_BYTES
-from ledgerfold.storage.segment import SegmentTally, shifted
+from ledgerfold.storage.segment import SegmentTally, shifted, with_segments
 from ledgerfold.storage.text import counted
 from ledgerfold.storage.upgrade import upgrade
 from ledgerfold.v1.records_pb2 import (
@@ -172,10 +172,10 @@ def _close_ledger(
             # NOTE: after a power loss, a later start would take the same bytes for a torn tail.
             record.damaged = True
             with metadata.batch() as batch:
-                batch.put_ledger(record)
+                batch.put(record)
         return damage
     with metadata.batch() as batch:
-        batch.put_ledger(closed)
+        batch.put(closed)
     report.closed.append(record.ledger_id)
     if len(closed.segments) < len(record.segments):
         _sweep_closed(closed, ledgers_dir, files)
@@ -183,10 +183,7 @@ def _close_ledger(
 
 
 def _closed(record: LedgerRecord, segments: list[SegmentRecord], now_ms: int) -> LedgerRecord:
-    closed = LedgerRecord()
-    closed.CopyFrom(record)
-    del closed.segments[:]
-    closed.segments.extend(segment for segment in segments if segment.entries)
+    closed = with_segments(record, (segment for segment in segments if segment.entries))
     closed.state, closed.damaged = LEDGER_STATE_CLOSED, False
     closed.closed_ms = now_ms
     return closed
@@ -215,7 +212,7 @@ def close_at_durable(
         segment.sealed = True
     closed = _closed(sealed, list(sealed.segments), now_ms)
     with metadata.batch() as batch:
-        batch.put_ledger(closed)
+        batch.put(closed)
     _sweep_closed(closed, ledgers_dir, files)
 
 

@@ -7,7 +7,7 @@ totals, which are final when the segment is sealed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from operator import attrgetter
 from pathlib import Path
@@ -111,6 +111,15 @@ def shifted(error: Corruption, base: int) -> Corruption:
 def record_position(record: SegmentRecord, last: bool) -> Position:
     position = record.last if last else record.first
     return Position(position.ledger_id, position.entry_id)
+
+
+def with_segments(record: LedgerRecord, segments: Iterable[SegmentRecord]) -> LedgerRecord:
+    """Returns a copy of a ledger's record that has these segments."""
+    changed = LedgerRecord()
+    changed.CopyFrom(record)
+    del changed.segments[:]
+    changed.segments.extend(segments)
+    return changed
 
 
 def segments_sealed(ledger: LedgerRecord, after: Position) -> list[SegmentRecord]:

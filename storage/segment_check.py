@@ -37,6 +37,7 @@ from ledgerfold.storage.entry import (
     verify_sections,
 )
 from ledgerfold.storage.errors import Corruption, DiskFailure, IncompatibleFormat
+from ledgerfold.storage.file_window import Window
 from ledgerfold.storage.files import Files, ReadFile
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, read_batch_header
 from ledgerfold.storage.kafka.span import Span
@@ -152,7 +153,7 @@ def check_segment(path: Path, segment: SegmentRecord, bounds: Bounds, files: Fil
 
 class _Scan:
     def __init__(self, file: ReadFile, segment: SegmentRecord, bounds: Bounds) -> None:
-        self._window = _Window(file)
+        self._file, self._window = file, Window(self._pread, file.size_bytes)
         self._segment, self._bounds, self._last = segment, bounds, bounds.after
         # Includes bytes after the recorded end: a killed repair may have left them to cut.
         self._end = file.size_bytes
@@ -204,7 +205,7 @@ class _Scan:
             self._bad("order", offset, f"an entry above {self._last}", str(header.position))
             return end
         try:
-            block, at = self._window.at(offset, header.size_bytes)
+            block, at = self._block(offset, header.size_bytes)
             verify_sections(block, header, at, self._segment.path)
         except Corruption as error:
             error = shifted(error, offset - at)
@@ -214,13 +215,33 @@ class _Scan:
         return end
 
     def _header(self, offset: int) -> EntryHeader:
-        block, at = self._window.at(offset, min(_HEADER_ROOM, self._end - offset))
-        with memoryview(block) as view:
-            return read_header(view[: self._end - offset + at], at, self._segment.path)
+        return read_header(*self._block(offset, _HEADER_ROOM), self._segment.path)
 
     def _has_header(self, offset: int) -> bool:
-        block, at = self._window.at(offset, min(_HEADER_ROOM, self._end - offset))
-        return has_header(block[at : at + self._end - offset], 0)
+        return has_header(*self._block(offset, _HEADER_ROOM))
+
+    def _block(self, offset: int, size: int) -> tuple[memoryview, int]:
+        """Returns a block and the index of `offset` in it, with at least `size` bytes if they
+        exist.
+        """
+        at = self._window.place(offset, min(size, self._end - offset), BLOCK_BYTES)
+        return self._window.view, at
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        try:
+            return self._file.pread(size, offset)
+        except DiskFailure:
+            return b"".join(self._pages(size, offset))
+
+    def _pages(self, size: int, offset: int) -> Iterator[bytes]:
+        end = offset + size
+        while offset < end:
+            wanted = min(_PAGE_BYTES - offset % _PAGE_BYTES, end - offset)
+            try:
+                yield self._file.pread(wanted, offset)
+            except DiskFailure:
+                yield bytes(wanted)
+            offset += wanted
 
     def _is_in_order(self, position: Position) -> bool:
         in_ledger = self._bounds.ledger_id in (-1, position.ledger_id)
@@ -253,7 +274,7 @@ class _Scan:
             seen = ProducerSeen(header.sequence_id, offset)
             self._result.producers[header.producer_number] = seen
         if header.codec == Codec.KAFKA and header.key_bytes == BATCH_HEADER_BYTES:
-            block, at = self._window.at(offset, header.size_bytes)
+            block, at = self._block(offset, header.size_bytes)
             batch = read_batch_header(block, at + header.header_bytes)
             self._result.extents[-1].span.add(batch)
         self._last = header.position
@@ -278,7 +299,7 @@ class _Scan:
     def _search(self, offset: int) -> int:
         """Returns the offset of the next good header in order, or the end."""
         while offset < self._end:
-            block, at = self._window.at(offset, min(_HEADER_ROOM, self._end - offset))
+            block, at = self._block(offset, _HEADER_ROOM)
             base, whole_through = offset - at, len(block) - _HEADER_ROOM
             is_last = base + len(block) >= self._end
             for found in _LIKE_A_HEADER.finditer(block, at + _VERSION_AT):
@@ -322,37 +343,3 @@ def describe(segment: SegmentRecord) -> str:
         f"{segment.publish_time_min_ms} to {segment.publish_time_max_ms} and stored until "
         f"{segment.append_time_max_ms}, checksum {segment.checksum:08x}"
     )
-
-
-class _Window:
-    """The last block that was read from a file."""
-
-    def __init__(self, file: ReadFile) -> None:
-        self._file = file
-        self._base, self._block = 0, b""
-
-    def at(self, offset: int, size: int) -> tuple[bytes, int]:
-        """Returns a block and the index of `offset` in it, with at least `size` bytes if they
-        exist.
-        """
-        at = offset - self._base
-        if at < 0 or at + size > len(self._block):
-            self._base, self._block = offset, self._read(max(size, BLOCK_BYTES), offset)
-            at = 0
-        return self._block, at
-
-    def _read(self, size: int, offset: int) -> bytes:
-        try:
-            return self._file.pread(size, offset)
-        except DiskFailure:
-            return b"".join(self._pages(size, offset))
-
-    def _pages(self, size: int, offset: int) -> Iterator[bytes]:
-        end = min(offset + size, self._file.size_bytes)
-        while offset < end:
-            wanted = min(_PAGE_BYTES - offset % _PAGE_BYTES, end - offset)
-            try:
-                yield self._file.pread(wanted, offset)
-            except DiskFailure:
-                yield bytes(wanted)
-            offset += wanted

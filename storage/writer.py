@@ -238,7 +238,7 @@ class LedgerWriter:
         record = _copy(self.record)
         record.segments.append(tally.record)
         with self._metadata.batch() as batch:
-            batch.put_ledger(record)
+            batch.put(record)
         reach("roll.after-record")
         self.record, self._file, self._tally = record, file, tally
 
@@ -257,7 +257,7 @@ class LedgerWriter:
                 return
             self._end_segment()
             with self._metadata.batch() as batch:
-                batch.put_ledger(self.record)
+                batch.put(self.record)
 
     def _end_segment(self) -> None:
         if self._tally is not None and self._file is not None:
@@ -290,7 +290,7 @@ class LedgerWriter:
         with self._all_or_failed():
             record = self._ended()
             with self._metadata.batch() as batch:
-                batch.put_ledger(record)
+                batch.put(record)
             self.record = record
         self._on_closed(self.ledger_id)
         return record

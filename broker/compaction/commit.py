@@ -40,8 +40,8 @@ async def commit(
         record.compacted.ledger_id = run.ledger_id
         record.compacted.horizon.CopyFrom(run.horizon)
         record.compacted.run_number = run.number
-        batch.put_ledger(ledger)
-        batch.put_run(run)
+        batch.put(ledger)
+        batch.put(run)
 
     def applied() -> None:
         reach("commit.after-batch")

@@ -120,8 +120,8 @@ class CompactionHistory:
     def _put(self, run: RunRecord, batch: MetadataBatch) -> None:
         for unsaved in self._unsaved.values():
             if self._metadata.topic(unsaved.topic) is not None:
-                batch.put_run(unsaved)
-        batch.put_run(run)
+                batch.put(unsaved)
+        batch.put(run)
 
     def forget(self, topic: str) -> None:
         """Drops unsaved records of a deleted topic; a new topic of its name counts runs from 1."""
@@ -143,7 +143,7 @@ class CompactionHistory:
         with self._metadata.batch() as batch:
             for run in interrupted:
                 mark_interrupted(run, self._clock_ms())
-                batch.put_run(run)
+                batch.put(run)
         return len(interrupted)
 
     def oldest_first(self, topic: str | None) -> list[RunRecord]:

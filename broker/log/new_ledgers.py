@@ -83,7 +83,7 @@ class NewLedgers:
         created += self._unrecorded
         for writer in created:
             record.ledger_ids.append(writer.ledger_id)
-            batch.put_ledger(writer.record)
+            batch.put(writer.record)
         self._on_listed(record)
 
     def _fail(self, error: LedgerfoldError) -> None:

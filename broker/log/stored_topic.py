@@ -77,7 +77,7 @@ class StoredTopic:
         changed.CopyFrom(self._record)
         edit(changed, batch)
         if changed != self._record:
-            batch.put_topic(changed)
+            batch.put(changed)
         return changed, batch
 
     async def close(self) -> None:

@@ -75,7 +75,7 @@ class Deduplication:
                 )
                 position = durable() or EARLIEST
                 producer.position.ledger_id, producer.position.entry_id = position
-                batch.put_producer(producer)
+                batch.put(producer)
             # It is active from now on.
             producer.last_active_ms = 0
             found.append(producer)
@@ -160,7 +160,7 @@ class Deduplication:
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             written.extend(each for each in self._captured if each[0] <= durable)
             for producer in written[-1][1] if written else ():
-                batch.put_producer(producer)
+                batch.put(producer)
 
         def applied() -> None:
             if written:

@@ -18,7 +18,7 @@ A partitioned topic is a record with a number. Its partitions are ordinary topic
   >>> from ledgerfold.storage.key_value import MemoryKeyValue
   >>> metadata = MetadataStore(MemoryKeyValue())
   >>> with metadata.batch() as batch:
-  ...     batch.put_partitioned_topic(PartitionedTopicRecord(name="orders", partitions=2))
+  ...     batch.put(PartitionedTopicRecord(name="orders", partitions=2))
   >>> Partitions(metadata, ThreadPoolExecutor, clock_ms=lambda: 1_000).names("orders")
   ['orders-partition-0', 'orders-partition-1']
 """
@@ -199,7 +199,7 @@ class Partitions:
         def edit(batch: MetadataBatch) -> None:
             record = self.record(name)
             record.policies.CopyFrom(update(record.policies))
-            batch.put_partitioned_topic(record)
+            batch.put(record)
 
         await self._change(edit)
 
@@ -215,7 +215,7 @@ class Partitions:
                 record.kafka.config.pop(setting, None)
                 if text is not None:
                     record.kafka.config[setting] = text
-            batch.put_partitioned_topic(record)
+            batch.put(record)
 
         await self._change(edit)
 
@@ -234,7 +234,7 @@ class Partitions:
 
     def _put(self, record: PartitionedTopicRecord, batch: MetadataBatch) -> None:
         """Adds the record, and the partitions that do not exist yet."""
-        batch.put_partitioned_topic(record)
+        batch.put(record)
         cursors = self._metadata.cursors(partition_name(record.name, 0))
         now_ms = self._clock_ms()
         for index in range(record.partitions):
@@ -243,9 +243,9 @@ class Partitions:
                 made = TopicRecord(name=name, created_ms=now_ms)
                 if record.HasField("kafka"):
                     made.kafka.CopyFrom(KafkaLog(config=record.kafka.config))
-                batch.put_topic(made)
+                batch.put(made)
                 for cursor in cursors:
-                    batch.put_cursor(_cursor_from_earliest(cursor, name, now_ms))
+                    batch.put(_cursor_from_earliest(cursor, name, now_ms))
 
 
 async def on_each(names: Iterable[str], call: Callable[[str], Awaitable[Answer]]) -> list[Answer]:

@@ -138,7 +138,7 @@ class PolicyStore:
             current = self.of_namespace(namespace, applied=False)
             policies = updated_policies(current, changes, remove)
             batch = self._broker.metadata.begin()
-            batch.put_namespace(NamespaceRecord(name=namespace, policies=policies))
+            batch.put(NamespaceRecord(name=namespace, policies=policies))
             await self._broker.in_thread(lambda: self._broker.metadata.write(batch))
 
 

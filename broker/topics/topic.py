@@ -206,7 +206,7 @@ class Topic(LoadedTopic):
     async def persist_cursor(self, record: CursorRecord) -> None:
         def write() -> None:
             with self.broker.metadata.batch() as batch:
-                batch.put_cursor(record)
+                batch.put(record)
 
         await self.broker.in_thread(write)
 

@@ -48,15 +48,15 @@ from ledgerfold.storage.repair.kafka import (
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.losses import compacted_losses, new_losses
 from ledgerfold.storage.repair.lost import accept_losses, restore
+from ledgerfold.storage.repair.rebuilt_records import make_topics, mend_unreadable
 from ledgerfold.storage.repair.steps import Draft, RepairPlan, Step
 from ledgerfold.storage.repair.survey import Survey, compacted_ids
-from ledgerfold.storage.repair.topics import made_topic
 from ledgerfold.storage.repair.verify import horizon_of, last_compacted, wrongly_labelled
+from ledgerfold.storage.segment import with_segments
 from ledgerfold.storage.text import counted
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
     LEDGER_STATE_CLOSED,
-    CursorRecord,
     LedgerRecord,
     PositionRange,
     RunRecord,
@@ -86,7 +86,7 @@ class _Planner(Draft):
             self.plan.refused += [Step(str(error)) for error in newer]
             return self.plan
         accept_losses(self)
-        self._make_topics()
+        make_topics(self)
         restore(self)
         for check in self.survey.ledgers.values():
             if check.is_raw and not check.is_whole and check.record.ledger_id in self.ledgers:
@@ -102,7 +102,7 @@ class _Planner(Draft):
                 self.put(topic)
         self._drop_strays()
         self._put_found()
-        self._mend_unreadable()
+        mend_unreadable(self)
         self._mend_store()
         self._mend_labels()
         if self.plan.steps:
@@ -131,9 +131,7 @@ class _Planner(Draft):
         losses = new_losses(check)
         for loss in losses:
             what = "is lost; the good entries around it are kept"
-            self.plan.steps.append(
-                Step(what, record.topic, record.ledger_id, loss.entries, loss.messages)
-            )
+            self.step(what, record.topic, record.ledger_id, loss.messages, loss.entries)
         if not losses:
             what = "its record is corrected to match its files"
             if record.ledger_id not in self.survey.ledger_records():
@@ -151,10 +149,7 @@ class _Planner(Draft):
         return bool(newer)
 
     def _closed(self, record: LedgerRecord, segments: list[SegmentRecord]) -> LedgerRecord:
-        mended = LedgerRecord()
-        mended.CopyFrom(record)
-        del mended.segments[:]
-        mended.segments.extend(segments)
+        mended = with_segments(record, segments)
         mended.state, mended.damaged = LEDGER_STATE_CLOSED, False
         mended.created_ms = record.created_ms or self.now_ms
         mended.closed_ms = record.closed_ms or self.now_ms
@@ -163,19 +158,6 @@ class _Planner(Draft):
         return mended
 
     # -- topics ----------------------------------------------------------------------------
-
-    def _make_topics(self) -> None:
-        """Creates records for topics that have ledgers but no record."""
-        owners = {each.record.topic for each in self.survey.ledgers.values()}
-        for name in sorted(owners - self.topics.keys()):
-            topic = self.topics[name] = made_topic(self.survey, name, self.now_ms)
-            what = "a topic record is rebuilt from its ledgers; its policies are lost"
-            if topic.HasField("kafka"):
-                what = (
-                    "a Kafka topic's record is rebuilt from its ledgers; its settings are lost: "
-                    "until they are set, the topic is neither compacted nor deleted from"
-                )
-            self.step(what, name)
 
     def _list_ledgers(self, topic: TopicRecord) -> None:
         own = {
@@ -187,7 +169,7 @@ class _Planner(Draft):
         for ledger_id in sorted(listed - own):
             self._topics_with_loss.add(topic.name)
             what = "is lost with all its contents; the topic no longer names it"
-            self.plan.steps.append(Step(what, topic.name, ledger_id, "all", None))
+            self.step(what, topic.name, ledger_id, None, "all")
         for ledger_id in sorted(own - listed):
             if topic.name in self.survey.topics():
                 self.step("the topic names it again", topic.name, ledger_id)
@@ -202,13 +184,17 @@ class _Planner(Draft):
             if list_raw(topic.kafka, sorted(own), facts) and listed == own:
                 self.step("its segments name its raw ledgers again", topic.name)
 
+    def _compacted(self, topic: TopicRecord, ledger_id: int) -> LedgerCheck | None:
+        """Returns the check of a ledger, if it exists and is a compacted one of the topic."""
+        check = self.survey.ledgers.get(ledger_id)
+        is_own = check is not None and not check.is_raw and check.record.topic == topic.name
+        return check if is_own else None
+
     # -- cleaned segments of Kafka logs ----------------------------------------------------
 
     def _mend_segments(self, topic: TopicRecord) -> None:
         for ledger_id in compacted_ids(topic):
-            check = self.survey.ledgers.get(ledger_id)
-            if check is not None and (check.is_raw or check.record.topic != topic.name):
-                check = None
+            check = self._compacted(topic, ledger_id)
             if check is not None and (check.is_whole or self._is_refused(check)):
                 continue
             if check is not None and check.extents():
@@ -222,15 +208,13 @@ class _Planner(Draft):
             if check is not None:
                 self.delete_ledger(check)
             what = "is lost with all its contents; its segment is empty"
-            self.plan.steps.append(Step(what, topic.name, ledger_id, "all", messages))
+            self.step(what, topic.name, ledger_id, messages, "all")
 
     # -- compacted views -------------------------------------------------------------------
 
     def _mend_view(self, topic: TopicRecord) -> None:
         ledger_id = topic.compacted.ledger_id
-        check = self.survey.ledgers.get(ledger_id)
-        if check is not None and (check.is_raw or check.record.topic != topic.name):
-            check = None
+        check = self._compacted(topic, ledger_id)
         last = last_compacted(self.survey, topic) if check is not None else None
         exceeds_horizon = last is not None and last > horizon_of(topic)
         if check is not None and check.is_whole and not exceeds_horizon:
@@ -252,7 +236,7 @@ class _Planner(Draft):
             )
             self._drop_view(topic, check)
             what = "its compacted view is lost; readers get the messages of the raw ledgers"
-            self.plan.steps.append(Step(what, topic.name, ledger_id, "all", messages))
+            self.step(what, topic.name, ledger_id, messages, "all")
 
     def _is_covered(self, topic: TopicRecord, check: LedgerCheck) -> bool:
         """Returns whether the raw ledgers hold every message of the compacted one."""
@@ -284,9 +268,7 @@ class _Planner(Draft):
         self.put(mended)
         losses = compacted_losses(check)
         for loss in losses:
-            self.plan.steps.append(
-                Step(what, topic.name, record.ledger_id, loss.entries, loss.messages)
-            )
+            self.step(what, topic.name, record.ledger_id, loss.messages, loss.entries)
         if not losses:
             self.step("its record is corrected to match its files", topic.name, record.ledger_id)
         return segments[-1].last
@@ -320,37 +302,6 @@ class _Planner(Draft):
                 self.put(record)
                 if ledger_id not in self.restored:
                     self.step("its record is restored", record.topic, ledger_id)
-
-    def _mend_unreadable(self) -> None:
-        for key in self.survey.unreadable:
-            name = key.decode(errors="backslashreplace").replace("\0", "/")
-            if key not in self.plan.puts and key != b"store":
-                self._mend_key(key, name)
-
-    def _mend_key(self, key: bytes, name: str) -> None:
-        kind, _, rest = key.decode(errors="replace").partition("/")
-        topic, _, subscription = rest.partition("\0")
-        if kind == "cursor" and topic in self.topics:
-            ledger_ids = self.topics[topic].ledger_ids
-            cursor = CursorRecord(
-                topic=topic,
-                subscription=subscription,
-                mark_delete=PositionRecord(
-                    ledger_id=ledger_ids[0] if ledger_ids else -1, entry_id=-1
-                ),
-                created_ms=self.now_ms,
-                incarnation=self.now_ms,
-            )
-            if key_of(cursor) == key:
-                self.put(cursor)
-                what = f"subscription {subscription!r} begins again with the oldest message"
-                self.step(what, topic)
-                return
-        if kind == "ledger" and rest.isdecimal():
-            folder = self.survey.folders.get(int(rest), [])
-            self.plan.copies |= {f"{int(rest)}/{each}" for each in folder}
-        self.delete(key)
-        self.step(f"the record {name!r} cannot be read, and is removed")
 
     def _mend_store(self) -> None:
         ids, store = self.survey.ids(), self.survey.store()

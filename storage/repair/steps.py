@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,9 +16,7 @@ from ledgerfold.storage.repair.verify import NO_LEDGER
 from ledgerfold.storage.segment_check import Extent, SegmentCheck
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_DELETING,
-    LedgerRecord,
     SegmentRecord,
-    TopicRecord,
 )
 
 
@@ -70,8 +69,7 @@ class RepairPlan:
 
     def keep(self, check: SegmentCheck, extent: Extent, target: str) -> SegmentRecord:
         """Returns the record of good entries that stay in, or are moved to, the file `target`."""
-        kept = SegmentRecord()
-        kept.CopyFrom(extent.record)
+        kept = deepcopy(extent.record)
         kept.path = target
         source, size = check.segment.path, kept.size_bytes
         if target != source:
@@ -92,14 +90,19 @@ class Draft:
     def __init__(self, survey: Survey, now_ms: int) -> None:
         self.survey, self.now_ms = survey, now_ms
         self.plan = RepairPlan()
-        self.topics = {name: _copy(each) for name, each in survey.topics().items()}
+        self.topics = {name: deepcopy(each) for name, each in survey.topics().items()}
         self.ledgers = {each: check.record for each, check in survey.ledgers.items()}
         self.restored: set[int] = set()
 
     def step(
-        self, what: str, topic: str = "", ledger_id: int = NO_LEDGER, messages: int | None = 0
+        self,
+        what: str,
+        topic: str = "",
+        ledger_id: int = NO_LEDGER,
+        messages: int | None = 0,
+        entries: str = "",
     ) -> None:
-        self.plan.steps.append(Step(what, topic, ledger_id, "", messages))
+        self.plan.steps.append(Step(what, topic, ledger_id, entries, messages))
 
     def put(self, record: Message) -> None:
         self.plan.puts[key_of(record)] = record
@@ -114,15 +117,8 @@ class Draft:
 
     def delete_ledger(self, check: LedgerCheck) -> None:
         """Marks the ledger as being deleted; the next start removes its files."""
-        record = LedgerRecord()
-        record.CopyFrom(check.record)
+        record = deepcopy(check.record)
         record.state = LEDGER_STATE_DELETING
         self.plan.copies |= {each.path for each in record.segments if self.exists(each.path)}
         self.put(record)
         del self.ledgers[record.ledger_id]
-
-
-def _copy(record: TopicRecord) -> TopicRecord:
-    copied = TopicRecord()
-    copied.CopyFrom(record)
-    return copied

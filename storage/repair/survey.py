@@ -11,7 +11,7 @@ the ledger, or that of its label.
     >>> from ledgerfold.storage.metadata import MetadataStore
     >>> pairs = MemoryKeyValue()
     >>> with MetadataStore(pairs).batch() as batch:
-    ...     batch.put_ledger(LedgerRecord(ledger_id=7, topic="t"))
+    ...     batch.put(LedgerRecord(ledger_id=7, topic="t"))
     >>> survey = take(folder, pairs, REAL)
     >>> survey.ids(), survey.ledgers[7].is_whole
     ({7}, True)
@@ -41,6 +41,7 @@ from ledgerfold.storage.partition_names import parse_partition
 from ledgerfold.storage.records import STORE_KEY, WRITES_KEY, decode_record, key
 from ledgerfold.storage.repair.ledger_check import LedgerCheck, check_ledger
 from ledgerfold.storage.repair_manifest import split_by_unfinished
+from ledgerfold.storage.segment import with_segments
 from ledgerfold.storage.segment_check import SegmentCheck
 from ledgerfold.storage.unnamed import UnnamedFile, unnamed_files
 from ledgerfold.v1.records_pb2 import (
@@ -262,16 +263,13 @@ def _made_up(
 
 def _with_all_segments(record: LedgerRecord, names: list[str]) -> LedgerRecord:
     """Returns the ledger's record as if it were open, with a segment for each file."""
-    rebuilt = LedgerRecord()
-    rebuilt.CopyFrom(record)
-    rebuilt.state = LEDGER_STATE_OPEN
     known = {each.path for each in record.segments}
     paths = [f"{record.ledger_id}/{each}" for each in names if segment_number(each) is not None]
     unknown = (SegmentRecord(path=each) for each in paths if each not in known)
-    segments = [*rebuilt.segments, *unknown]
+    segments = [*record.segments, *unknown]
     segments.sort(key=lambda each: segment_number(each.path) or 0)
-    del rebuilt.segments[:]
-    rebuilt.segments.extend(segments)
+    rebuilt = with_segments(record, segments)
+    rebuilt.state = LEDGER_STATE_OPEN
     return rebuilt
 
 

@@ -16,7 +16,7 @@ defect: it reports what the next start of the broker handles, and copies for ins
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import Corruption, StorageError
@@ -268,16 +268,7 @@ def _ledger(survey: Survey, check: LedgerCheck) -> Iterator[Finding]:
 
 
 def _of(check: LedgerCheck, finding: Finding) -> Finding:
-    return Finding(
-        finding.kind,
-        finding.expected,
-        finding.found,
-        check.record.topic,
-        check.record.ledger_id,
-        finding.path,
-        finding.offset,
-        finding.is_note,
-    )
+    return replace(finding, topic=check.record.topic, ledger_id=check.record.ledger_id)
 
 
 def _segment(check: SegmentCheck) -> Iterator[Finding]:

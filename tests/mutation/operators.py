@@ -57,8 +57,7 @@ _EFFECTS = _SYNCS | {
     "copy",
     "batch",
     "change_now",
-    "put_ledger",
-    "put_topic",
+    "put",
     "close",
 }
 _SMALL = 2

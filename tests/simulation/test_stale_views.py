@@ -42,7 +42,7 @@ def metadata(world: World) -> MetadataStore:
     pairs = SimKeyValue(world.pairs, world.disk, process, world.oracle.on_write, world.loop.time)
     store = MetadataStore(pairs)
     with store.batch() as batch:
-        batch.put_topic(TopicRecord(name=NAME))
+        batch.put(TopicRecord(name=NAME))
     commit_empty_view(store)
     return store
 
@@ -55,9 +55,9 @@ def commit_empty_view(store: MetadataStore) -> TopicRecord:
     run = RunRecord(topic=NAME, number=1, state=RUN_STATE_SUCCESS, strategy=STRATEGY.name)
     run.ledger_id = 9
     with store.batch() as batch:
-        batch.put_topic(record)
-        batch.put_ledger(LedgerRecord(ledger_id=9, topic=NAME))
-        batch.put_run(run)
+        batch.put(record)
+        batch.put(LedgerRecord(ledger_id=9, topic=NAME))
+        batch.put(run)
     return record
 
 
@@ -86,7 +86,7 @@ def test_a_view_that_lags_by_more_than_one_write_is_stale(
     record = commit_empty_view(metadata)
     record.last_run_number = 1
     with metadata.batch() as batch:
-        batch.put_topic(record)
+        batch.put(record)
     assert is_stale(world, INSIDE, 0)
     assert is_stale(world, INSIDE, None)
 
@@ -96,6 +96,6 @@ def test_a_view_that_was_dropped_is_shown_until_the_broker_has_heard_of_it(
 ) -> None:
     """Then all there is comes from the raw ledgers."""
     with metadata.batch() as batch:
-        batch.put_topic(TopicRecord(name=NAME))
+        batch.put(TopicRecord(name=NAME))
     assert is_stale(world, INSIDE, 1)
     assert not is_stale(world, INSIDE, 0)

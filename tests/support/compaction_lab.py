@@ -318,7 +318,7 @@ class Lab:
         full = str(TopicName.parse(name))
         record = TopicRecord(name=full, policies=Policies(**policies))
         with self.metadata.batch() as batch:
-            batch.put_topic(record)
+            batch.put(record)
         stored = StoredTopic(record, self.metadata, self.executor)
         self.topics[full] = LabTopic(self, stored, CountedLog(entries), backlog_bytes)
         return self.topics[full]

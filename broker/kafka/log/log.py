@@ -307,7 +307,7 @@ class KafkaLog:
                 raise CompactionFenced(record.name)
             for _, ledger in by:
                 if ledger is not None:
-                    batch.put_ledger(ledger)
+                    batch.put(ledger)
             carry_over(record.kafka.segments[:count], (each for each, _ in by))
             self._drop_from(record, batch, count)
             reach("clean.before-batch")

@@ -111,10 +111,10 @@ def _write(
     try:
         with metadata.batch() as batch:
             if made is not None:
-                batch.put_ledger(made)
+                batch.put(made)
             for ledger_id in gone:
                 store.mark_deleting(ledger_id, batch)
-            batch.put_topic(record)
+            batch.put(record)
     except LedgerfoldError as error:
         # NOTE: the next start decides about a failed write that may be durable after all.
         may_be_durable = isinstance(error, DiskFailure) and error.may_be_durable

@@ -442,7 +442,7 @@ def test_runs_cut_off_by_a_crash_are_marked_at_the_next_start() -> None:
         states = (RUN_STATE_SUCCESS, RUN_STATE_RUNNING, RUN_STATE_QUEUED)
         with lab.metadata.batch() as batch:
             for number, state in enumerate(states, start=1):
-                batch.put_run(RunRecord(topic=topic.name, number=number, state=state))
+                batch.put(RunRecord(topic=topic.name, number=number, state=state))
         lab.scheduler.start()
         runs = lab.metadata.runs(topic.name)
         assert [run.state for run in runs] == [RUN_STATE_SUCCESS, RUN_STATE_ERROR, RUN_STATE_ERROR]

@@ -119,7 +119,7 @@ def test_thr_03_the_monitor_follows_the_levels() -> None:
     asked = [monitor.decide(topic).fire]
     with lab.metadata.batch() as batch:
         one = Policies(compaction_threshold_bytes=1)
-        batch.put_namespace(NamespaceRecord(name="public/default", policies=one))
+        batch.put(NamespaceRecord(name="public/default", policies=one))
     asked.append(monitor.decide(topic).fire)
     topic.record.policies.compaction_threshold_bytes = 0
     asked.append(monitor.decide(topic).fire)

@@ -98,7 +98,7 @@ def test_trimming_leaves_a_damaged_ledger_that_all_have_passed() -> None:
         record = lab.topic.record
         record.compacted.ledger_id = -1
         record.compacted.horizon.ledger_id = ledgers[2]
-        batch.put_topic(record)
+        batch.put(record)
     lab.topic.log.views.renew()
     lab.run(lab.topic.trim())
     assert list(lab.topic.record.ledger_ids)[:2] == ledgers[1:]

@@ -468,7 +468,7 @@ def test_internal_stats_before_and_after_a_compaction() -> None:
     topic.record.compacted.CopyFrom(CompactedView(ledger_id=7, horizon=position(1, 4)))
     topic.log.views.horizon = Position(1, 4)
     with lab.metadata.batch() as batch:
-        batch.put_ledger(LedgerRecord(ledger_id=7))
+        batch.put(LedgerRecord(ledger_id=7))
     stats = internal_stats(broker, topic)
     assert stats["compactedLedger"] == none | {"ledgerId": 7, "entries": 0, "size": 0}
     cursor = stats["cursors"]["__compaction"]

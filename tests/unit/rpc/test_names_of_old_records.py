@@ -37,18 +37,18 @@ def lab() -> Iterator[BrokerLab]:
     lab = BrokerLab()
     with lab.metadata.batch() as batch:
         for name in (TOPIC, *TOPICS):
-            batch.put_topic(TopicRecord(name=name, created_ms=1))
-        batch.put_partitioned_topic(PartitionedTopicRecord(name=DIVIDED, partitions=1))
-        batch.put_topic(TopicRecord(name=f"{DIVIDED}-partition-0", created_ms=1))
+            batch.put(TopicRecord(name=name, created_ms=1))
+        batch.put(PartitionedTopicRecord(name=DIVIDED, partitions=1))
+        batch.put(TopicRecord(name=f"{DIVIDED}-partition-0", created_ms=1))
         for name in SUBSCRIPTIONS:
             cursor = CursorRecord(topic=TOPIC, subscription=name, created_ms=1)
             cursor.mark_delete.ledger_id = cursor.mark_delete.entry_id = -1
-            batch.put_cursor(cursor)
+            batch.put(cursor)
         for number in (1, 2):
             strategy = "m:" + "C" * MEGABYTES
             run = RunRecord(topic=TOPIC, number=number, state=RUN_STATE_ERROR, strategy=strategy)
             run.strategy_settings["n"] = run.error_message = "e" * MEGABYTES
-            batch.put_run(run)
+            batch.put(run)
     lab.restart()
     yield lab
     lab.stop()

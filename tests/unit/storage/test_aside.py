@@ -54,7 +54,7 @@ def test_it_is_a_ledger_like_any_once_its_record_is_there(tmp_path: Path) -> Non
     lost = PositionRange(ledger_id=writer.ledger_id, first_entry_id=2, last_entry_id=3)
     record.lost.append(lost)
     with metadata.batch() as batch:
-        batch.put_ledger(record)
+        batch.put(record)
     store = store_on(tmp_path, metadata)
     assert store.missing_of(writer.ledger_id) is None
     assert ids(store, writer.ledger_id) == [0, 1, 4, 5]

@@ -202,7 +202,7 @@ def test_segments_that_name_other_raw_ledgers_are_made_to_agree(disk: Disk) -> N
     topic = disk.topic
     del topic.kafka.segments[1]
     with disk.metadata.batch() as batch:
-        batch.put_topic(topic)
+        batch.put(topic)
     assert [each.kind for each in disk.offline.damage()] == ["reference"]
     assert disk.mended() == ALL_OFFSETS
     assert disk.topic.kafka.segments[1].base_offset == 9

@@ -96,16 +96,16 @@ def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
     runs = [RunRecord(topic=topic.name, number=number) for number in (9, 10, 1)]
     with metadata.batch() as batch:
         for each in (topic, twin):
-            batch.put_topic(each)
-        batch.put_namespace(namespace)
+            batch.put(each)
+        batch.put(namespace)
         for ledger in ledgers:
-            batch.put_ledger(ledger)
-        batch.put_cursor(cursor)
-        batch.put_cursor(CursorRecord(topic=twin.name, subscription="other"))
-        batch.put_producer(producer)
+            batch.put(ledger)
+        batch.put(cursor)
+        batch.put(CursorRecord(topic=twin.name, subscription="other"))
+        batch.put(producer)
         for run in runs:
-            batch.put_run(run)
-        batch.put_run(RunRecord(topic=twin.name, number=1))
+            batch.put(run)
+        batch.put(RunRecord(topic=twin.name, number=1))
     assert metadata.topic(topic.name) == topic
     assert metadata.topics() == [topic, twin]
     assert metadata.namespace("a/b") == namespace
@@ -125,10 +125,10 @@ def test_deleting_a_topic_takes_what_belongs_to_it(pairs: KeyValueStore) -> None
     metadata = MetadataStore(pairs)
     with metadata.batch() as batch:
         for name in ("t", "t2"):
-            batch.put_topic(TopicRecord(name=name))
-            batch.put_cursor(CursorRecord(topic=name, subscription="s"))
-            batch.put_producer(ProducerRecord(topic=name, name="p"))
-            batch.put_run(RunRecord(topic=name, number=1))
+            batch.put(TopicRecord(name=name))
+            batch.put(CursorRecord(topic=name, subscription="s"))
+            batch.put(ProducerRecord(topic=name, name="p"))
+            batch.put(RunRecord(topic=name, number=1))
     with metadata.batch() as batch:
         batch.delete_topic("t")
     assert [each.name for each in metadata.topics()] == ["t2"]
@@ -138,9 +138,9 @@ def test_deleting_a_topic_takes_what_belongs_to_it(pairs: KeyValueStore) -> None
     with metadata.batch() as batch:
         batch.delete_cursor("t2", "s")
         batch.delete_run("t2", 1)
-        batch.put_namespace(NamespaceRecord(name="a/b"))
+        batch.put(NamespaceRecord(name="a/b"))
         batch.delete_namespace("a/b")
-        batch.put_ledger(LedgerRecord(ledger_id=1))
+        batch.put(LedgerRecord(ledger_id=1))
         batch.delete_ledger(1)
     assert (metadata.cursors("t2"), metadata.runs("t2"), metadata.ledgers()) == ([], [], [])
     assert metadata.namespace("a/b") is None
@@ -152,7 +152,7 @@ def test_a_batch_that_raises_writes_nothing(pairs: KeyValueStore) -> None:
 
     def fail() -> None:
         with metadata.batch() as batch:
-            batch.put_topic(TopicRecord(name="t"))
+            batch.put(TopicRecord(name="t"))
             raise InvalidRequest("no")
 
     with pytest.raises(InvalidRequest):
@@ -160,7 +160,7 @@ def test_a_batch_that_raises_writes_nothing(pairs: KeyValueStore) -> None:
     assert metadata.topics() == []
     with metadata.batch() as batch:
         batch.delete_topic("t")
-        batch.put_topic(TopicRecord(name="t"))
+        batch.put(TopicRecord(name="t"))
     assert metadata.topics() == [TopicRecord(name="t")]
 
 
@@ -327,7 +327,7 @@ def test_a_block_of_ids_is_reserved_before_the_last_one_is_used_up() -> None:
     metadata = MetadataStore(pairs)
     taken = [metadata.allocate_ledger_id() for _ in range(40)]
     with metadata.batch() as batch:
-        batch.put_topic(TopicRecord(name="t"))
+        batch.put(TopicRecord(name="t"))
     record = metadata.store()
     assert record is not None
     assert record.next_ledger_id == 129

@@ -72,7 +72,7 @@ class Opened:
     def adopt(self, segments: Sequence[Sequence[Position]]) -> LedgerReader:
         ledger_id, records = self.compacted(segments)
         with self.metadata.batch() as batch:
-            batch.put_ledger(self.store.verify_compacted(ledger_id, "t", records))
+            batch.put(self.store.verify_compacted(ledger_id, "t", records))
         return self.store.open_reader(ledger_id)
 
 

@@ -33,7 +33,7 @@ def forget(lab: BrokerLab, ledger_id: int) -> None:
     topic.ledger_ids.remove(ledger_id)
     with lab.metadata.batch() as batch:
         batch.delete_ledger(ledger_id)
-        batch.put_topic(topic)
+        batch.put(topic)
 
 
 @pytest.mark.parametrize("starts", [1, 2])
@@ -63,7 +63,7 @@ def test_the_id_of_a_folder_that_is_there_is_never_given_out() -> None:
     assert store is not None
     store.next_ledger_id = 1
     with lab.metadata.batch() as batch:
-        batch.put_store(store)
+        batch.put(store)
     forget(lab, ids[0])
     lab.crash(everything)
     assert MetadataStore(lab._pairs).allocate_ledger_id() > max(ids)

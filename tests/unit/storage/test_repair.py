@@ -85,7 +85,7 @@ class Disk:
         assert topic is not None
         topic.ledger_ids[:] = [each for each in topic.ledger_ids if each not in ledger_ids]
         with self.metadata.batch() as batch:
-            batch.put_topic(topic)
+            batch.put(topic)
             for each in ledger_ids:
                 batch.delete_ledger(each)
         for each in ledger_ids:
@@ -195,7 +195,7 @@ def test_a_ledger_that_its_topic_forgot_is_named_again(disk: Disk) -> None:
     assert topic is not None
     topic.ledger_ids.remove(2)
     with disk.metadata.batch() as batch:
-        batch.put_topic(topic)
+        batch.put(topic)
     assert disk.kinds() == [("reference", 2)]
     assert disk.mended() == (RAW, VIEW)
 
@@ -284,7 +284,7 @@ def test_a_view_whose_record_was_damaged_comes_back(disk: Disk) -> None:
     topic.ClearField("compacted")
     with disk.metadata.batch() as batch:
         batch.delete_ledger(3)
-        batch.put_topic(topic)
+        batch.put(topic)
     damage = Corruption("metadata/000004.log", 7, "a good record", "a bad one")
     survey = take(DATA, disk.pairs, disk.files, damage, is_same_boot=True)
     assert survey.losses == []
@@ -340,7 +340,7 @@ def test_a_gap_that_nobody_recorded_is_found(disk: Disk) -> None:
     assert len(record.segments) == 2
     del record.segments[0]
     with disk.metadata.batch() as batch:
-        batch.put_ledger(record)
+        batch.put(record)
     assert disk.kinds() == [("metadata", -1), ("record", 2)]
     disk.offline.repair()
     assert disk.offline.damage() == []
@@ -355,7 +355,7 @@ def test_sums_that_are_wrong_are_found_and_mended(disk: Disk) -> None:
         record.CopyFrom(good)
         setattr(record.segments[0], name, getattr(record.segments[0], name) + 1)
         with disk.metadata.batch() as batch:
-            batch.put_ledger(record)
+            batch.put(record)
         assert ("sums", 1) in disk.kinds(), name
         disk.offline.repair()
         mended = disk.metadata.ledger(1)
@@ -431,7 +431,7 @@ def test_a_horizon_before_the_last_compacted_entry_is_found(disk: Disk) -> None:
     assert topic is not None
     topic.compacted.horizon.entry_id = 0
     with disk.metadata.batch() as batch:
-        batch.put_topic(topic)
+        batch.put(topic)
     assert disk.kinds() == [("reference", 3)]
     assert disk.mended() == (RAW, RAW)
 
@@ -441,7 +441,7 @@ def test_a_compacted_ledger_that_nobody_names_goes(disk: Disk) -> None:
     assert topic is not None
     topic.ClearField("compacted")
     with disk.metadata.batch() as batch:
-        batch.put_topic(topic)
+        batch.put(topic)
     assert disk.kinds() == [("reference", 3)]
     plan = disk.offline.repair()
     assert any(path.startswith("3/") for path in plan.copies)
@@ -465,5 +465,5 @@ def test_the_types_of_the_disk_are_those_of_the_store(disk: Disk) -> None:
     batch = MetadataBatch(disk.pairs)
     record = disk.metadata.ledger(1)
     assert record is not None
-    batch.put_ledger(record)
+    batch.put(record)
     assert batch.puts == {key_of(record): encode_record(record)}

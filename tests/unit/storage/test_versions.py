@@ -50,7 +50,7 @@ def store(tmp_path: Path) -> LedgerStore:
     for number in range(ENTRIES):
         writer.append(read_header(entry(number)), entry(number))
     with store._metadata.batch() as batch:
-        batch.put_ledger(store.verify_compacted(1, "t", [writer.seal()]))
+        batch.put(store.verify_compacted(1, "t", [writer.seal()]))
     return store
 
 

@@ -130,13 +130,13 @@ def test_after_a_downtime_producers_have_time_to_come_back(metadata: MetadataSto
     away = ProducerRecord(topic="t", name="p", number=1, last_active_ms=1)
     away.position.ledger_id, away.position.entry_id = EARLIEST
     with metadata.batch() as batch:
-        batch.put_producer(away)
+        batch.put(away)
     now_ms = 100 * INACTIVE_MS
     producers = Producers(metadata, topic)
     assert producers.forget_inactive([], now_ms) == []
     assert producers.forget_inactive([], now_ms + RETURN_MS) == ["p"]
     with metadata.batch() as batch:
-        batch.put_producer(away)
+        batch.put(away)
     back = Producers(metadata, topic)
     assert back.forget_inactive(["p"], now_ms) == []
     assert back.forget_inactive([], now_ms + RETURN_MS) == []

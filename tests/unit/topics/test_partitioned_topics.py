@@ -55,7 +55,7 @@ class Lab:
 
     def add_topic(self, name: str) -> None:
         with self.metadata.batch() as batch:
-            batch.put_topic(TopicRecord(name=name))
+            batch.put(TopicRecord(name=name))
 
     def delete_topic(self, name: str) -> None:
         with self.metadata.batch() as batch:
@@ -178,7 +178,7 @@ def test_new_partitions_get_the_subscriptions_of_the_first_from_the_beginning(la
         topic=P0, subscription="s", mark_delete=Position(ledger_id=4, entry_id=7), created_ms=3
     )
     with lab.metadata.batch() as batch:
-        batch.put_cursor(cursor)
+        batch.put(cursor)
     asyncio.run(lab.partitions.grow(T, 3))
     assert lab.topics() == [P0, P1, P2]
     assert lab.metadata.cursors(P0) == [cursor]
