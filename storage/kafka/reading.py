@@ -1,9 +1,9 @@
 """Reads the records of a batch as columns.
 
     >>> section = bytes.fromhex("0e 00 02 00 02 6b 01 00")
-    >>> columns, end = read_section(section, 1, base_offset=7, base_timestamp_ms=1000)
-    >>> columns.offsets, columns.timestamps_ms, columns.keys, columns.values, end
-    ([7], [1001], [b'k'], [None], 8)
+    >>> columns = read_section(section, 1, base_offset=7, base_timestamp_ms=1000)
+    >>> columns.offsets, columns.timestamps_ms, columns.keys, columns.values
+    ([7], [1001], [b'k'], [None])
 
 Source: `org.apache.kafka.common.record.DefaultRecord`.
 """
@@ -17,12 +17,7 @@ from itertools import repeat
 from operator import add
 
 from ledgerfold.storage.kafka.section import Headers, RecordColumns, invalid_record
-from ledgerfold.storage.kafka.uniform_records import (
-    SINGLE_ROWS,
-    Layout,
-    more_single_rows,
-    uniform_run_at,
-)
+from ledgerfold.storage.kafka.uniform_records import Layout, scan
 from ledgerfold.storage.kafka.varints import COUNTED, read_bits, read_varint
 
 # Rows whose keys and values are unpacked at once.
@@ -42,33 +37,22 @@ _TWO_BYTES = _TwoBytes()
 
 
 def read_section(
-    data: bytes, count: int, base_offset: int, base_timestamp_ms: int, at: int = 0
-) -> tuple[RecordColumns, int]:
-    """Returns the columns of the records from `at` on, and where the last one ends.
+    data: bytes, count: int, base_offset: int, base_timestamp_ms: int
+) -> RecordColumns:
+    """Returns the columns of the records, which take up all of `data`. Raises KafkaError.
 
-    A run of uniform records is read by columns, others one by one. Raises KafkaError, IndexError.
+    A run of uniform records is read by columns, others one by one.
     """
-    found = _Columns(base_offset, base_timestamp_ms)
-    row, single_rows = 0, SINGLE_ROWS
-    while row < count:
-        run = uniform_run_at(data, at, count - row)
-        if run is not None:
-            layout, row_count = run
-            found.add_uniform(data, at, row_count, layout)
-            at += row_count * layout.stride
-            row, single_rows = row + row_count, SINGLE_ROWS
-        else:
-            rows = range(row, min(row + single_rows, count))
-            at = found.add_rows(data, at, rows)
-            row, single_rows = rows.stop, more_single_rows(single_rows)
-    return found.columns, at
+    found = _Columns(data, base_offset, base_timestamp_ms)
+    scan(data, count, found.add_run, found.add_rows)
+    return found.columns
 
 
 class _Columns:
     """The columns read so far."""
 
-    def __init__(self, base_offset: int, base_time: int) -> None:
-        self._base_offset, self._base_time = base_offset, base_time
+    def __init__(self, data: bytes, base_offset: int, base_time: int) -> None:
+        self._data, self._base_offset, self._base_time = data, base_offset, base_time
         # None while they rise by one from the base and need not be stored.
         self._offsets: list[int] | None = None
         self._times: list[int] = []
@@ -90,9 +74,10 @@ class _Columns:
             self._offsets = list(self._dense_offsets)
         return self._offsets
 
-    def add_uniform(self, data: bytes, at: int, rows: int, layout: Layout) -> None:
-        """Adds `rows` records of this layout."""
-        row, end, stride = len(self._times), at + rows * layout.stride, layout.stride
+    def add_run(self, at: int, run: range, layout: Layout) -> None:
+        """Adds records of this layout."""
+        data, row, rows, stride = self._data, run.start, len(run), layout.stride
+        end = at + rows * stride
         offsets = [data[at + n : end : stride] for n in range(layout.offset, layout.key_length)]
         if self._offsets is not None or offsets != COUNTED.columns(row, rows, len(offsets)):
             self._each_offset().extend(map(add, _numbers(offsets), repeat(self._base_offset)))
@@ -112,12 +97,12 @@ class _Columns:
             self._keys.extend(both[::2] if layout.key_bytes >= 0 else repeat(None, taken))
             self._values.extend(both[1::2] if layout.value_bytes >= 0 else repeat(None, taken))
 
-    def add_rows(self, data: bytes, at: int, rows: range) -> int:
+    def add_rows(self, at: int, rows: range) -> int:
         """Adds records one by one; returns where the last one ends. Raises KafkaError, IndexError.
 
         Numbers of one byte or two are decoded inline: a call for each would take most of the time.
         """
-        base_offset, base_time = self._base_offset, self._base_time
+        data, base_offset, base_time = self._data, self._base_offset, self._base_time
         add_offset, add_timestamp = self._each_offset().append, self._times.append
         add_key, add_value = self._keys.append, self._values.append
         end = at

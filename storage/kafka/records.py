@@ -115,14 +115,7 @@ def section_columns(header: BatchHeader, section: Buffer) -> RecordColumns:
 def plain_columns(header: BatchHeader, data: bytes) -> RecordColumns:
     """Returns the columns of decompressed records."""
     check_room(data, header.record_count)
-    try:
-        columns, end = read_section(
-            data, header.record_count, header.base_offset, header.base_timestamp_ms
-        )
-    except IndexError:
-        raise invalid_record("Incorrect declared batch size, premature EOF reached") from None
-    if end != len(data):
-        raise invalid_record("Incorrect declared batch size, records still remaining in file")
+    columns = read_section(data, header.record_count, header.base_offset, header.base_timestamp_ms)
     offsets, times = columns.offsets, columns.timestamps_ms
     if not offsets:
         return columns

@@ -12,16 +12,18 @@ finding its nulls, takes a few operations for all of its records.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from ledgerfold.storage.errors import KafkaError
+from ledgerfold.storage.kafka.section import invalid_record
 from ledgerfold.storage.kafka.varints import COUNTED, read_varint
 
 # Rows compared at once, and the minimum worth it.
 _COMPARED_ROWS = 1024
 _UNIFORM_ROWS_MIN = 8
 # After a failed comparison so many rows are read one by one, doubling each time.
-SINGLE_ROWS = 128
+_SINGLE_ROWS = 128
 _SINGLE_ROWS_MAX = 1024
 # Bytes that end a varint, bytes that do not, and a table that swaps them.
 _LAST, _NOT_LAST = bytes(range(128)), bytes(range(128, 256))
@@ -125,6 +127,34 @@ def layout_at(data: bytes, at: int) -> Layout | None:
     )
 
 
-def more_single_rows(rows: int) -> int:
-    """Returns how many rows to read one by one next, after `rows` not followed by a uniform run."""
-    return min(2 * rows, _SINGLE_ROWS_MAX)
+def scan(
+    data: bytes,
+    count: int,
+    add_run: Callable[[int, range, Layout], object],
+    add_singles: Callable[[int, range], int],
+    *,
+    is_counted: bool = False,
+) -> None:
+    """Passes over records, which take up all of `data`. Raises KafkaError if they are invalid.
+
+    `add_run` is called with the place, the rows and the layout of uniform records. `add_singles` is
+    called with the place and the rows of others, and returns where the last one ends.
+    `is_counted`: the offset deltas of uniform records are their rows.
+    """
+    at, row, single_rows = 0, 0, _SINGLE_ROWS
+    try:
+        while row < count:
+            run = uniform_run_at(data, at, count - row, row if is_counted else None)
+            if run is not None:
+                layout, row_count = run
+                add_run(at, range(row, row + row_count), layout)
+                at += row_count * layout.stride
+                row, single_rows = row + row_count, _SINGLE_ROWS
+            else:
+                rows = range(row, min(row + single_rows, count))
+                at = add_singles(at, rows)
+                row, single_rows = rows.stop, min(2 * single_rows, _SINGLE_ROWS_MAX)
+    except IndexError:
+        raise invalid_record("Incorrect declared batch size, premature EOF reached") from None
+    if at != len(data):
+        raise invalid_record("Incorrect declared batch size, records still remaining in file")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledgerfold.broker.kafka.log import key_check as keyless
-from ledgerfold.broker.kafka.log.key_check import keyless_rows
+from ledgerfold.broker.kafka.log import record_access as keyless
+from ledgerfold.broker.kafka.log.record_access import keyless_rows
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka import frame
 from ledgerfold.storage.kafka.frame import FRAME_BYTES_MAX, FRAMES_MAX, RUNS_MAX, Frames
@@ -44,7 +44,7 @@ def answer(data: bytes, count: int) -> object:
 def answer_of_a_stranger(data: bytes, count: int) -> object:
     """Without what was learned."""
     try:
-        return list(keyless._looked_through(data, count, None))
+        return list(keyless._scanned(data, count, None))
     except KafkaError as error:
         return error.kind, str(error)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.broker.kafka.config.config import LogConfig
-from ledgerfold.broker.kafka.log.key_check import keyless_rows
+from ledgerfold.broker.kafka.log.record_access import keyless_rows
 from ledgerfold.broker.kafka.log.validation import AppendRules, Taken
 from ledgerfold.broker.kafka.producers.producer import Marker, Origin, read_marker
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused

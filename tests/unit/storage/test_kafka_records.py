@@ -107,10 +107,10 @@ def test_reading_by_columns_is_reading_one_by_one(
     section[place : place + len(other)] = other
     found = []
     for uniform_rows_min in (1, 2**31):
-        with pytest.MonkeyPatch.context() as patched, suppress(KafkaError, IndexError):
+        with pytest.MonkeyPatch.context() as patched, suppress(KafkaError):
             patched.setattr(uniform_records, "_UNIFORM_ROWS_MIN", uniform_rows_min)
-            columns, end = reading.read_section(bytes(section), len(records), 0, 0)
-            found.append((columns._replace(offsets=[*columns.offsets]), end))
+            columns = reading.read_section(bytes(section), len(records), 0, 0)
+            found.append(columns._replace(offsets=[*columns.offsets]))
     assert found in ([], found[:1] * 2)
 
 
