@@ -1,9 +1,11 @@
-"""A worker's health as reported by grpc.health.v1, observer until the stream ends."""
+"""A worker's health as reported by grpc.health.v1, followed until the stream ends."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Protocol
+from collections.abc import Callable
+from enum import Enum
+from typing import Any
 
 import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
@@ -13,21 +15,21 @@ SERVICE = "ledgerfold.v1.CompactorService"
 STOPPED = "it stopped serving"
 
 
-class HealthObserver(Protocol):
-    """The receiver of health changes."""
-
-    def warming_up(self) -> None: ...
-    def became_ready(self) -> None: ...
-    def stopped_serving(self) -> None: ...
+class Health(Enum):
+    # It has found its dependencies, and Spark is starting.
+    WARMING_UP = 1
+    READY = 2
+    # Its connection stays open for the results of its runs.
+    STOPPED = 3
 
 
 async def follow_health(
     channel: grpc.aio.Channel,
     warm_seconds: float,
     leave_seconds: float,
-    observer: HealthObserver,
+    on_health: Callable[[Health], object],
 ) -> str:
-    """Follows a worker's health; returns why it ended.
+    """Follows a worker's health; returns why it ended. `on_health` is called with each change.
 
     `warm_seconds`: the limit until it serves. `leave_seconds`: the limit from when it stopped
     serving, for the worker's last answers on its connection.
@@ -40,13 +42,13 @@ async def follow_health(
                 if response.status == HealthCheckResponse.SERVING:
                     deadline.reschedule(None)
                     has_served, has_stopped = True, False
-                    observer.became_ready()
+                    on_health(Health.READY)
                 elif not has_served:
-                    observer.warming_up()
+                    on_health(Health.WARMING_UP)
                 elif not has_stopped:
                     deadline.reschedule(asyncio.get_running_loop().time() + leave_seconds)
                     has_stopped = True
-                    observer.stopped_serving()
+                    on_health(Health.STOPPED)
     except TimeoutError:
         why = f"it was not ready within {warm_seconds:g} s"
     except grpc.RpcError as error:

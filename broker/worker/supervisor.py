@@ -38,7 +38,7 @@ import grpc
 
 from ledgerfold.broker.worker.compactor import Compactor, OnProgress
 from ledgerfold.broker.worker.connection import CHANNEL_OPTIONS, WorkerConnection
-from ledgerfold.broker.worker.health import STOPPED, follow_health
+from ledgerfold.broker.worker.health import STOPPED, Health, follow_health
 from ledgerfold.broker.worker.limits import (
     PAUSE_MAX_MS,
     SupervisorLimits,
@@ -297,7 +297,9 @@ class CompactorSupervisor(Compactor):
             connection = WorkerConnection(channel, process, secret, self._limits.cancel)
             self._connection = connection
             self._wake()
-            following = follow_health(channel, self._limits.warm, self._limits.leave, self)
+            following = follow_health(
+                channel, self._limits.warm, self._limits.leave, self._on_health
+            )
             watching = asyncio.create_task(following)
             why = "the broker stopped it"
             try:
@@ -331,23 +333,17 @@ class CompactorSupervisor(Compactor):
                 return process.describe_exit()
         return watching.result()
 
-    # Called by health.py
-
-    def warming_up(self) -> None:
-        """Notes that the worker has found its dependencies, and Spark is starting."""
-        self._is_warming_up = True
-        self._set(self.state, WARMING_UP)
-
-    def became_ready(self) -> None:
-        self._is_warming_up = False
-        if self._ready_ms is None:
-            self._ready_ms = self._clock_ms()
-            _log.info("The compactor is ready")
-        self._set(COMPACTOR_STATE_READY, "")
-
-    def stopped_serving(self) -> None:
-        # The connection stays open for the results of its runs.
-        self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {STOPPED}.")
+    def _on_health(self, health: Health) -> None:
+        self._is_warming_up = health is Health.WARMING_UP
+        if health is Health.WARMING_UP:
+            self._set(self.state, WARMING_UP)
+        elif health is Health.READY:
+            if self._ready_ms is None:
+                self._ready_ms = self._clock_ms()
+                _log.info("The compactor is ready")
+            self._set(COMPACTOR_STATE_READY, "")
+        else:
+            self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {STOPPED}.")
 
     def _set(self, state: CompactorState, message: str) -> None:
         self.state, self.message = state, message
