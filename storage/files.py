@@ -15,13 +15,14 @@ import mmap
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.storage.names import ASIDE_SUFFIX
 
 # Another thread may still create files in a folder while it is being removed.
 _REMOVAL_TRIES = 3
@@ -318,6 +319,23 @@ class Files:
 
 
 REAL = Files()
+
+
+def write_file(path: Path, blocks: Iterable[Buffer], files: Files = REAL) -> None:
+    """Creates a file with these contents and syncs it. Raises DiskFailure."""
+    with closing(files.create(path)) as file:
+        for block in blocks:
+            file.write([block])
+        file.sync()
+
+
+def replace_file(path: Path, blocks: Iterable[Buffer], files: Files = REAL) -> None:
+    """Creates or replaces a file durably: written aside, synced, renamed. Raises DiskFailure."""
+    aside = path.with_name(path.name + ASIDE_SUFFIX)
+    files.remove(aside)
+    write_file(aside, blocks, files)
+    files.replace(aside, path)
+    files.sync_dir(path.parent)
 
 
 def make_durable_dir(path: Path, files: Files = REAL) -> None:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -29,7 +30,7 @@ from google.protobuf.message import DecodeError, Message
 
 from ledgerfold.storage.entry import crc32c
 from ledgerfold.storage.errors import Corruption
-from ledgerfold.storage.files import Files
+from ledgerfold.storage.files import Files, write_file
 from ledgerfold.storage.names import LABEL
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
@@ -111,27 +112,18 @@ def label_in_place(
 
 def write_label(ledger_dir: Path, label: Label, files: Files) -> None:
     """Replaces the folder's label. Durable once the folder is synced. Raises DiskFailure."""
-    path = ledger_dir / LABEL
-    files.remove(path)
-    file = files.create(path)
-    try:
-        file.write([_encode(label)])
-        file.sync()
-    finally:
-        file.close()
+    files.remove(ledger_dir / LABEL)
+    write_file(ledger_dir / LABEL, [_encode(label)], files)
 
 
 def read_label(ledger_dir: Path, files: Files) -> Label | None:
     """Returns the folder's label, or None if it has none. Raises Corruption, DiskFailure."""
     path = ledger_dir / LABEL
     try:
-        file = files.open_read(path)
+        with closing(files.open_read(path)) as file:
+            data = file.pread(LABEL_BYTES_MAX, 0)
     except FileNotFoundError:
         return None
-    try:
-        data = file.pread(LABEL_BYTES_MAX, 0)
-    finally:
-        file.close()
     try:
         return _decode(data)
     except (ValueError, KeyError, TypeError, DecodeError) as error:

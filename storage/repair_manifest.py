@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,8 @@ BEGUN, COMPLETE, INTERRUPTED = "begun", "complete", "interrupted"
 
 
 def read_manifest(folder: Path, files: Files) -> dict[str, Any]:
-    file = files.open_read(folder / MANIFEST)
-    try:
+    with closing(files.open_read(folder / MANIFEST)) as file:
         manifest: dict[str, Any] = json.loads(file.pread(file.size_bytes, 0))
-    finally:
-        file.close()
     return manifest
 
 

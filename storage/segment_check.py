@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -144,11 +145,8 @@ def check_segment(path: Path, segment: SegmentRecord, bounds: Bounds, files: Fil
     """Checks a segment. Raises DiskFailure only if the file cannot be opened."""
     if not files.exists(path):
         return SegmentCheck(segment)
-    file = files.open_read(path)
-    try:
+    with closing(files.open_read(path)) as file:
         return _Scan(file, segment, bounds).run()
-    finally:
-        file.close()
 
 
 class _Scan:

@@ -19,6 +19,7 @@ Two kinds of them hold entries:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -89,19 +90,16 @@ def _look(path: Path, ledger_id: int, files: Files) -> tuple[bool, bool]:
     A file that begins with an entry is not read to its end: a run may have left a gigabyte.
     """
     try:
-        file = files.open_read(path)
+        with closing(files.open_read(path)) as file:
+            header = read_header(file.pread(HEADER_BYTES, 0))
+            if header.size_bytes <= file.size_bytes:
+                return True, header.ledger_id == ledger_id
     except FileNotFoundError:
         return False, False
-    try:
-        header = read_header(file.pread(HEADER_BYTES, 0))
-        if header.size_bytes <= file.size_bytes:
-            return True, header.ledger_id == ledger_id
     except Corruption:
         pass
     except IncompatibleFormat:
         return True, False
-    finally:
-        file.close()
     found = check_segment(path, SegmentRecord(path=path.name), Bounds(EARLIEST), files)
     return bool(found.extents) or found.newer is not None, ledger_id in found.ledger_ids
 

@@ -24,11 +24,12 @@ from __future__ import annotations
 
 import logging
 import struct
+from contextlib import closing
 from pathlib import Path
 
 from ledgerfold.storage.entry import crc32c
 from ledgerfold.storage.errors import Corruption, DiskFailure
-from ledgerfold.storage.files import Files
+from ledgerfold.storage.files import Files, replace_file
 
 # A count and its checksum.
 _SLOT = struct.Struct("<QI")
@@ -54,27 +55,15 @@ class WriteMark:
     @classmethod
     def create(cls, path: Path, writes: int, files: Files) -> WriteMark:
         """Creates or replaces the file, durably. Raises DiskFailure."""
-        aside = path.with_name(path.name + ".tmp")
-        files.remove(aside)
-        file = files.create(aside)
-        try:
-            slot = _slot(writes).ljust(_SLOT_DISTANCE_BYTES, b"\0")
-            file.write([slot * (MARK_BYTES // _SLOT_DISTANCE_BYTES)])
-            file.sync()
-        finally:
-            file.close()
-        files.replace(aside, path)
-        files.sync_dir(path.parent)
+        slot = _slot(writes).ljust(_SLOT_DISTANCE_BYTES, b"\0")
+        replace_file(path, [slot * (MARK_BYTES // _SLOT_DISTANCE_BYTES)], files)
         return cls(path, files, [writes] * 3)
 
     @classmethod
     def load(cls, path: Path, files: Files) -> WriteMark:
         """Loads the mark. Raises Corruption (no slot is good), FileNotFoundError, DiskFailure."""
-        file = files.open_read(path)
-        try:
+        with closing(files.open_read(path)) as file:
             data = file.pread(MARK_BYTES, 0)
-        finally:
-            file.close()
         counts = [_count(data, slot * _SLOT_DISTANCE_BYTES) for slot in (0, 1, 2)]
         if all(each is None for each in counts):
             raise Corruption(str(path), 0, "a count of writes", "no good one")

@@ -38,7 +38,7 @@ from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.kafka.cleanable import Plan
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.kafka.batch import BatchHeader, read_batch_header
-from ledgerfold.storage.kafka.records import ControlType, columns_of, read_end_marker
+from ledgerfold.storage.kafka.records import columns_of, read_end_marker
 from ledgerfold.storage.kafka.txn_index import AbortedTransaction
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import MessageId
@@ -178,7 +178,7 @@ class _Scan:
         if self.offset is None or not header.base_offset <= self.offset <= header.last_offset:
             return
         end = read_end_marker(data) if header.record_count else None
-        is_commit = None if end is None else end.control_type == ControlType.COMMIT
+        is_commit = None if end is None else not end.is_abort
         self.at = Marker(
             header.base_offset,
             header.max_timestamp_ms,

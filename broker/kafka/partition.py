@@ -29,7 +29,7 @@ from ledgerfold.broker.kafka.log.log import KafkaLog
 from ledgerfold.broker.kafka.log.reads import StoredBatch
 from ledgerfold.broker.kafka.log.segments import LiveSegment
 from ledgerfold.broker.kafka.log.validation import AppendRules, Taken
-from ledgerfold.broker.kafka.producers.producer import Marker, Origin, read_marker
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.kafka.producers.producer_snapshots import replay_start, take_snapshot
 from ledgerfold.broker.kafka.producers.producers import Producers
 from ledgerfold.broker.log.stored_topic import StoredTopic
@@ -37,6 +37,7 @@ from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.entry import EntryHeader, Position
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.batch import BatchHeader, BatchParts
+from ledgerfold.storage.kafka.records import read_end_marker
 from ledgerfold.storage.kafka.txn_index import AbortedTransaction
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch
@@ -148,7 +149,7 @@ class Partition:
     def _found(self, found: FoundBatch) -> None:
         if found.header.last_offset < self._replayed_from:
             return
-        marker = _marker_of(found.header, found.batch) if found.header.is_control else None
+        marker = read_end_marker(found.batch()) if found.header.is_control else None
         aborted = (
             self.producers.abort_open_transactions(found.header.base_offset)
             if found.is_behind_loss
@@ -203,7 +204,7 @@ class Partition:
         header = taken.header
         marker = None
         if header.is_control:
-            marker = _marker_of(header, lambda: taken.header_bytes + taken.section)
+            marker = read_end_marker(taken.header_bytes + taken.section)
         # NOTE: as in Kafka, a batch that is refused now, or a duplicate, may have rolled the
         # segment.
         if taken_over is None:
@@ -390,12 +391,3 @@ class Partition:
                 yield AbortedTransaction(
                     each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset
                 )
-
-
-def _marker_of(header: BatchHeader, batch: Callable[[], bytes]) -> Marker | None:
-    """Returns the marker in a control batch; None if only its header is left, or it is of another
-    kind.
-    """
-    if not header.record_count:
-        return None
-    return read_marker(batch())

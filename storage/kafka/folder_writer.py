@@ -37,7 +37,7 @@ from uuid import UUID
 
 from ledgerfold.storage.entry import crc32c
 from ledgerfold.storage.errors import InvalidRequest
-from ledgerfold.storage.files import REAL, AppendFile
+from ledgerfold.storage.files import REAL, AppendFile, write_file
 from ledgerfold.storage.kafka.batch import NO_TIMESTAMP, read_batch_header
 from ledgerfold.storage.kafka.folder import log_file_name
 from ledgerfold.storage.kafka.txn_index import AbortedTransaction, aborted_bytes
@@ -148,10 +148,7 @@ class FolderWriter:
         self._write(log_file_name(end_offset, "snapshot"), head + body)
 
     def _write(self, name: str, data: bytes) -> None:
-        file = REAL.create(self._aside / name)
-        file.write([data])
-        file.sync()
-        file.close()
+        write_file(self._aside / name, [data])
 
 
 class _Segment:
@@ -204,16 +201,3 @@ def id_text(topic_id: UUID) -> str:
     'AAAAAAAAAAAAAAAAAAAABw'
     """
     return base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
-
-
-def write_beside(folder: Path, name: str, data: bytes) -> None:
-    """Replaces a file next to a folder, durably."""
-    path = folder.resolve().parent / name
-    aside = path.with_name(f"{name}.tmp")
-    aside.unlink(missing_ok=True)
-    file = REAL.create(aside)
-    file.write([data])
-    file.sync()
-    file.close()
-    REAL.replace(aside, path)
-    REAL.sync_dir(path.parent)

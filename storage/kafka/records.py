@@ -70,10 +70,11 @@ class ControlType(IntEnum):
 
 
 class EndMarker(NamedTuple):
-    """The end of a transaction, and its coordinator's epoch."""
+    """The end of a transaction, from a control batch."""
 
-    control_type: ControlType
+    is_abort: bool
     coordinator_epoch: int
+    timestamp_ms: int
 
 
 class BatchFields(TypedDict, total=False):
@@ -278,13 +279,17 @@ def read_end_marker(batch: Buffer) -> EndMarker | None:
 
     Raises KafkaError.
     """
-    found = marker_type(batch)
+    columns = columns_of(batch) if read_batch_header(batch).is_control else None
+    if columns is None or not columns.keys:
+        return None
+    found = _control_type(columns.keys[0])
     if found not in (ControlType.COMMIT, ControlType.ABORT):
         return None
-    value = columns_of(batch).values[0] or b""
+    value = columns.values[0] or b""
     if len(value) < _CONTROL_VALUE.size:
         raise invalid_record(
             f"Invalid value size found for end transaction marker. Must have at least "
             f"{_CONTROL_VALUE.size} bytes, but found only {len(value)}"
         )
-    return EndMarker(found, _CONTROL_VALUE.unpack_from(value)[1])
+    epoch = _CONTROL_VALUE.unpack_from(value)[1]
+    return EndMarker(found is ControlType.ABORT, epoch, columns.timestamps_ms[0])

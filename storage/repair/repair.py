@@ -17,14 +17,14 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import MissingFile
-from ledgerfold.storage.files import Files
+from ledgerfold.storage.files import Files, replace_file
 from ledgerfold.storage.key_value import KeyValueStore
 from ledgerfold.storage.label import write_label
 from ledgerfold.storage.names import (
@@ -102,13 +102,10 @@ class Repair:
         target = folder.with_name(folder.name + ASIDE_SUFFIX) if self.is_unusable else folder
         if self.is_unusable:
             self.files.remove_dir(target)
-        store = self.open_store(target)
-        try:
+        with closing(self.open_store(target)) as store:
             stored = dict(store.scan(b""))
             puts = {key: value for key, value in final.items() if stored.get(key) != value}
             store.write(puts, stored.keys() - final.keys())
-        finally:
-            store.close()
         if self.is_unusable:
             self.files.remove_dir(folder)
             self.files.replace(target, folder)
@@ -200,21 +197,7 @@ class Repair:
 
     def _write_manifest(self, folder: Path, manifest: dict[str, Any], state: str) -> None:
         text = json.dumps(manifest | {"state": state}, indent=2) + "\n"
-        self._write(folder / MANIFEST, iter([text.encode()]))
-
-    def _write(self, path: Path, blocks: Iterator[Buffer]) -> None:
-        """Writes a file under a temporary name, syncs it, renames it and syncs the folder."""
-        aside = path.with_name(path.name + ASIDE_SUFFIX)
-        self.files.remove(aside)
-        file = self.files.create(aside)
-        try:
-            for block in blocks:
-                file.write([block])
-            file.sync()
-        finally:
-            file.close()
-        self.files.replace(aside, path)
-        self.files.sync_dir(path.parent)
+        replace_file(folder / MANIFEST, [text.encode()], self.files)
 
     def _split(self, plan: RepairPlan) -> None:
         folder = ledgers_dir(self.data_dir)
@@ -223,27 +206,26 @@ class Repair:
             if not self.files.exists(target.parent):
                 self.files.make_dir(target.parent)
                 self.files.sync_dir(folder)
-            self._write(target, self._blocks(folder / each.source, each.offset, each.size_bytes))
+            blocks = self._blocks(folder / each.source, each.offset, each.size_bytes)
+            replace_file(target, blocks, self.files)
 
     def _cut(self, plan: RepairPlan) -> None:
         folder = ledgers_dir(self.data_dir)
         for path, offset, size in plan.cuts:
             if offset:
-                self._write(folder / path, self._blocks(folder / path, offset, size))
+                replace_file(folder / path, self._blocks(folder / path, offset, size), self.files)
             else:
                 self.files.truncate(folder / path, size)
 
     def _blocks(self, path: Path, offset: int, size_bytes: int) -> Iterator[bytes]:
-        file, end = self.files.open_read(path), offset + size_bytes
-        try:
+        end = offset + size_bytes
+        with closing(self.files.open_read(path)) as file:
             while offset < end:
                 block = file.pread(min(BLOCK_BYTES, end - offset), offset)
                 if not block:
                     raise MissingFile(str(path), "a repair")
                 yield block
                 offset += len(block)
-        finally:
-            file.close()
 
 
 def _text(value: bytes | None) -> str | None:

@@ -23,6 +23,7 @@ segment_check says of one file; the files themselves are read in blocks.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -296,12 +297,9 @@ def _producers(survey: Survey, folder: Path, files: Files) -> dict[str, dict[int
 
 def _producer_name(segment: SegmentCheck, offset: int, folder: Path, files: Files) -> str:
     """Returns the entry's producer name; "" if it cannot be decoded."""
-    file = files.open_read(folder / segment.segment.path)
-    try:
+    with closing(files.open_read(folder / segment.segment.path)) as file:
         header = read_header(file.pread(HEADER_BYTES, offset))
         entry = file.pread(header.size_bytes, offset)
-    finally:
-        file.close()
     try:
         return decode(entry, header).producer_name
     except (InvalidRequest, KafkaError):

@@ -171,8 +171,8 @@ def write_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
         TopicPartition,
         checkpoint_text,
     )
+    from ledgerfold.storage.files import replace_file
     from ledgerfold.storage.kafka.folder import partition_of
-    from ledgerfold.storage.kafka.folder_writer import write_beside
 
     partition = TopicPartition(*partition_of(folder))
     first = log.segments[0].base_offset
@@ -187,7 +187,7 @@ def write_checkpoints(folder: Path, log: DescribeLogResponse) -> None:
         offset = offsets[name]
         if offset is not None:
             known[partition] = offset
-        write_beside(folder, name, checkpoint_text(known).encode())
+        replace_file(folder.resolve().parent / name, [checkpoint_text(known).encode()])
 
 
 def _read_checkpoints(folder: Path) -> dict[str, dict[TopicPartition, int]]:

@@ -19,10 +19,9 @@ from enum import Enum
 from typing import NamedTuple
 
 from ledgerfold.broker.kafka.config.settings import INT_MAX
-from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.batch import NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
-from ledgerfold.storage.kafka.records import ControlType, columns_of, read_end_marker
+from ledgerfold.storage.kafka.records import EndMarker
 
 NO_EPOCH = -1
 BATCHES_REMEMBERED = 5
@@ -59,26 +58,6 @@ class Sent(NamedTuple):
     @property
     def first_offset(self) -> int:
         return self.last_offset - self.offset_delta
-
-
-class Marker(NamedTuple):
-    """The end of a transaction, from a control batch."""
-
-    is_abort: bool
-    coordinator_epoch: int
-    timestamp_ms: int
-
-
-def read_marker(batch: Buffer) -> Marker | None:
-    """Reads a control batch. Returns None if it is of another kind, or only its header is left."""
-    found = read_end_marker(batch)
-    if found is None:
-        return None
-    return Marker(
-        found.control_type == ControlType.ABORT,
-        found.coordinator_epoch,
-        columns_of(batch).timestamps_ms[0],
-    )
 
 
 class EndedTransaction(NamedTuple):
@@ -122,7 +101,7 @@ class ProducerEntry:
         self.sent.append(sent)
         self.last_timestamp_ms = sent.timestamp_ms
 
-    def end_transaction(self, epoch: int, marker: Marker) -> None:
+    def end_transaction(self, epoch: int, marker: EndMarker) -> None:
         self._move_to(epoch)
         self.coordinator_epoch = marker.coordinator_epoch
         self.last_timestamp_ms = marker.timestamp_ms
@@ -202,7 +181,9 @@ class ProducerAppend:
             entry.transaction_first_offset = offset
             self.began = offset
 
-    def append_marker(self, header: BatchHeader, marker: Marker | None) -> EndedTransaction | None:
+    def append_marker(
+        self, header: BatchHeader, marker: EndMarker | None
+    ) -> EndedTransaction | None:
         """Checks and adds a marker. Returns the transaction that it ended, if any. Raises
         KafkaError.
 
@@ -227,7 +208,7 @@ class ProducerAppend:
                 f"{self.entry.epoch}",
             )
 
-    def _check_coordinator(self, marker: Marker, offset: int) -> None:
+    def _check_coordinator(self, marker: EndMarker, offset: int) -> None:
         known, given = self.entry.coordinator_epoch, marker.coordinator_epoch
         if known > given and self._origin is not Origin.REPLICATION:
             raise KafkaError(

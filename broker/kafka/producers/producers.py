@@ -35,13 +35,13 @@ from typing import NamedTuple
 from ledgerfold.broker.kafka.producers.producer import (
     BATCHES_REMEMBERED,
     EndedTransaction,
-    Marker,
     Origin,
     ProducerAppend,
     ProducerEntry,
     Sent,
 )
 from ledgerfold.storage.kafka.batch import BatchHeader
+from ledgerfold.storage.kafka.records import EndMarker
 from ledgerfold.storage.kafka.txn_index import AbortedTransaction
 from ledgerfold.v1.records_pb2 import KafkaProducer
 
@@ -88,7 +88,9 @@ class Producers:
         # The first remaining batch of a transaction whose own first batch is missing.
         self._begins: dict[int, int] = {}
 
-    def prepare(self, header: BatchHeader, marker: Marker | None, origin: Origin) -> PreparedAppend:
+    def prepare(
+        self, header: BatchHeader, marker: EndMarker | None, origin: Origin
+    ) -> PreparedAppend:
         """Checks a batch with its assigned offsets. Raises KafkaError."""
         prepared = PreparedAppend(header.next_offset)
         if not header.has_producer:
@@ -146,7 +148,7 @@ class Producers:
         return tuple(aborted)
 
     def replay(
-        self, header: BatchHeader, marker: Marker | None, append_time_ms: int
+        self, header: BatchHeader, marker: EndMarker | None, append_time_ms: int
     ) -> tuple[AbortedTransaction, ...]:
         """Applies a batch of the log at a load.
 

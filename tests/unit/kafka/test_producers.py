@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.broker.kafka.config.settings import INT_MAX
-from ledgerfold.broker.kafka.producers.producer import Marker, Origin
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.kafka.producers.producers import LastEntry, Producers
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.batch import BatchHeader
+from ledgerfold.storage.kafka.records import EndMarker
 from ledgerfold.storage.kafka.txn_index import AbortedTransaction
 
 DAY_MS = 86_400_000
@@ -56,10 +57,12 @@ class Partition:
 
     def mark(self, producer: int, *, abort: bool, epoch: int = 0, coordinator: int = 0) -> int:
         header = BatchHeader(self.end, 0, 0, 2, 0, 0x30, 0, 0, 0, producer, epoch, -1, 1)
-        marker = Marker(abort, coordinator, 0)
+        marker = EndMarker(abort, coordinator, 0)
         return self.append(header, marker, Origin.COORDINATOR)[0]
 
-    def append(self, header: BatchHeader, marker: Marker | None, origin: Origin) -> tuple[int, int]:
+    def append(
+        self, header: BatchHeader, marker: EndMarker | None, origin: Origin
+    ) -> tuple[int, int]:
         prepared = self.producers.prepare(header, marker, origin)
         if prepared.duplicate:
             return prepared.duplicate.first_offset, prepared.duplicate.last_offset

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ledgerfold.broker.kafka.config.config import LogConfig
 from ledgerfold.broker.kafka.log.record_access import keyless_rows
 from ledgerfold.broker.kafka.log.validation import AppendRules, Taken
-from ledgerfold.broker.kafka.producers.producer import Marker, Origin, read_marker
+from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, RecordsRefused
 from ledgerfold.storage.kafka.batch import (
     BatchParts,
@@ -23,9 +23,11 @@ from ledgerfold.storage.kafka.batch import (
 from ledgerfold.storage.kafka.compression import KafkaCompression, compress
 from ledgerfold.storage.kafka.records import (
     ControlType,
+    EndMarker,
     build_columns,
     columns_of,
     end_marker,
+    read_end_marker,
 )
 from tests.support.kafka_golden import TIME_MS, golden
 
@@ -271,7 +273,9 @@ def test_markers_are_not_compressed_and_need_no_check_of_keys() -> None:
     )
     taken = lead(marker, COMPACT | {"compression.type": "gzip"}, Origin.COORDINATOR)
     assert taken.header.compression == KafkaCompression.NONE
-    assert read_marker(whole(taken)) == Marker(is_abort=True, coordinator_epoch=0, timestamp_ms=5)
+    assert read_end_marker(whole(taken)) == EndMarker(
+        is_abort=True, coordinator_epoch=0, timestamp_ms=5
+    )
 
 
 def test_a_follower_takes_what_the_leader_gave_out() -> None:

@@ -109,4 +109,4 @@ def test_markers_are_written_byte_for_byte(kind: ControlType) -> None:
     assert marker == golden(kind.name.lower())
     header = check_batch(marker)
     assert (header.is_control, header.is_transactional, header.last_sequence) == (True, True, -1)
-    assert read_end_marker(marker) == EndMarker(kind, 11)
+    assert read_end_marker(marker) == EndMarker(kind is ControlType.ABORT, 11, TIME_MS)
