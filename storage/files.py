@@ -79,13 +79,26 @@ def _disk(path: str, operation: str) -> Iterator[None]:
         raise DiskFailure(path, operation, error) from error
 
 
-class RealAppendFile:
+class _Descriptor:
+    """A file descriptor that is closed once. -1: none is open."""
+
+    _descriptor = -1
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class RealAppendFile(_Descriptor):
     """An AppendFile on a file descriptor."""
 
     def __init__(
         self, path: Path, flags: int, on_sync: Callable[[float], object] | None = None
     ) -> None:
-        self._descriptor = -1
         self.path, self._on_sync = str(path), on_sync
         self._failure: DiskFailure | None = None
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o644)
@@ -128,25 +141,16 @@ class RealAppendFile:
         self._failure = DiskFailure(self.path, operation, error)
         return self._failure
 
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def __del__(self) -> None:
-        self.close()
-
 
 def _raise_unless_gone(function: object, path: str, info: tuple[Any, BaseException, Any]) -> None:
     if not isinstance(info[1], FileNotFoundError):
         raise info[1]
 
 
-class RealReadFile:
+class RealReadFile(_Descriptor):
     """A ReadFile on a file descriptor; threads may share it."""
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = -1
         self._path = str(path)
         self._descriptor = os.open(path, os.O_RDONLY)
 
@@ -173,14 +177,6 @@ class RealReadFile:
             # The usual EAGAIN, but also a file system without support for cached reads, or a real
             # error: a blocking read distinguishes them.
             return False
-
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def __del__(self) -> None:
-        self.close()
 
 
 class Files:

@@ -68,15 +68,11 @@ def made_log(ledgers: Iterable[LedgerFacts]) -> KafkaLog:
 
 
 def _figures(span: Span) -> KafkaSegmentFigures:
-    return KafkaSegmentFigures(
-        next_offset=span.next_offset,
-        size_bytes=span.size_bytes,
-        batches=span.batches,
-        first_batch_timestamp_ms=span.first_batch_timestamp_ms,
-        largest_timestamp_ms=span.largest_timestamp_ms,
-        largest_timestamp_offset=span.largest_timestamp_offset,
-        modified_ms=span.largest_timestamp_ms,
+    figures = KafkaSegmentFigures(
+        next_offset=span.next_offset, modified_ms=span.largest_timestamp_ms
     )
+    _describe(figures, span)
+    return figures
 
 
 def list_raw(log: KafkaLog, raw_ids: Collection[int], facts: dict[int, LedgerFacts]) -> bool:
@@ -227,27 +223,25 @@ def forget_cleaned(log: KafkaLog, ledger_id: int) -> None:
         if ledger_id in segment.ledger_ids:
             del segment.ledger_ids[:]
             lost = segment.figures
-            segment.figures.CopyFrom(
-                KafkaSegmentFigures(
-                    next_offset=lost.next_offset,
-                    first_batch_timestamp_ms=-1,
-                    largest_timestamp_ms=-1,
-                    largest_timestamp_offset=-1,
-                    modified_ms=lost.modified_ms,
-                    aborted=lost.aborted,
-                )
+            left = KafkaSegmentFigures(
+                next_offset=lost.next_offset, modified_ms=lost.modified_ms, aborted=lost.aborted
             )
+            _describe(left, Span())
+            segment.figures.CopyFrom(left)
 
 
 def shrink_cleaned(log: KafkaLog, ledger_id: int, span: Span) -> None:
     """Sets the figures of a segment of which only these batches remain."""
     for segment in log.segments:
         if ledger_id in segment.ledger_ids:
-            figures = segment.figures
-            figures.size_bytes, figures.batches = span.size_bytes, span.batches
-            figures.first_batch_timestamp_ms = span.first_batch_timestamp_ms
-            figures.largest_timestamp_ms = span.largest_timestamp_ms
-            figures.largest_timestamp_offset = span.largest_timestamp_offset
+            _describe(segment.figures, span)
+
+
+def _describe(figures: KafkaSegmentFigures, span: Span) -> None:
+    figures.size_bytes, figures.batches = span.size_bytes, span.batches
+    figures.first_batch_timestamp_ms = span.first_batch_timestamp_ms
+    figures.largest_timestamp_ms = span.largest_timestamp_ms
+    figures.largest_timestamp_offset = span.largest_timestamp_offset
 
 
 def next_producer_id(spans: Iterable[Span]) -> int:

@@ -20,6 +20,7 @@ from ledgerfold.storage.partition_names import parse_partition, partition_name
 from ledgerfold.storage.records import key_of
 from ledgerfold.storage.repair.kafka import adopt_cleaned, facts_of
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
+from ledgerfold.storage.repair.rebuilt_records import set_view
 from ledgerfold.storage.repair.steps import Draft
 from ledgerfold.storage.text import counted
 from ledgerfold.v1.records_pb2 import (
@@ -70,9 +71,7 @@ def _restore_views(draft: Draft) -> None:
         topic = draft.topics[name]
         if topic.HasField("kafka") or run.number <= topic.compacted.run_number:
             continue
-        topic.compacted.ledger_id = run.ledger_id
-        topic.compacted.run_number = run.number
-        topic.compacted.horizon.CopyFrom(run.horizon)
+        set_view(topic, run)
         topic.ClearField("truncated_upto")
         topic.ClearField("compaction_moved_to")
         topic.compaction_cursor = True

@@ -56,7 +56,7 @@ def made_topic(survey: Survey, name: str, now_ms: int) -> TopicRecord:
     }
     for run in runs:
         if run.state == RUN_STATE_SUCCESS and run.ledger_id in compacted:
-            _set_view(topic, run)
+            set_view(topic, run)
     return topic
 
 
@@ -69,7 +69,7 @@ def _kafka_log(survey: Survey, checks: list[LedgerCheck]) -> KafkaLog | None:
     return made_log(each for each in facts if not each.is_cleaned or each.ledger_id in named)
 
 
-def _set_view(topic: TopicRecord, run: RunRecord) -> None:
+def set_view(topic: TopicRecord, run: RunRecord) -> None:
     topic.compacted.ledger_id = run.ledger_id
     topic.compacted.horizon.CopyFrom(run.horizon)
     topic.compacted.run_number = run.number

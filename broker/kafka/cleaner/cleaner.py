@@ -311,7 +311,7 @@ class Cleaner:
         await partition.set_checkpoint(made.first_dirty_offset)
 
     def _end(self, name: str) -> None:
-        self.states.end_cleaning(name)
+        self.states.end(name)
         self._wake()
 
     def _wake(self) -> None:

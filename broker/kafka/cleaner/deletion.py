@@ -49,7 +49,7 @@ class Deletion:
             try:
                 deleted += await self._delete_old(name)
             finally:
-                self._states.end_deleting(name)
+                self._states.end(name)
                 self._changed()
         return deleted
 

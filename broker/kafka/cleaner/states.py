@@ -3,7 +3,7 @@
     >>> states = States()
     >>> states.begin("t-0"), states.abort_and_pause("t-0")
     (True, False)
-    >>> states.end_cleaning("t-0"), states.of("t-0")
+    >>> states.end("t-0"), states.of("t-0")
     (False, Paused(holds=1))
 
 A cleaning that must give way is *aborted*: the worker is notified and ends it. The log is then
@@ -130,13 +130,6 @@ class States:
         """Returns whether a cleaning is to stop. Checked before each buffer is read."""
         return isinstance(self._of.get(log), Aborted)
 
-    def end_cleaning(self, log: str) -> bool:
-        """Ends a cleaning. Returns whether to write its checkpoint: not if it was aborted."""
-        return self._end(log)
-
-    def end_deleting(self, log: str) -> None:
-        self._end(log)
-
     def mark_uncleanable(self, log: str, kind: str, why: str) -> None:
         self._uncleanable[log] = Uncleanable(kind, why)
 
@@ -154,7 +147,8 @@ class States:
         if isinstance(self._of.get(log), Paused):
             del self._of[log]
 
-    def _end(self, log: str) -> bool:
+    def end(self, log: str) -> bool:
+        """Ends a cleaning or a deletion. Returns False if it was aborted, and pauses the log."""
         match self._of.get(log):
             case None:
                 raise RuntimeError(f"State for partition {log} should exist.")

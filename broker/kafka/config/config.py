@@ -22,16 +22,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from ledgerfold.broker.kafka.config.broker_settings import BROKER_SETTINGS, DEDUPE_BYTES_LEAST
 from ledgerfold.broker.kafka.config.settings import INT_MAX, Setting, Value, invalid_config
 from ledgerfold.broker.kafka.config.topic_settings import TOPIC_SETTINGS
 from ledgerfold.storage.errors import KafkaError
 
+T = TypeVar("T")
 DEFAULT = "default"
 TOPIC = "topic"
 # An MD5 hash and an offset.
 _MAP_ENTRY_BYTES = 16 + 8
+
+
+def _typed(value: object, kind: type[T]) -> T:
+    assert isinstance(value, kind)
+    return value
 
 
 @dataclass(frozen=True)
@@ -55,9 +62,7 @@ class BrokerConfig:
         return self.values.get(name, BROKER_SETTINGS[name].default)
 
     def number(self, name: str) -> int:
-        value = self[name]
-        assert isinstance(value, int)
-        return value
+        return _typed(self[name], int)
 
     def share(self, name: str) -> float:
         value = self[name]
@@ -185,20 +190,14 @@ class LogConfig:
         return values
 
     def number(self, name: str) -> int:
-        value = self.values[name]
-        assert isinstance(value, int)
-        return value
+        return _typed(self.values[name], int)
 
     def word(self, name: str) -> str:
-        value = self.values[name]
-        assert isinstance(value, str)
-        return value
+        return _typed(self.values[name], str)
 
     @cached_property
     def policies(self) -> tuple[str, ...]:
-        value = self.values["cleanup.policy"]
-        assert isinstance(value, tuple)
-        return value
+        return _typed(self.values["cleanup.policy"], tuple)
 
     @cached_property
     def is_compacted(self) -> bool:
@@ -211,9 +210,7 @@ class LogConfig:
 
     @cached_property
     def min_cleanable_ratio(self) -> float:
-        value = self.values["min.cleanable.dirty.ratio"]
-        assert isinstance(value, float)
-        return value
+        return _typed(self.values["min.cleanable.dirty.ratio"], float)
 
     @cached_property
     def segment_bytes(self) -> int:

@@ -50,7 +50,7 @@ from ledgerfold.storage.kafka.batch import (
 )
 from ledgerfold.storage.kafka.compression import KafkaCompression
 from ledgerfold.storage.kafka.records import batch_parts, section_columns
-from ledgerfold.storage.kafka.section import RecordColumns
+from ledgerfold.storage.kafka.section import RecordColumns, invalid_record
 from ledgerfold.storage.kafka.varints import int64
 
 _LOG_APPEND_TIME_BIT = 1 << 3
@@ -147,7 +147,7 @@ class AppendRules:
     def _checked(self, batch: BatchParts, origin: Origin) -> BatchHeader:
         base_offset = batch.header.base_offset
         if origin is Origin.CLIENT and base_offset != 0:
-            raise _invalid(
+            raise invalid_record(
                 f"The baseOffset of the record batch in the append to {self.partition} should be "
                 f"0, but it is {base_offset}"
             )
@@ -163,22 +163,22 @@ class AppendRules:
     def _check_client(self, header: BatchHeader) -> None:
         count, offsets = header.record_count, header.last_offset_delta + 1
         if count <= 0:
-            raise _invalid(
+            raise invalid_record(
                 f"Invalid reported count for record batch: {count} in topic partition "
                 f"{self.partition}"
             )
         if count != offsets:
-            raise _invalid(
+            raise invalid_record(
                 f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] "
                 f"and count of records {count} in topic partition {self.partition}"
             )
         if header.is_control:
-            raise _invalid(
+            raise invalid_record(
                 f"Clients are not allowed to write control records in topic partition "
                 f"{self.partition}"
             )
         if header.has_producer and header.base_sequence < 0:
-            raise _invalid(
+            raise invalid_record(
                 f"Invalid sequence number {header.base_sequence} in record batch with producerId "
                 f"{header.producer_id} in topic partition {self.partition}"
             )
@@ -293,7 +293,3 @@ def _rebuilt(header: BatchHeader, columns: RecordColumns, codec: int) -> tuple[B
         base_sequence=header.base_sequence,
         is_transactional=header.is_transactional,
     )
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(KafkaErrorKind.INVALID_RECORD, message)

@@ -43,11 +43,9 @@ def states_in(state: State | None) -> States:
         (None, "abort_and_pause", Paused(1)),
         (InProgress(), "begin", InProgress()),
         (InProgress(), "abort_and_pause", Aborted()),
-        (InProgress(), "end_cleaning", None),
-        (InProgress(), "end_deleting", None),
+        (InProgress(), "end", None),
         (Aborted(), "begin", Aborted()),
-        (Aborted(), "end_cleaning", Paused(1)),
-        (Aborted(), "end_deleting", Paused(1)),
+        (Aborted(), "end", Paused(1)),
         (Paused(1), "begin", Paused(1)),
         (Paused(1), "abort_and_pause", Paused(2)),
         (Paused(1), "resume", None),
@@ -64,17 +62,15 @@ def test_t89_what_leads_where(state: State | None, call: str, expected: State | 
     ("state", "call", "why"),
     [
         (None, "resume", "Compaction for partition t-0 cannot be resumed since it is not paused."),
-        (None, "end_cleaning", "State for partition t-0 should exist."),
-        (None, "end_deleting", "State for partition t-0 should exist."),
+        (None, "end", "State for partition t-0 should exist."),
         (InProgress(), "resume", "cannot be resumed since it is in LogCleaningInProgress state."),
         (Aborted(), "abort_and_pause", "aborted and paused since it is in LogCleaningAborted"),
         (Aborted(), "resume", "cannot be resumed since it is in LogCleaningAborted state."),
         (
             Paused(3),
-            "end_cleaning",
+            "end",
             "In-progress partition t-0 cannot be in LogCleaningPaused{pausedCount=3} state.",
         ),
-        (Paused(1), "end_deleting", "In-progress partition t-0 cannot be in LogCleaningPaused"),
     ],
 )
 def test_t89_what_is_an_error(state: State | None, call: str, why: str) -> None:
@@ -86,10 +82,10 @@ def test_t89_what_is_an_error(state: State | None, call: str, why: str) -> None:
 
 
 def test_only_an_unbroken_round_writes_the_checkpoint() -> None:
-    assert states_in(InProgress()).end_cleaning(LOG)
+    assert states_in(InProgress()).end(LOG)
     aborted = states_in(Aborted())
     assert aborted.is_aborted(LOG)
-    assert not aborted.end_cleaning(LOG)
+    assert not aborted.end(LOG)
 
 
 def test_t91_retention_takes_what_is_free() -> None:
@@ -109,7 +105,7 @@ def test_marks_of_logs_that_are_gone_are_forgotten() -> None:
     assert states.is_uncleanable("u-0")
 
 
-@given(st.lists(st.sampled_from(["begin", "abort_and_pause", "resume", "end_cleaning"])))
+@given(st.lists(st.sampled_from(["begin", "abort_and_pause", "resume", "end"])))
 def test_a_log_is_one_thing_at_a_time(calls: list[str]) -> None:
     """Whoever holds it, a round begins on a free log only, and holds are counted."""
     states, holds, running = States(), 0, False

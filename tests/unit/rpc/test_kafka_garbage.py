@@ -81,7 +81,7 @@ def test_a_round_on_its_way_is_no_pause(lab: KafkaLab) -> None:
     with pytest.raises(InvalidRequest, match="is not paused"):
         lab.run(CleanerHandlers(lab.broker).set_cleaning(request))
     assert lab.broker.cleaner.states.of(TOPIC) == InProgress()
-    lab.broker.cleaner.states.end_cleaning(TOPIC)
+    lab.broker.cleaner.states.end(TOPIC)
 
 
 def test_a_segment_that_would_meet_the_end_of_all_offsets(lab: KafkaLab) -> None:
