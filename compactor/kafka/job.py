@@ -238,7 +238,12 @@ class CleaningJob:
         batches = np.frombuffer(b"".join(part.batches for part in parts), "<i8").reshape(-1, 3)
         base_offset, bound = group[0].base_offset, group[-1].next_base_offset
         plan = self._plan
-        growth = Growth(base_offset, 0, plan.index_interval_bytes, plan.index_bytes_max)
+        growth = Growth(
+            base_offset,
+            0,
+            index_interval_bytes=plan.index_interval_bytes,
+            index_bytes_max=plan.index_bytes_max,
+        )
         found = group_of(batches, growth, must_fit=plan.full_index_fails_round)
         found.ledger_id, found.source_segments = ledger_id, len(group)
         files = [

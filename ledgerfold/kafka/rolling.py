@@ -4,9 +4,8 @@ A segment rolls before an append that would exceed `segment.bytes`, when an inde
 offset relative to its base would exceed 31 bits, or at the age of `segment.ms`: by record times if
 there are any, else by the clock. Only appends roll: an idle log keeps its active segment.
 
-Indexes get an entry with the first batch after every `index.interval.bytes`: 8 bytes in the offset
-index, 12 in the time index if the largest time has grown, and one more time entry when the segment
-ends. Grouping uses the index sizes (compactor/kafka/), and rolling checks whether they are full.
+Grouping uses the sizes of the indexes (storage/kafka/indexes.py), and rolling checks whether they
+are full.
 
     >>> growth = Growth(base_offset=0, created_ms=0, index_interval_bytes=100)
     >>> for offset in range(3):
@@ -20,51 +19,36 @@ UnifiedLog.maybeRoll of Kafka 4.1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 
 from ledgerfold.kafka.segment import NO_TIMESTAMP, Segment
 from ledgerfold.storage.kafka.batch import BatchHeader
+from ledgerfold.storage.kafka.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, IndexGrowth
 from ledgerfold.v1.records_pb2 import KafkaSegmentFigures
 
-OFFSET_ENTRY_BYTES = 8
-TIME_ENTRY_BYTES = 12
 _INT_MAX = 2**31 - 1
 _INDEX_BYTES_MAX = 10 * 1024 * 1024
 
 
 @dataclass(slots=True)
-class Growth:
+class Growth(IndexGrowth):
     """The size tracker of a growing segment. Index settings are those of its creation."""
 
     base_offset: int
     created_ms: int
-    index_interval_bytes: int = 4096
+    _: KW_ONLY
     index_bytes_max: int = _INDEX_BYTES_MAX
     # Subtracted from segment.ms (LogConfig.roll_jitter_ms, broker/kafka/config/config.py).
     jitter_ms: int = 0
     next_offset: int = -1
     size_bytes: int = 0
-    offset_entries: int = 0
-    time_entries: int = 0
-    last_time_entry_ms: int = NO_TIMESTAMP
     first_batch_timestamp_ms: int | None = None
-    max_timestamp_ms: int = NO_TIMESTAMP
-    max_timestamp_offset: int = -1
     modified_ms: int = 0
-    unindexed_bytes: int = 0
 
     def __post_init__(self) -> None:
         if self.next_offset < 0:
             self.next_offset = self.base_offset
         self.modified_ms = self.modified_ms or self.created_ms
-
-    @property
-    def offset_index_bytes(self) -> int:
-        return self.offset_entries * OFFSET_ENTRY_BYTES
-
-    @property
-    def time_index_bytes(self) -> int:
-        return self.time_entries * TIME_ENTRY_BYTES
 
     def append(
         self, *, last_offset: int, size_bytes: int, max_timestamp_ms: int, time_ms: int = 0
@@ -72,13 +56,7 @@ class Growth:
         """Adds one batch. `time_ms`: the present, for the file's modification time."""
         if self.first_batch_timestamp_ms is None:
             self.first_batch_timestamp_ms = max_timestamp_ms
-        if max_timestamp_ms > self.max_timestamp_ms:
-            self.max_timestamp_ms, self.max_timestamp_offset = max_timestamp_ms, last_offset
-        if self.unindexed_bytes > self.index_interval_bytes:
-            self.offset_entries += 1
-            self._add_time_entry()
-            self.unindexed_bytes = 0
-        self.unindexed_bytes += size_bytes
+        self.add_batch(last_offset, size_bytes, max_timestamp_ms)
         self.size_bytes += size_bytes
         self.next_offset = last_offset + 1
         self.modified_ms = time_ms
@@ -91,10 +69,6 @@ class Growth:
             max_timestamp_ms=header.max_timestamp_ms,
             time_ms=time_ms,
         )
-
-    def end(self) -> None:
-        """Closes the indexes: another segment follows, or the log is closed."""
-        self._add_time_entry()
 
     def restore(self, figures: KafkaSegmentFigures) -> None:
         """Restores the figures of a clean close or an ended segment. Its indexes continue from
@@ -168,8 +142,3 @@ class Growth:
 
     def _due_ms(self, roll_ms: int) -> int:
         return roll_ms - self.jitter_ms
-
-    def _add_time_entry(self) -> None:
-        if self.max_timestamp_ms > self.last_time_entry_ms:
-            self.time_entries += 1
-            self.last_time_entry_ms = self.max_timestamp_ms

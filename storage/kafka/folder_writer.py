@@ -2,9 +2,8 @@
 
 The folder is built aside, synced and renamed: it exists whole or not at all.
 
-* Indexes get an entry with the first batch after every `index.interval.bytes`; the time index gets
-  one where the largest time has grown, and one more when the segment ends. Offsets are relative to
-  the base.
+* Indexes get their entries as Kafka's do (storage/kafka/indexes.py). Offsets are relative to the
+  base.
 * The transaction index exists only if the segment holds an abort marker.
 * One producer snapshot is written, at the log's end. Kafka loads producers from it, or, without a
   clean shutdown recorded next to the folder, from it and later batches.
@@ -38,9 +37,9 @@ from uuid import UUID
 from ledgerfold.storage.entry import crc32c
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.files import REAL, AppendFile, write_file
-from ledgerfold.storage.kafka.batch import NO_TIMESTAMP, read_batch_header
+from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.storage.kafka.folder import log_file_name
-from ledgerfold.storage.kafka.txn_index import AbortedTransaction, aborted_bytes
+from ledgerfold.storage.kafka.indexes import AbortedTransaction, IndexGrowth, aborted_bytes
 
 EPOCH_FILE, METADATA_FILE = "leader-epoch-checkpoint", "partition.metadata"
 _BUFFER_BYTES = 1024 * 1024
@@ -155,29 +154,26 @@ class _Segment:
     """A segment in progress. Batches are buffered."""
 
     def __init__(self, base_offset: int, log: AppendFile, interval_bytes: int) -> None:
-        self.base_offset, self.log, self._interval_bytes = base_offset, log, interval_bytes
+        self.base_offset, self.log = base_offset, log
+        self._growth = IndexGrowth(index_interval_bytes=interval_bytes)
         self.offset_index, self.time_index = bytearray(), bytearray()
         self._held = bytearray()
-        self._at = self._unindexed_bytes = 0
-        self._largest_ms, self._largest_offset = NO_TIMESTAMP, base_offset
-        self._indexed_ms = NO_TIMESTAMP
+        self._at = 0
 
     def append(self, batch: bytes) -> None:
         header = read_batch_header(batch)
-        if header.max_timestamp_ms > self._largest_ms:
-            self._largest_ms, self._largest_offset = header.max_timestamp_ms, header.last_offset
-        if self._unindexed_bytes > self._interval_bytes:
+        self._growth.add_batch(header.last_offset, len(batch), header.max_timestamp_ms)
+        if self._growth.offset_index_bytes > len(self.offset_index):
             relative = header.last_offset - self.base_offset
             self.offset_index += _OFFSET_ENTRY.pack(relative, self._at)
-            self._index_time()
-            self._unindexed_bytes = 0
+        self._index_time()
         self._at += len(batch)
-        self._unindexed_bytes += len(batch)
         self._held += batch
         if len(self._held) >= _BUFFER_BYTES:
             self._flush()
 
     def end(self) -> None:
+        self._growth.end()
         self._index_time()
         self._flush()
         self.log.sync()
@@ -188,10 +184,9 @@ class _Segment:
         self._held.clear()
 
     def _index_time(self) -> None:
-        if self._largest_ms > self._indexed_ms:
-            relative = self._largest_offset - self.base_offset
-            self.time_index += _TIME_ENTRY.pack(self._largest_ms, relative)
-            self._indexed_ms = self._largest_ms
+        if self._growth.time_index_bytes > len(self.time_index):
+            relative = self._growth.max_timestamp_offset - self.base_offset
+            self.time_index += _TIME_ENTRY.pack(self._growth.last_time_entry_ms, relative)
 
 
 def id_text(topic_id: UUID) -> str:

@@ -241,7 +241,7 @@ class Cleaner:
             return group[0]
         start, stop = np.searchsorted(stays.batches, (first, end)).tolist()
         which, base_offset = stays.batches[start:stop], group[0].base_offset
-        growth = Growth(base_offset, 0, self._settings.index_interval_bytes)
+        growth = Growth(base_offset, 0, index_interval_bytes=self._settings.index_interval_bytes)
         if len(which):
             grow(
                 growth,

@@ -16,8 +16,9 @@ from ledgerfold.compactor.what_if.kafka.history import History
 from ledgerfold.compactor.what_if.kafka.known_producers import KnownProducers, Sent
 from ledgerfold.kafka.cleanable import LogView
 from ledgerfold.kafka.retention import deletable
-from ledgerfold.kafka.rolling import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Growth
+from ledgerfold.kafka.rolling import Growth
 from ledgerfold.kafka.segment import Segment
+from ledgerfold.storage.kafka.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
 from ledgerfold.v1.compactor_pb2 import CleanerSettings
 
 # The number of batches processed at once.
