@@ -28,7 +28,7 @@ from ledgerfold.storage.partition_names import partition_name
 from ledgerfold.storage.records import STORE_KEY
 from ledgerfold.storage.unnamed import unnamed_files
 from ledgerfold.v1.records_pb2 import ProducerRecord
-from tests.model.broker_lab import DATA, TOPIC, BrokerLab
+from tests.model.broker_lab import DATA, STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message, Read
 from tests.support.kafka_lab import KafkaLab
 from tests.support.lossy_files import CountedKeyValue, Crash, LossyFiles
@@ -180,6 +180,25 @@ def test_a_repair_gives_back_what_the_ledgers_tell(
         assert lab.read(EARLIEST, read_compacted=True) == whole[True], lost
         publish(lab, 0, 1)
         lab.stop()
+
+
+def test_a_trimmed_ledger_that_the_view_covers_to_its_end_is_no_loss() -> None:
+    """No test had looked at what a repair tells of it, nor had a view that ends with a ledger."""
+
+    def act() -> None:
+        publish(lab, 0, STORE.ledger_entries_max)
+        lab.compact()
+        lab.run(lab.broker.unload_topic(TOPIC))
+        lab.settle()
+
+    lab = BrokerLab()
+    history = recorded(lab, act)
+    told = list[str]()
+    for lost in range(1, len(history.stores)):
+        files, pairs = history.lost(lost).disk()
+        steps = Offline(DATA, pairs, files).repair().steps
+        told += [each.what for each in steps if "trimmed" in each.what]
+    assert {*told} == {"was trimmed: the compacted view covers it"}
 
 
 def test_a_repair_of_all_that_is_lost_may_be_killed() -> None:

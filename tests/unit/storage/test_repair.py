@@ -293,6 +293,20 @@ def test_a_view_whose_record_was_damaged_comes_back(disk: Disk) -> None:
     assert disk.read() == (RAW, VIEW)
 
 
+def test_a_label_that_is_replaced_is_copied_first(disk: Disk) -> None:
+    """A label that is missing is only written. No test had damaged a label, or looked at copies."""
+    path = LEDGERS / "1" / "label"
+    disk.files.damage(path, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
+    damaged = disk.files.open_read(path).pread(1 << 20, 0)
+    disk.files.remove(LEDGERS / "2" / "label")
+    plan = disk.offline.repair()
+    assert plan.copies == {"1/label"}
+    (repair,) = disk.files.listdir(DATA / "repairs")
+    copy = DATA / "repairs" / repair / "ledgers" / "1" / "label"
+    assert disk.files.open_read(copy).pread(1 << 20, 0) == damaged
+    assert disk.offline.findings() == []
+
+
 def test_a_ledger_that_is_mended_is_as_old_as_before(disk: Disk) -> None:
     """No test had compared the times of a record that a repair makes anew."""
     before = disk.metadata.ledger(5)
