@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -21,9 +22,11 @@ from ledgerfold.v1.records_pb2 import (
     CursorRecord,
     LedgerRecord,
     StoreRecord,
+    TopicRecord,
 )
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message
+from tests.support.lossy_files import CountedKeyValue, LossyFiles
 from tests.support.offline import LEDGERS, NOW_MS, Offline, Snapshot, started, taken
 
 # Messages, and those of the compacted view: five keys, then what came since.
@@ -152,6 +155,32 @@ def test_a_subscription_begins_with_the_oldest_message(disk: Disk) -> None:
     (cursor,) = disk.metadata.cursors(TOPIC)
     assert (cursor.mark_delete.ledger_id, cursor.mark_delete.entry_id) == (1, -1)
     assert disk.offline.damage() == []
+
+
+def test_a_subscription_of_a_topic_without_ledgers_begins_before_all_there_will_be(
+    disk: Disk,
+) -> None:
+    """Every topic had had ledgers."""
+    name = "persistent://public/default/empty"
+    with disk.metadata.batch() as batch:
+        batch.put_topic(TopicRecord(name=name))
+        batch.put_cursor(CursorRecord(topic=name, subscription="s"))
+    disk.spoil(key_of(CursorRecord(topic=name, subscription="s")))
+    disk.offline.repair()
+    (cursor,) = disk.metadata.cursors(name)
+    assert (cursor.mark_delete.ledger_id, cursor.mark_delete.entry_id) == EARLIEST
+
+
+def test_a_store_without_ledgers_begins_with_the_first_id() -> None:
+    """A store record had been damaged only beside ledgers."""
+    files = LossyFiles(Path("/disk"))
+    files.make_dir(LEDGERS)
+    pairs = CountedKeyValue(files)
+    pairs.write({b"store": b"\x01\xff\xff\xff"}, ())
+    Offline(DATA, pairs, files).repair()
+    store = MetadataStore(pairs).store()
+    assert store is not None
+    assert store.next_ledger_id == 1
 
 
 @pytest.mark.parametrize("prefix", [b"producer/", b"run/"])
