@@ -113,9 +113,8 @@ class Repair:
             self.files.remove_dir(folder)
             self.files.replace(target, folder)
             self.files.sync_dir(self.data_dir)
-        mark = write_mark_path(self.data_dir)
-        if plan.writes and (plan.rebuilds_metadata or self.files.exists(mark)):
-            WriteMark.create(mark, plan.writes, self.files)
+        # NOTE: even where there was none: a start takes its absence for a loss of metadata.
+        WriteMark.create(write_mark_path(self.data_dir), plan.writes, self.files)
 
     def _final(self, plan: RepairPlan) -> dict[bytes, bytes]:
         """Returns all pairs as they will be."""

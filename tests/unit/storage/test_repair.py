@@ -11,6 +11,7 @@ from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.storage.entry import EARLIEST, EntryFields, build_entry, crc32c, read_header, stamp
 from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.names import write_mark_path
 from ledgerfold.storage.records import STORE_VERSION, encode_record, key_of
 from ledgerfold.storage.repair.plan import make_plan
 from ledgerfold.storage.repair.repair import Repair
@@ -210,6 +211,14 @@ def test_the_store_record_is_above_every_id(disk: Disk) -> None:
         assert disk.offline.damage() == []
 
 
+def test_a_mark_that_is_missing_beside_a_damaged_store_record_is_made_again(disk: Disk) -> None:
+    """Else the next start takes its absence for a loss. Each had been missing alone."""
+    disk.files.remove(write_mark_path(DATA))
+    disk.spoil(b"store")
+    assert disk.mended() == (RAW, VIEW)
+    assert disk.offline.findings() == []
+
+
 def test_a_record_of_no_topic_goes(disk: Disk) -> None:
     cursor = CursorRecord(topic="persistent://public/default/gone", subscription="s")
     disk.pairs.write({key_of(cursor): encode_record(cursor)}, ())
@@ -364,6 +373,20 @@ def test_what_a_power_loss_may_have_left_is_a_note(disk: Disk) -> None:
     after_power_loss = Offline(DATA, disk.pairs, disk.files, is_same_boot=False)
     (finding,) = after_power_loss.findings()
     assert (finding.kind, finding.is_note) == ("torn-tail", True)
+    assert after_power_loss.plan().steps == []
+
+
+def test_after_a_power_loss_a_good_entry_proves_only_what_was_durable_before_it(
+    disk: Disk,
+) -> None:
+    """Entries of one flush prove nothing of each other. The entry before a torn one had been good,
+    and none had followed it.
+    """
+    disk.flip(5, 10)
+    after_power_loss = Offline(DATA, disk.pairs, disk.files, is_same_boot=False)
+    assert [(each.kind, each.is_note) for each in after_power_loss.findings()] == [
+        ("torn-tail", True)
+    ]
     assert after_power_loss.plan().steps == []
 
 
