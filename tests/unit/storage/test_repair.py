@@ -71,13 +71,13 @@ class Disk:
         path = folder / self.files.listdir(folder)[segment]
         self.files.damage(path, lambda data: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
-    def set_version(self, ledger_id: int, version: int) -> None:
-        """Of the third entry's header, which is good otherwise."""
+    def set_version(self, ledger_id: int, version: int, entry: int = 2) -> None:
+        """Of an entry's header, which is good otherwise."""
         folder = LEDGERS / str(ledger_id)
         path = folder / self.files.listdir(folder)[0]
 
         def change(data: bytes) -> bytes:
-            at = 2 * self.entry_bytes
+            at = entry * self.entry_bytes
             body = bytes([version]) + data[at + 5 : at + 72]
             return data[:at] + crc32c(body).to_bytes(4, "little") + body + data[at + 72 :]
 
@@ -282,6 +282,20 @@ def test_an_entry_of_a_later_build_is_left(disk: Disk) -> None:
     assert [each.ledger_id for each in plan.refused] == [4]
     assert ("format", 4) in disk.kinds()
     assert ("entry", 2) not in disk.kinds()
+
+
+@pytest.mark.parametrize("ledger_id", [3, 5])
+def test_a_ledger_with_nothing_but_an_entry_of_a_later_build_is_left(
+    disk: Disk, ledger_id: int
+) -> None:
+    """A compacted or an open one, of which this build can read all it knows of. Another entry had
+    been damaged beside it, or the record had told of more.
+    """
+    disk.set_version(ledger_id, 99, entry=0 if ledger_id == 3 else 1)
+    assert disk.kinds() == [("format", ledger_id)]
+    plan = disk.offline.repair()
+    assert ([each.ledger_id for each in plan.refused], plan.steps) == ([ledger_id], [])
+    assert disk.kinds() == [("format", ledger_id)]
 
 
 # Raw ledgers
