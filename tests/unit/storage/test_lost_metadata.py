@@ -321,6 +321,21 @@ def test_entries_of_no_known_topic_stay_as_copies_and_are_counted() -> None:
     assert offline.damage() == []
 
 
+def test_a_copy_of_the_metadata_outlives_a_power_loss() -> None:
+    """No test had had files there: on the disk in memory, records are no files."""
+    lab = BrokerLab()
+    files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
+    pairs.write({}, [key for key, _ in pairs.scan(b"")])
+    files.make_dir(DATA / "metadata")
+    file = files.create(DATA / "metadata" / "000004.log")
+    file.write([b"damaged"])
+    file.sync()
+    Offline(DATA, pairs, files).repair()
+    files.crash()
+    (repair,) = files.listdir(DATA / "repairs")
+    assert files.listdir(DATA / "repairs" / repair / "metadata") == ["000004.log"]
+
+
 def test_a_mark_that_is_gone_is_told_and_made_anew_by_a_repair() -> None:
     lab = BrokerLab()
     files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()

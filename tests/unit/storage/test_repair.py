@@ -345,6 +345,35 @@ def test_a_view_whose_record_was_damaged_comes_back(disk: Disk) -> None:
     assert disk.read() == (RAW, VIEW)
 
 
+def test_a_label_that_was_written_again_outlives_a_power_loss(disk: Disk) -> None:
+    """Repairs had been killed, and no power had been lost when one was done."""
+    path = LEDGERS / "1" / "label"
+    disk.files.damage(path, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
+    disk.offline.repair()
+    disk.files.crash()
+    assert disk.offline.findings() == []
+
+
+def test_a_segment_that_a_record_does_not_name_takes_its_place() -> None:
+    """Not behind those that it names: the last segments alone had been missing from a record."""
+    lab = BrokerLab()
+    lab.publish([([Message(b"%d" % n, bytes(250))], False) for n in range(6)])
+    lab._drop()
+    files, pairs = taken(lab.files, lab._pairs).disk()
+    metadata = MetadataStore(pairs)
+    record = metadata.ledger(1)
+    assert record is not None
+    paths = [each.path for each in record.segments]
+    assert len(paths) > 2
+    del record.segments[1]
+    with metadata.batch() as batch:
+        batch.put_ledger(record)
+    Offline(DATA, pairs, files).repair()
+    mended = metadata.ledger(1)
+    assert mended is not None
+    assert [each.path for each in mended.segments] == paths
+
+
 def test_a_label_that_is_replaced_is_copied_first(disk: Disk) -> None:
     """A label that is missing is only written. No test had damaged a label, or looked at copies."""
     path = LEDGERS / "1" / "label"
