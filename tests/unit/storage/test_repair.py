@@ -419,6 +419,17 @@ def test_what_a_power_loss_may_have_left_is_a_note(disk: Disk) -> None:
     assert after_power_loss.plan().steps == []
 
 
+def test_bytes_behind_a_sealed_segment_are_no_lost_entry(disk: Disk) -> None:
+    """Nothing was acknowledged there; behind a segment, files had only been cut."""
+    (name, _) = disk.files.listdir(LEDGERS / "4")
+    disk.files.damage(LEDGERS / "4" / name, lambda data: data + b"garbage" * 20)
+    assert {each[1] for each in disk.kinds()} == {4}
+    assert disk.mended() == (RAW, VIEW)
+    record = disk.metadata.ledger(4)
+    assert record is not None
+    assert list(record.lost) == []
+
+
 def test_after_a_power_loss_a_good_entry_proves_only_what_was_durable_before_it(
     disk: Disk,
 ) -> None:
