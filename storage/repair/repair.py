@@ -218,11 +218,8 @@ class Repair:
     def _split(self, plan: RepairPlan) -> None:
         folder = ledgers_dir(self.data_dir)
         for each in plan.extracts:
-            target = folder / each.target
-            if not self.files.exists(target.parent):
-                self.files.make_dir(target.parent)
-                self.files.sync_dir(folder)
-            self._write(target, self._blocks(folder / each.source, each.offset, each.size_bytes))
+            blocks = self._blocks(folder / each.source, each.offset, each.size_bytes)
+            self._write(folder / each.target, blocks)
 
     def _cut(self, plan: RepairPlan) -> None:
         folder = ledgers_dir(self.data_dir)
