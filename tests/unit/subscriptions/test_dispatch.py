@@ -303,3 +303,14 @@ def test_a_replay_reads_a_bounded_number_of_entries(
     dispatcher.redeliver(c, {Position(1, n) for n in range(count)}, set())
     expected = [Position(1, n) for n in range(min(count, REPLAY_BATCH_MAX))]
     assert dispatcher.replay_positions() == expected
+
+
+@pytest.mark.parametrize("make", [SharedDispatcher, KeySharedDispatcher])
+def test_a_replay_reads_as_many_entries_as_there_are_permits(make: type[SharedDispatcher]) -> None:
+    """Not one less, nor one more; in every other test the permits had been plenty."""
+    dispatcher, c = make(), consumer("c", 1, permits=3)
+    dispatcher.add(c)
+    given_out(dispatcher, candidates(range(3)))
+    c.permits = 2
+    dispatcher.redeliver(c, {Position(1, n) for n in range(3)}, set())
+    assert dispatcher.replay_positions() == [Position(1, 0), Position(1, 1)]
