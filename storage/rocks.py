@@ -108,7 +108,6 @@ class RocksKeyValue:
         self._doubtful: Mapping[bytes, bytes | None] = {}
         self._retry_at_s = 0.0
         self._free_at_failure = 0
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._db = self._open(is_strict=is_same_boot)
 
     def _open(self, *, is_read_only: bool = False, is_strict: bool = False) -> Any:

@@ -7,7 +7,8 @@ loading a topic replays the entry headers after them.
 
 A producer that has not been connected for INACTIVE_MS is forgotten, as in Pulsar
 (brokerDeduplicationProducerInactivityTimeoutMinutes): its later messages count as new. Its number
-is not reused, and the entries that carry it stay.
+is not reused, and the entries that carry it stay. A load starts the time afresh for every producer,
+since none could connect before it.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import ProducerRecord, TopicRecord
 
 INACTIVE_MS = 360 * 60_000
-# Producers have this long to reconnect after a load, since they could not connect before it.
-RETURN_MS = 60 * 60_000
 
 
 class Deduplication:
@@ -39,7 +38,8 @@ class Deduplication:
         self._producers = {each.name: each for each in producers}
         self._changed: set[str] = set()
         self._captured: list[tuple[Position, list[ProducerRecord]]] = []
-        self._first_looked_at_ms: int | None = None
+        # When each producer was last known to be connected; no time is known at a load.
+        self._last_active_ms: dict[str, int] = {}
         self._recorded = min(map(_position, self._producers.values()), default=LATEST)
 
     @property
@@ -76,8 +76,7 @@ class Deduplication:
                 position = durable() or EARLIEST
                 producer.position.ledger_id, producer.position.entry_id = position
                 batch.put(producer)
-            # It is active from now on.
-            producer.last_active_ms = 0
+            self._last_active_ms.pop(name, None)
             found.append(producer)
 
         def applied() -> None:
@@ -91,7 +90,7 @@ class Deduplication:
 
     def left(self, producer: ProducerRecord, now_ms: int) -> None:
         """Records that a producer is no longer connected: its time away begins now."""
-        producer.last_active_ms = now_ms
+        self._last_active_ms[producer.name] = now_ms
 
     async def forget_inactive(
         self, is_connected: Callable[[str], bool], now_ms: int
@@ -100,8 +99,6 @@ class Deduplication:
 
         Called periodically.
         """
-        if self._first_looked_at_ms is None:
-            self._first_looked_at_ms = now_ms
         inactive = list[str]()
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
@@ -115,17 +112,17 @@ class Deduplication:
         return inactive
 
     def _inactive(self, is_connected: Callable[[str], bool], now_ms: int) -> list[str]:
-        for name, producer in self._producers.items():
-            if is_connected(name) or not producer.last_active_ms:
-                producer.last_active_ms = now_ms
-        if now_ms < (self._first_looked_at_ms or 0) + RETURN_MS:
-            return []
+        last_active_ms = self._last_active_ms
+        for name in self._producers:
+            if is_connected(name) or name not in last_active_ms:
+                last_active_ms[name] = now_ms
         before_ms = now_ms - INACTIVE_MS
-        return [name for name, each in self._producers.items() if each.last_active_ms < before_ms]
+        return [name for name in self._producers if last_active_ms[name] < before_ms]
 
     def _forget(self, names: Sequence[str]) -> None:
         for name in names:
             del self._producers[name]
+            del self._last_active_ms[name]
             self._changed.discard(name)
         # A snapshot captured earlier must not bring them back.
         self._captured = [

@@ -67,10 +67,10 @@ class TimestampType(IntEnum):
 
 def attributes_of(
     compression: int,
-    timestamp_type: int = TimestampType.CREATE_TIME,
+    timestamp_type: int,
     *,
-    is_transactional: bool = False,
-    is_control: bool = False,
+    is_transactional: bool,
+    is_control: bool,
     has_delete_horizon: bool = False,
 ) -> int:
     return (

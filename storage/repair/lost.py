@@ -179,7 +179,6 @@ def _restore_producers(draft: Draft) -> None:
                     name=seen.name,
                     number=number,
                     last_sequence_id=seen.sequence_id,
-                    last_active_ms=draft.now_ms,
                 )
                 record.position.ledger_id, record.position.entry_id = seen.position
                 draft.put(record)

@@ -110,9 +110,8 @@ class Repair:
             self.files.remove_dir(folder)
             self.files.replace(target, folder)
             self.files.sync_dir(self.data_dir)
-        mark = write_mark_path(self.data_dir)
-        if plan.writes and (plan.rebuilds_metadata or self.files.exists(mark)):
-            WriteMark.create(mark, plan.writes, self.files)
+        # NOTE: even where there was none: a start takes its absence for a loss of metadata.
+        WriteMark.create(write_mark_path(self.data_dir), plan.writes, self.files)
 
     def _final(self, plan: RepairPlan) -> dict[bytes, bytes]:
         """Returns all pairs as they will be."""
@@ -202,12 +201,8 @@ class Repair:
     def _split(self, plan: RepairPlan) -> None:
         folder = ledgers_dir(self.data_dir)
         for each in plan.extracts:
-            target = folder / each.target
-            if not self.files.exists(target.parent):
-                self.files.make_dir(target.parent)
-                self.files.sync_dir(folder)
             blocks = self._blocks(folder / each.source, each.offset, each.size_bytes)
-            replace_file(target, blocks, self.files)
+            replace_file(folder / each.target, blocks, self.files)
 
     def _cut(self, plan: RepairPlan) -> None:
         folder = ledgers_dir(self.data_dir)

@@ -37,6 +37,7 @@ ROOMS = (
         (
             "tests/unit/subscriptions",
             "tests/unit/topics/test_reader_names.py",
+            "tests/unit/topics/test_deleted_meanwhile.py",
             "tests/crash/test_failing_operations.py",
         ),
         _PULSAR,

@@ -15,7 +15,7 @@ from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import LedgerRecord, Policies
 from tests.simulation.connections import call
 from tests.simulation.life import Topic
-from tests.simulation.limits import AWAY_MS, RETURN_MS, due_times, size_of
+from tests.simulation.limits import AWAY_MS, due_times, size_of
 from tests.simulation.operation import ask_admin, operation, order_of
 from tests.simulation.subscriptions import Order
 
@@ -83,7 +83,7 @@ def grow_old(actors: Actors, random: Random) -> None:
     if topic is None:
         return
     left = [at for name, at in topic.seen_ms.items() if name not in topic.connected]
-    due = [each + AWAY_MS for each in left] + [topic.loaded_ms + RETURN_MS]
+    due = [each + AWAY_MS for each in left] + [topic.loaded_ms + AWAY_MS]
     due = sorted({each for each in due if each > world.clock.now_ms() + 2})
     if due:
         stop_clock(world, random.choice(due[-2:]) + random.choice((-2, 0, 1, 2, 1_000)))

@@ -15,7 +15,7 @@ from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord, Policie
 HOUR_MS = 3_600_000
 # A producer is forgotten when it was away for longer than that, and at least this long had time to
 # come back since its topic was loaded.
-AWAY_MS, RETURN_MS = 6 * HOUR_MS, HOUR_MS
+AWAY_MS = 6 * HOUR_MS
 
 
 class Limits(NamedTuple):

@@ -31,7 +31,7 @@ from tests.model.choice_model import is_strategic, left_by
 from tests.simulation.kafka_life import KafkaLife
 from tests.simulation.kafka_limits import deletable
 from tests.simulation.life import Attempt, Topic, position_of, short_name
-from tests.simulation.limits import AWAY_MS, RETURN_MS, Limits, let_go, unneeded
+from tests.simulation.limits import AWAY_MS, Limits, let_go, unneeded
 from tests.simulation.storedlog import Row, Stored, numbered_anew, rows_of
 from tests.simulation.subscriptions import Order, Subscription, covers
 from tests.simulation.told import Told
@@ -396,10 +396,8 @@ class Oracle(Told):
             return
         topic.producers.pop(producer, None)
         now_ms, seen_ms = self.asked_ms(), topic.seen_ms.get(producer, 0)
-        away_ms = topic.away_ms.get(producer, seen_ms)
-        is_away = now_ms - away_ms > AWAY_MS
-        may_return = away_ms < topic.loaded_ms <= now_ms - RETURN_MS
-        if producer in topic.connected or not (is_away or may_return):
+        away_ms = max(topic.away_ms.get(producer, seen_ms), topic.loaded_ms)
+        if producer in topic.connected or now_ms - away_ms <= AWAY_MS:
             self.fail(f"{producer} is forgotten {now_ms - seen_ms} ms after it was there")
         self.note(f"{short_name(name)}: {producer} is forgotten")
         topic.forgotten.add(producer)

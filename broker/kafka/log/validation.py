@@ -121,7 +121,7 @@ class AppendRules:
         return Taken(taken, packed_header(taken), section, time_ms, is_rebuilt)
 
     def follow(
-        self, batch: BatchParts, *, log_end: int, log_start: int, fits_segment: bool = True
+        self, batch: BatchParts, *, log_end: int, log_start: int, fits_segment: bool
     ) -> Taken:
         """Validates a leader's append, whose offsets are assigned already. Raises KafkaError.
 

@@ -435,20 +435,18 @@ class CursorRecord(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., mark_delete: _Optional[_Union[Position, _Mapping]] = ..., acknowledged: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., created_ms: _Optional[int] = ..., incarnation: _Optional[int] = ..., spans: _Optional[_Iterable[_Union[PositionSpan, _Mapping]]] = ...) -> None: ...
 
 class ProducerRecord(_message.Message):
-    __slots__ = ("topic", "name", "number", "last_sequence_id", "position", "last_active_ms")
+    __slots__ = ("topic", "name", "number", "last_sequence_id", "position")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     POSITION_FIELD_NUMBER: _ClassVar[int]
-    LAST_ACTIVE_MS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     name: str
     number: int
     last_sequence_id: int
     position: Position
-    last_active_ms: int
-    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., number: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., position: _Optional[_Union[Position, _Mapping]] = ..., last_active_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., number: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., position: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class RunCounts(_message.Message):
     __slots__ = ("messages_in", "messages_out", "entries_in", "entries_out", "bytes_in", "bytes_out", "keys", "tombstones", "null_keys", "removed_events", "phase_one_ms", "phase_two_ms", "worker_peak_bytes", "write_latency_counts", "write_latency_us")

@@ -8,13 +8,17 @@ from typing import Any, cast
 import pytest
 
 from ledgerfold.broker.compaction.due import is_outdated
+from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.v1.records_pb2 import (
     RUN_TRIGGER_ADMIN,
     CompactedView,
     CompactionStrategy,
+    Policies,
     RunRecord,
     TopicRecord,
 )
+from tests.model.broker_lab import BrokerLab
+from tests.model.log_model import Message
 from tests.support.compaction_lab import Lab, LabTopic
 
 EVENT_TIME = CompactionStrategy(name="event-time")
@@ -115,6 +119,24 @@ def test_another_strategy_is_a_reason_for_a_run() -> None:
         ]
 
     asyncio.run(body())
+
+
+def test_a_run_without_new_entries_ends_at_the_same_horizon() -> None:
+    """Not at the compacted ledger's last entry: a reader would see the tombstones after it.
+
+    Runs without new entries had been tested on a log in memory only, which writes no ledger.
+    """
+    lab = BrokerLab()
+    sent = lab.publish([([Message(b"a", b"1")], False), ([Message(b"b", b"")], False)])
+    lab.compact()
+    strategy = CompactionStrategy(name="keep-first")
+    policies = Policies(compaction_strategy=strategy)
+    lab.run(PolicyStore(lab.broker).update_topic(lab.topic, policies, []))
+    run = lab.compact()
+    assert run is not None
+    assert lab.succeeded(run)
+    assert lab.topic.log.views.horizon == sent[-1]
+    lab.stop()
 
 
 def test_a_run_that_failed_leaves_the_reason() -> None:

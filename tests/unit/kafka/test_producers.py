@@ -368,3 +368,10 @@ def test_stable_is_the_first_offset_of_what_is_open(steps: list[tuple[int, str]]
         log.send(producer, sequences[producer], transactional=transactional)
         sequences[producer] += 1
         assert log.stable() == min(opened.values(), default=log.end)
+
+
+def test_a_producer_of_whom_only_a_marker_is_known_has_no_last_offset() -> None:
+    """Kafka's -1. Descriptions had been compared for producers with batches."""
+    partition = Partition()
+    partition.mark(7, abort=True)
+    assert partition.producers.entries[7].last_data_offset == -1

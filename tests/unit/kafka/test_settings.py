@@ -166,6 +166,13 @@ def test_the_broker_stands_behind_the_topic(
     assert LogConfig.of(own, below).sources[name] == "topic"
 
 
+def test_a_boolean_of_the_broker_is_shown_as_one() -> None:
+    """Python takes it for a number, which may be multiplied; all had been compared as numbers."""
+    value = LogConfig.of({}, BrokerConfig.of({"log.preallocate": "true"})).values["preallocate"]
+    assert value is not None
+    assert text_of(value) == "true"
+
+
 def test_compacted_topics_roll_by_the_maximum_lag() -> None:
     lag = {"max.compaction.lag.ms": "60000"}
     assert LogConfig.of(lag).roll_ms == 604_800_000

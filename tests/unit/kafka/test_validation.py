@@ -281,11 +281,11 @@ def test_markers_are_not_compressed_and_need_no_check_of_keys() -> None:
 def test_a_follower_takes_what_the_leader_gave_out() -> None:
     rules = AppendRules("w-0", LogConfig.of({"message.timestamp.type": "LogAppendTime"}))
     batch = build_columns([None, b"k"], [b"1", b"2"], [1, 1], None, [0, 3], base_offset=20)
-    taken = rules.follow(BatchParts.of(batch), log_end=9, log_start=0)
+    taken = rules.follow(BatchParts.of(batch), log_end=9, log_start=0, fits_segment=True)
     assert (whole(taken), taken.header.last_offset) == (batch, 23)
     before = BatchParts.of(build_columns([b"k"] * 3, [b"v"] * 3, [1] * 3, base_offset=5))
     with pytest.raises(KafkaError) as caught:
-        rules.follow(before, log_end=9, log_start=0)
+        rules.follow(before, log_end=9, log_start=0, fits_segment=True)
     assert (caught.value.kafka_class, str(caught.value)) == (
         "UnexpectedAppendOffsetException",
         "Unexpected offset in append to w-0. First offset 5 is less than the next offset 9. First "
@@ -299,12 +299,15 @@ def test_a_log_ends_below_two_to_the_63(base: int, records: int) -> None:
     columns = [b"k"] * records, [b"v"] * records, [1] * records
     batch = BatchParts.of(build_columns(*columns, base_offset=base))
     with pytest.raises(KafkaError, match="the last one that a log can have is"):
-        rules.follow(batch, log_end=9, log_start=0)
+        rules.follow(batch, log_end=9, log_start=0, fits_segment=True)
     batch = BatchParts.of(build_columns(*columns))
     with pytest.raises(KafkaError, match="the last one that a log can have is"):
         rules.lead(batch, Origin.CLIENT, offset=base, now_ms=NOW_MS)
     last = BatchParts.of(build_columns([b"k"], [b"v"], [1], base_offset=2**63 - 2))
-    assert rules.follow(last, log_end=9, log_start=0).header.next_offset == 2**63 - 1
+    assert (
+        rules.follow(last, log_end=9, log_start=0, fits_segment=True).header.next_offset
+        == 2**63 - 1
+    )
 
 
 @given(

@@ -237,3 +237,18 @@ def test_a_start_behind_a_batch_that_is_damaged_is_behind_it(lab: BrokerLab) -> 
     flip_last_bit(lab, folder / lab.files.listdir(folder)[-2])
     lab.restart()
     assert lab.run(lab.topic.log.search.resolve_start(start, False)) == (last.next, True)
+
+
+def test_a_start_within_a_batch_that_is_damaged_passes_nothing_over(lab: BrokerLab) -> None:
+    """Behind its first message the others are still to come: a read names the damage. Batches had
+    been damaged only in front of starts without an index.
+    """
+    lab.publish([([Message(b"a", b"3"), Message(b"b", b"1")], True)])
+    last = lab.topic.log.positions.last()
+    folder = DATA / "ledgers" / str(last.ledger_id)
+    flip_last_bit(lab, folder / lab.files.listdir(folder)[-2])
+    lab.restart()
+    for index in (0, 1):
+        at = MessageId(ledger_id=last.ledger_id, entry_id=last.entry_id, batch_index=index)
+        start = StartPosition(message_id=at)
+        assert lab.run(lab.topic.log.search.resolve_start(start, False)) == (last, True)

@@ -177,6 +177,27 @@ def test_short_of_descriptors_idle_files_are_closed(tmp_path: Path) -> None:
         appending.create(tmp_path / "third")
 
 
+def test_what_fails_for_another_reason_is_not_tried_again(tmp_path: Path) -> None:
+    """The disk's failure is told. Only too many open files had been made to fail."""
+
+    class FailingFiles(Files):
+        fails = False
+
+        def create(self, path: Path) -> AppendFile:
+            if self.fails:
+                self.fails = False
+                raise DiskFailure(str(path), "create", OSError(errno.EIO, "broken"))
+            return super().create(path)
+
+    files = FailingFiles()
+    appending = AppendFiles(files, 100)
+    appending.create(tmp_path / "idle")
+    files.fails = True
+    with pytest.raises(DiskFailure):
+        appending.create(tmp_path / "second")
+    assert len(appending._open) == 1
+
+
 _MANY_TOPICS = """
 import os, resource, sys
 from pathlib import Path

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.rpc_errors import CODES
-from ledgerfold.storage.error_codec import decode_error, encode_error
+from ledgerfold.storage.error_codec import MESSAGE_BYTES_MAX, decode_error, encode_error
 from ledgerfold.storage.errors import (
     CompactionError,
     CompactionFailed,
@@ -78,3 +78,12 @@ def test_an_error_of_kafkas_comes_back_as_the_kind_that_it_is() -> None:
     found = decode_error("KAFKA", "No.", newer)
     assert isinstance(found, KafkaError)
     assert (found.kind, found.kafka_code, found.kafka_class) == (None, 999, "LateException")
+
+
+def test_the_middle_of_a_text_that_is_too_long_is_left_out() -> None:
+    """One that just fits stays whole. No test of this room had had long texts."""
+    fits = "a" * MESSAGE_BYTES_MAX
+    assert encode_error(LedgerfoldError(fits)).message == fits
+    found = encode_error(LedgerfoldError(f"b{fits}c")).message
+    assert len(found) <= MESSAGE_BYTES_MAX
+    assert (found[0], found[-1]) == ("b", "c")

@@ -97,6 +97,20 @@ def test_more_buffers_than_one_call_takes_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_bytes() == b"".join(b"%04d" % n for n in range(2500))
 
 
+def test_what_is_synced_reaches_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operating system is asked. That it is had been taken for granted of folders."""
+    synced = list[Path]()
+
+    def note(descriptor: int) -> None:
+        synced.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+
+    monkeypatch.setattr(os, "fsync", note)
+    monkeypatch.setattr(os, "fdatasync", note)
+    write(REAL, tmp_path / "f", b"one")
+    REAL.sync_dir(tmp_path)
+    assert synced == [tmp_path / "f", tmp_path]
+
+
 @pytest.mark.parametrize("call", ["writev", "fdatasync"])
 def test_a_failed_file_stays_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str

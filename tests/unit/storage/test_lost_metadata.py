@@ -28,7 +28,7 @@ from ledgerfold.storage.partition_names import partition_name
 from ledgerfold.storage.records import STORE_KEY
 from ledgerfold.storage.unnamed import unnamed_files
 from ledgerfold.v1.records_pb2 import ProducerRecord
-from tests.model.broker_lab import DATA, TOPIC, BrokerLab
+from tests.model.broker_lab import DATA, STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message, Read
 from tests.support.kafka_lab import KafkaLab
 from tests.support.lossy_files import CountedKeyValue, Crash, LossyFiles
@@ -182,6 +182,25 @@ def test_a_repair_gives_back_what_the_ledgers_tell(
         lab.stop()
 
 
+def test_a_trimmed_ledger_that_the_view_covers_to_its_end_is_no_loss() -> None:
+    """No test had looked at what a repair tells of it, nor had a view that ends with a ledger."""
+
+    def act() -> None:
+        publish(lab, 0, STORE.ledger_entries_max)
+        lab.compact()
+        lab.run(lab.broker.unload_topic(TOPIC))
+        lab.settle()
+
+    lab = BrokerLab()
+    history = recorded(lab, act)
+    told = list[str]()
+    for lost in range(1, len(history.stores)):
+        files, pairs = history.lost(lost).disk()
+        steps = Offline(DATA, pairs, files).repair().steps
+        told += [each.what for each in steps if "trimmed" in each.what]
+    assert {*told} == {"was trimmed: the compacted view covers it"}
+
+
 def test_a_repair_of_all_that_is_lost_may_be_killed() -> None:
     """At each of its calls to the disk; the next one ends as it would have."""
     lab = BrokerLab()
@@ -300,6 +319,21 @@ def test_entries_of_no_known_topic_stay_as_copies_and_are_counted() -> None:
     copies = files.listdir(DATA / "repairs" / repair / "ledgers" / folder)
     assert [each for each in copies if each.endswith(".log")]
     assert offline.damage() == []
+
+
+def test_a_copy_of_the_metadata_outlives_a_power_loss() -> None:
+    """No test had had files there: on the disk in memory, records are no files."""
+    lab = BrokerLab()
+    files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
+    pairs.write({}, [key for key, _ in pairs.scan(b"")])
+    files.make_dir(DATA / "metadata")
+    file = files.create(DATA / "metadata" / "000004.log")
+    file.write([b"damaged"])
+    file.sync()
+    Offline(DATA, pairs, files).repair()
+    files.crash()
+    (repair,) = files.listdir(DATA / "repairs")
+    assert files.listdir(DATA / "repairs" / repair / "metadata") == ["000004.log"]
 
 
 def test_a_mark_that_is_gone_is_told_and_made_anew_by_a_repair() -> None:

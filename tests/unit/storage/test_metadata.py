@@ -56,10 +56,10 @@ def test_pairs_are_found_by_key_and_prefix_in_order(pairs: KeyValueStore) -> Non
 
 def test_rocks_remembers(tmp_path: Path) -> None:
     """What was written is there when the folder is opened again."""
-    store = RocksKeyValue(tmp_path / "data" / "metadata")
+    store = RocksKeyValue(tmp_path / "metadata")
     store.write({b"k": b"v"}, ())
     store.close()
-    store = RocksKeyValue(tmp_path / "data" / "metadata")
+    store = RocksKeyValue(tmp_path / "metadata")
     assert store.get(b"k") == b"v"
     store.close()
 

@@ -57,6 +57,16 @@ def test_the_last_batch_index_needs_no_values(data: bytes, expected: int) -> Non
         batch.value(0)
 
 
+def test_the_size_of_a_batch_counts_keys_and_values() -> None:
+    """Producers end a batch by it; only they had been tested with sizes."""
+    builder = NativeBatchBuilder("p")
+    empty = builder.size_bytes
+    builder.add(b"v" * 100, key=b"k" * 1_000)
+    assert builder.size_bytes >= empty + 1_100
+    builder.add(None, key=b"k" * 1_000)
+    assert builder.size_bytes >= empty + 2_100
+
+
 def test_columns_that_do_not_fit_have_no_last_index() -> None:
     data = left_over([1, 2], rows=3)
     with pytest.raises(InvalidRequest, match="do not match"):

@@ -178,6 +178,15 @@ def name(damage: object) -> str:
     return getattr(damage, "__name__", str(damage))
 
 
+def test_a_ledger_that_a_start_closes_is_not_damaged(tmp_path: Path) -> None:
+    """Its record says so, and so the next start judges its tail; only its state had been asked."""
+    directory = Directory(tmp_path)
+    directory.recover()
+    record = directory.metadata.ledger(directory.ledger_id)
+    assert record is not None
+    assert (record.state, record.damaged) == (LEDGER_STATE_CLOSED, False)
+
+
 @pytest.mark.parametrize(("damage", "survive"), TORN, ids=name)
 def test_a_torn_tail_is_cut_and_kept_aside(tmp_path: Path, damage: Damage, survive: int) -> None:
     """What follows the last whole entry is in a .torn file, the rest of the ledger is closed."""

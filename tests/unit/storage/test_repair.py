@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.storage.entry import EARLIEST, EntryFields, build_entry, crc32c, read_header, stamp
 from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.names import write_mark_path
 from ledgerfold.storage.records import STORE_VERSION, encode_record, key_of
 from ledgerfold.storage.repair.plan import make_plan
 from ledgerfold.storage.repair.repair import Repair
@@ -21,9 +23,11 @@ from ledgerfold.v1.records_pb2 import (
     CursorRecord,
     LedgerRecord,
     StoreRecord,
+    TopicRecord,
 )
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message
+from tests.support.lossy_files import CountedKeyValue, LossyFiles
 from tests.support.offline import LEDGERS, NOW_MS, Offline, Snapshot, started, taken
 
 # Messages, and those of the compacted view: five keys, then what came since.
@@ -67,13 +71,13 @@ class Disk:
         path = folder / self.files.listdir(folder)[segment]
         self.files.damage(path, lambda data: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
-    def set_version(self, ledger_id: int, version: int) -> None:
-        """Of the third entry's header, which is good otherwise."""
+    def set_version(self, ledger_id: int, version: int, entry: int = 2) -> None:
+        """Of an entry's header, which is good otherwise."""
         folder = LEDGERS / str(ledger_id)
         path = folder / self.files.listdir(folder)[0]
 
         def change(data: bytes) -> bytes:
-            at = 2 * self.entry_bytes
+            at = entry * self.entry_bytes
             body = bytes([version]) + data[at + 5 : at + 72]
             return data[:at] + crc32c(body).to_bytes(4, "little") + body + data[at + 72 :]
 
@@ -154,6 +158,32 @@ def test_a_subscription_begins_with_the_oldest_message(disk: Disk) -> None:
     assert disk.offline.damage() == []
 
 
+def test_a_subscription_of_a_topic_without_ledgers_begins_before_all_there_will_be(
+    disk: Disk,
+) -> None:
+    """Every topic had had ledgers."""
+    name = "persistent://public/default/empty"
+    with disk.metadata.batch() as batch:
+        batch.put(TopicRecord(name=name))
+        batch.put(CursorRecord(topic=name, subscription="s"))
+    disk.spoil(key_of(CursorRecord(topic=name, subscription="s")))
+    disk.offline.repair()
+    (cursor,) = disk.metadata.cursors(name)
+    assert (cursor.mark_delete.ledger_id, cursor.mark_delete.entry_id) == EARLIEST
+
+
+def test_a_store_without_ledgers_begins_with_the_first_id() -> None:
+    """A store record had been damaged only beside ledgers."""
+    files = LossyFiles(Path("/disk"))
+    files.make_dir(LEDGERS)
+    pairs = CountedKeyValue(files)
+    pairs.write({b"store": b"\x01\xff\xff\xff"}, ())
+    Offline(DATA, pairs, files).repair()
+    store = MetadataStore(pairs).store()
+    assert store is not None
+    assert store.next_ledger_id == 1
+
+
 @pytest.mark.parametrize("prefix", [b"producer/", b"run/"])
 def test_another_record_that_cannot_be_read_goes(disk: Disk, prefix: bytes) -> None:
     ((key, _),) = disk.pairs.scan(prefix)
@@ -179,6 +209,14 @@ def test_the_store_record_is_above_every_id(disk: Disk) -> None:
         assert store is not None
         assert (store.next_ledger_id, store.store_version) == (6, version)
         assert disk.offline.damage() == []
+
+
+def test_a_mark_that_is_missing_beside_a_damaged_store_record_is_made_again(disk: Disk) -> None:
+    """Else the next start takes its absence for a loss. Each had been missing alone."""
+    disk.files.remove(write_mark_path(DATA))
+    disk.spoil(b"store")
+    assert disk.mended() == (RAW, VIEW)
+    assert disk.offline.findings() == []
 
 
 def test_a_record_of_no_topic_goes(disk: Disk) -> None:
@@ -246,6 +284,20 @@ def test_an_entry_of_a_later_build_is_left(disk: Disk) -> None:
     assert ("entry", 2) not in disk.kinds()
 
 
+@pytest.mark.parametrize("ledger_id", [3, 5])
+def test_a_ledger_with_nothing_but_an_entry_of_a_later_build_is_left(
+    disk: Disk, ledger_id: int
+) -> None:
+    """A compacted or an open one, of which this build can read all it knows of. Another entry had
+    been damaged beside it, or the record had told of more.
+    """
+    disk.set_version(ledger_id, 99, entry=0 if ledger_id == 3 else 1)
+    assert disk.kinds() == [("format", ledger_id)]
+    plan = disk.offline.repair()
+    assert ([each.ledger_id for each in plan.refused], plan.steps) == ([ledger_id], [])
+    assert disk.kinds() == [("format", ledger_id)]
+
+
 # Raw ledgers
 
 
@@ -293,6 +345,49 @@ def test_a_view_whose_record_was_damaged_comes_back(disk: Disk) -> None:
     assert disk.read() == (RAW, VIEW)
 
 
+def test_a_label_that_was_written_again_outlives_a_power_loss(disk: Disk) -> None:
+    """Repairs had been killed, and no power had been lost when one was done."""
+    path = LEDGERS / "1" / "label"
+    disk.files.damage(path, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
+    disk.offline.repair()
+    disk.files.crash()
+    assert disk.offline.findings() == []
+
+
+def test_a_segment_that_a_record_does_not_name_takes_its_place() -> None:
+    """Not behind those that it names: the last segments alone had been missing from a record."""
+    lab = BrokerLab()
+    lab.publish([([Message(b"%d" % n, bytes(250))], False) for n in range(6)])
+    lab._drop()
+    files, pairs = taken(lab.files, lab._pairs).disk()
+    metadata = MetadataStore(pairs)
+    record = metadata.ledger(1)
+    assert record is not None
+    paths = [each.path for each in record.segments]
+    assert len(paths) > 2
+    del record.segments[1]
+    with metadata.batch() as batch:
+        batch.put(record)
+    Offline(DATA, pairs, files).repair()
+    mended = metadata.ledger(1)
+    assert mended is not None
+    assert [each.path for each in mended.segments] == paths
+
+
+def test_a_label_that_is_replaced_is_copied_first(disk: Disk) -> None:
+    """A label that is missing is only written. No test had damaged a label, or looked at copies."""
+    path = LEDGERS / "1" / "label"
+    disk.files.damage(path, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
+    damaged = disk.files.open_read(path).pread(1 << 20, 0)
+    disk.files.remove(LEDGERS / "2" / "label")
+    plan = disk.offline.repair()
+    assert plan.copies == {"1/label"}
+    (repair,) = disk.files.listdir(DATA / "repairs")
+    copy = DATA / "repairs" / repair / "ledgers" / "1" / "label"
+    assert disk.files.open_read(copy).pread(1 << 20, 0) == damaged
+    assert disk.offline.findings() == []
+
+
 def test_a_ledger_that_is_mended_is_as_old_as_before(disk: Disk) -> None:
     """No test had compared the times of a record that a repair makes anew."""
     before = disk.metadata.ledger(5)
@@ -321,6 +416,31 @@ def test_what_a_power_loss_may_have_left_is_a_note(disk: Disk) -> None:
     after_power_loss = Offline(DATA, disk.pairs, disk.files, is_same_boot=False)
     (finding,) = after_power_loss.findings()
     assert (finding.kind, finding.is_note) == ("torn-tail", True)
+    assert after_power_loss.plan().steps == []
+
+
+def test_bytes_behind_a_sealed_segment_are_no_lost_entry(disk: Disk) -> None:
+    """Nothing was acknowledged there; behind a segment, files had only been cut."""
+    (name, _) = disk.files.listdir(LEDGERS / "4")
+    disk.files.damage(LEDGERS / "4" / name, lambda data: data + b"garbage" * 20)
+    assert {each[1] for each in disk.kinds()} == {4}
+    assert disk.mended() == (RAW, VIEW)
+    record = disk.metadata.ledger(4)
+    assert record is not None
+    assert list(record.lost) == []
+
+
+def test_after_a_power_loss_a_good_entry_proves_only_what_was_durable_before_it(
+    disk: Disk,
+) -> None:
+    """Entries of one flush prove nothing of each other. The entry before a torn one had been good,
+    and none had followed it.
+    """
+    disk.flip(5, 10)
+    after_power_loss = Offline(DATA, disk.pairs, disk.files, is_same_boot=False)
+    assert [(each.kind, each.is_note) for each in after_power_loss.findings()] == [
+        ("torn-tail", True)
+    ]
     assert after_power_loss.plan().steps == []
 
 

@@ -127,6 +127,14 @@ def test_reset_moves_both_ways_and_forgets_the_rest() -> None:
     assert shape(cursor) == "9:9"
 
 
+def test_only_what_was_not_acknowledged_yet_is_a_change() -> None:
+    """Each change is counted until it is written; acknowledging twice had not been asked for."""
+    cursor = Cursor(at("1:2"))
+    for text in ("1:3", "1:6"):
+        assert cursor.acknowledge(at(text))
+        assert not cursor.acknowledge(at(text))
+
+
 def test_the_record_gives_the_cursor_back() -> None:
     """Mark-delete and ranges survive, those that go from one ledger to another, too."""
     cursor = Cursor(at("1:2"), incarnation=5)

@@ -14,7 +14,7 @@ from ledgerfold.broker.subscriptions.dispatcher import (
     SingleActiveDispatcher,
 )
 from ledgerfold.broker.subscriptions.key_shared import KeyRing, KeySharedDispatcher, key_slot
-from ledgerfold.broker.subscriptions.shared import SharedDispatcher
+from ledgerfold.broker.subscriptions.shared import REPLAY_BATCH_MAX, SharedDispatcher
 from ledgerfold.storage.entry import Position
 
 
@@ -284,3 +284,33 @@ def test_key_shared_a_read_that_a_negative_ack_overtook_waits_behind_it() -> Non
     assert dispatcher.assign_replayed(read) == []
     assert given_out(dispatcher, candidates([3], slots=slots)) == {"c": []}
     assert replayed(dispatcher, slots) == ["c:0*1", "c:1*1", "c:2*1", "c:3*0"]
+
+
+@pytest.mark.parametrize("make", [SharedDispatcher, KeySharedDispatcher])
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_a_replay_reads_a_bounded_number_of_entries(
+    make: type[SharedDispatcher], more: int
+) -> None:
+    """The bound itself is read at once; the entry after it waits for the next read.
+
+    No test had given back as many entries as the bound.
+    """
+    dispatcher, c = make(), consumer("c", 1, permits=10 * REPLAY_BATCH_MAX)
+    c.room_bytes = 100 * REPLAY_BATCH_MAX
+    dispatcher.add(c)
+    count = REPLAY_BATCH_MAX + more
+    given_out(dispatcher, candidates(range(count)))
+    dispatcher.redeliver(c, {Position(1, n) for n in range(count)}, set())
+    expected = [Position(1, n) for n in range(min(count, REPLAY_BATCH_MAX))]
+    assert dispatcher.replay_positions() == expected
+
+
+@pytest.mark.parametrize("make", [SharedDispatcher, KeySharedDispatcher])
+def test_a_replay_reads_as_many_entries_as_there_are_permits(make: type[SharedDispatcher]) -> None:
+    """Not one less, nor one more; in every other test the permits had been plenty."""
+    dispatcher, c = make(), consumer("c", 1, permits=3)
+    dispatcher.add(c)
+    given_out(dispatcher, candidates(range(3)))
+    c.permits = 2
+    dispatcher.redeliver(c, {Position(1, n) for n in range(3)}, set())
+    assert dispatcher.replay_positions() == [Position(1, 0), Position(1, 1)]

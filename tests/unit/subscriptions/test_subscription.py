@@ -136,6 +136,23 @@ def test_acks_of_what_does_not_exist_are_ignored() -> None:
     run(test)
 
 
+def test_an_ack_before_a_ledgers_first_entry_is_no_range() -> None:
+    """Entry id -1 is no entry. Tests had acknowledged it only where the cursor passes it over, and
+    not between the entries of two ledgers.
+    """
+
+    async def test(topic: MemoryTopic) -> None:
+        topic.log.publish("a=1")
+        topic.log.roll()
+        last = topic.log.publish("b=1")[-1]
+        consumer = await subscribed(topic, SHARED)
+        await receive(consumer, 2)
+        topic.subscriptions["s"].acknowledge(consumer, [Position(last.ledger_id, -1)])
+        assert topic.subscriptions["s"].cursor.ranges == []
+
+    run(test)
+
+
 def test_a_slow_shared_consumer_costs_bounded_memory_and_stops_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from ledgerfold.broker.subscriptions import cursor_writer
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
@@ -149,6 +150,24 @@ def test_a_write_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureF
         assert output.acked_request_ids == [5]
         assert topic.written[-1].mark_delete.entry_id == 0
         assert caplog.text.count("will be retried") == 1
+
+    run(test)
+
+
+def test_a_subscription_that_could_not_be_made_is_not_written_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its creator was told so. No test had waited for the disk to take it after all."""
+
+    async def test(topic: MemoryTopic) -> None:
+        monkeypatch.setattr(cursor_writer, "WallClock", lambda: topic.clock)
+        topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
+        with pytest.raises(DiskFailure):
+            await create_subscription(topic, "s", StartPosition(earliest=True))
+        topic.error = None
+        await topic.clock.move_to(topic.clock.now_ms() + 10 * cursor_writer.DELAY_MS)
+        await settled(topic)
+        assert topic.written == []
 
     run(test)
 

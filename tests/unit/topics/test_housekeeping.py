@@ -14,7 +14,7 @@ from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import TopicNotFound
+from ledgerfold.storage.errors import DiskFailure, TopicNotFound
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import RUN_TRIGGER_THRESHOLD, Emulation, Policies
 from tests.model.broker_lab import DATA, STORE, TOPIC, BrokerLab
@@ -132,6 +132,29 @@ def test_what_fails_in_one_topic_ends_nothing(
     for _ in range(3):
         lab.run(lab.clock.move_to(lab.clock.now_ms() + interval_ms))
     assert done == names * 3
+
+
+def test_a_log_that_failed_is_not_rolled(lab: BrokerLab) -> None:
+    """However old its ledger: no check fails, time after time. No log had failed and got old."""
+    lab.publish([ENTRY])
+    topic = lab.topic
+    lab.files.fail_at(1)
+    with pytest.raises(DiskFailure):
+        lab.publish([ENTRY])
+    lab.files.fail_at(0)
+    lab.run(lab.clock.move_to(lab.clock.now_ms() + STORE.ledger_age_max_ms))
+    lab.run(topic.log.tail.roll_if_due())
+    assert topic.log.state.failure is not None
+
+
+def test_the_reserve_is_taken_again_when_there_is_room(lab: BrokerLab) -> None:
+    """Whoever took the room meanwhile. Only deletions had renewed it."""
+    reserve = lab.store.reserve
+    reserve.keep()
+    reserve.empty()
+    assert not reserve.is_there
+    lab.advance(MINUTE_MS)
+    assert reserve.is_there
 
 
 def test_locks_go_with_those_who_hold_them_or_wait(lab: BrokerLab) -> None:

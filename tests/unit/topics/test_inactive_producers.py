@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from ledgerfold.broker.log.stored_topic import StoredTopic
-from ledgerfold.broker.topics.deduplication import INACTIVE_MS, RETURN_MS, Deduplication
+from ledgerfold.broker.topics.deduplication import INACTIVE_MS, Deduplication
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.metadata import MetadataStore
@@ -92,8 +92,8 @@ def test_a_producer_that_disconnects_is_seen_to_leave(lab: BrokerLab) -> None:
     before_ms = lab.clock.now_ms()
     lab.publish([([Message(b"k", b"v")], False)])
     lab.run(lab.topic.trim())
-    record = lab.topic.deduplication._producers["p"]
-    assert before_ms < record.last_active_ms <= lab.clock.now_ms()
+    left_ms = lab.topic.deduplication._last_active_ms["p"]
+    assert before_ms < left_ms <= lab.clock.now_ms()
 
 
 def test_a_number_is_not_given_out_again(metadata: MetadataStore) -> None:
@@ -124,32 +124,17 @@ def test_a_snapshot_that_waits_does_not_bring_it_back(metadata: MetadataStore) -
     assert (stored.number, stored.last_sequence_id) == (again.number, -1)
 
 
-def test_after_a_downtime_producers_have_time_to_come_back(metadata: MetadataStore) -> None:
-    """The record tells how long ago it was; while the broker was down nobody could connect."""
-    topic = TopicRecord(name="t", last_producer_number=1)
-    away = ProducerRecord(topic="t", name="p", number=1, last_active_ms=1)
-    away.position.ledger_id, away.position.entry_id = EARLIEST
-    with metadata.batch() as batch:
-        batch.put(away)
-    now_ms = 100 * INACTIVE_MS
+def test_a_load_starts_the_time_afresh(metadata: MetadataStore) -> None:
+    """As Pulsar does (MessageDeduplication.replayCursor): before it nobody could connect."""
+    topic = TopicRecord(name="t")
+    before = Producers(metadata, topic)
+    before.register("p")
+    assert before.forget_inactive(["p"], HOUR_MS) == []
+    loaded_ms = 100 * INACTIVE_MS
     producers = Producers(metadata, topic)
-    assert producers.forget_inactive([], now_ms) == []
-    assert producers.forget_inactive([], now_ms + RETURN_MS) == ["p"]
-    with metadata.batch() as batch:
-        batch.put(away)
-    back = Producers(metadata, topic)
-    assert back.forget_inactive(["p"], now_ms) == []
-    assert back.forget_inactive([], now_ms + RETURN_MS) == []
-
-
-def test_the_last_time_is_written_with_the_snapshots(metadata: MetadataStore) -> None:
-    producers = Producers(metadata)
-    producers.appended(producers.register("p"), 1)
-    producers.forget_inactive(["p"], HOUR_MS)
-    producers.capture(Position(1, 0))
-    producers.write(Position(1, 0))
-    (stored,) = metadata.producers("t")
-    assert stored.last_active_ms == HOUR_MS
+    assert producers.forget_inactive([], loaded_ms) == []
+    assert producers.forget_inactive([], loaded_ms + INACTIVE_MS) == []
+    assert producers.forget_inactive([], loaded_ms + INACTIVE_MS + 1) == ["p"]
 
 
 def test_housekeeping_forgets_and_entries_stay_readable(lab: BrokerLab) -> None:

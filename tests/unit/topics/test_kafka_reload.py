@@ -92,6 +92,19 @@ def test_a_producer_is_known_when_its_batches_are_gone(lab: KafkaLab, ending: st
 
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
+def test_a_duplicate_in_a_log_without_batches_is_answered_at_once(
+    lab: KafkaLab, ending: str
+) -> None:
+    """There is nothing that could become durable; no test had sent again what retention deleted."""
+    send(lab, 0)
+    lab.run(lab.kafka.roll())
+    lab.run(lab.kafka.log.drop_first(lambda: 1, lambda record, batch: None))
+    getattr(lab, ending)()
+    send(lab, 0)
+    assert described(lab).log_end_offset == 1
+
+
+@pytest.mark.parametrize("ending", ["restart", "crash"])
 def test_what_lies_below_the_logs_start_is_not_asked_for_producers(
     lab: KafkaLab, ending: str
 ) -> None:

@@ -13,7 +13,13 @@ from ledgerfold.broker.kafka.log.begin_segment import LAST_BASE_OFFSET, begin_se
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics import kafka_topic
 from ledgerfold.storage.entry import Codec, Compression, EntryFields, build_entry
-from ledgerfold.storage.errors import InvalidRequest, KafkaError, KafkaErrorKind, NotAllowed
+from ledgerfold.storage.errors import (
+    InvalidRequest,
+    KafkaError,
+    KafkaErrorKind,
+    NotAllowed,
+    TopicNotFound,
+)
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, read_batch_header
 from ledgerfold.storage.kafka.compression import KafkaCompression
 from ledgerfold.storage.kafka.entries import entry_of
@@ -221,6 +227,21 @@ def test_neither_kind_is_taken_for_the_other(lab: KafkaLab) -> None:
     lab.run(lab.broker.create_topic(TOPIC + "2"))
     with pytest.raises(NotAllowed, match="is no Kafka topic"):
         lab.run(lab.broker.kafka_topic(TOPIC + "2"))
+
+
+def test_a_topic_that_is_not_there_is_not_made_by_its_use(lab: KafkaLab) -> None:
+    """It would be one of Pulsar's. Only a topic of that kind had been asked for by mistake."""
+    with pytest.raises(TopicNotFound):
+        lab.run(lab.broker.kafka_topic(TOPIC + "2"))
+    assert lab.metadata.topic(TOPIC + "2") is None
+
+
+def test_an_empty_log_that_begins_late_has_no_last_offset(lab: KafkaLab) -> None:
+    """All had been deleted only in tests that asked for something else."""
+    lab.add([A])
+    assert lab.kafka.last_offset == 0
+    lab.run(lab.kafka.partition.set_log_start(1))
+    assert lab.kafka.last_offset == -1
 
 
 def test_a_time_is_found_by_record(lab: KafkaLab) -> None:

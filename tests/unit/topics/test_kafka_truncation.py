@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
 from ledgerfold.broker.kafka.cleaner.states import InProgress, Paused
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_reader import KafkaReaderOptions
@@ -25,6 +26,7 @@ from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.kafka_pb2 import DescribeLogResponse
 from tests.model.broker_lab import TOPIC
 from tests.support.kafka_lab import KafkaLab
+from tests.unit.topics.test_deleted_meanwhile import Gate
 from tests.unit.topics.test_kafka_cleaner import HeldWorker
 
 A, B, C = (b"a", b"1"), (b"b", b"2"), (b"c", b"3")
@@ -318,6 +320,26 @@ def test_what_was_appended_a_moment_ago_goes_too(lab: KafkaLab) -> None:
 
     lab.run(both())
     assert offsets(lab) == []
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_not_truncated(
+    lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No test had unloaded the topic while a truncation waited."""
+    lab.add([A])
+
+    async def both() -> None:
+        gate = Gate(monkeypatch, Cleaner, "idle")
+        truncation = asyncio.ensure_future(truncate_log(lab.broker, TOPIC, 0))
+        await gate.reached.wait()
+        await lab.broker.delete_topic(TOPIC, force=True)
+        gate.opened.set()
+        with pytest.raises(Moved):
+            await truncation
+
+    lab.run(both())
+    assert lab.metadata.topic(TOPIC) is None
+    assert lab.broker.cleaner.states.is_free(TOPIC)
 
 
 # the cleaner

@@ -43,6 +43,8 @@ class PartitionsLab:
         self.lab = Lab()
         self.partitions = self.lab.partitions
         self.partitions_wanted = partitions
+        # Those that were asked for to be written.
+        self.writable = list[str]()
 
     async def open(self) -> None:
         await self.partitions.create(T, self.partitions_wanted)
@@ -54,6 +56,8 @@ class PartitionsLab:
     async def topic(self, name: str, create: bool = True, *, to_write: bool = False) -> LabTopic:
         if name not in self.lab.topics:
             raise TopicNotFound(name)
+        if to_write:
+            self.writable.append(name)
         return self.lab.topics[name]
 
     async def finish_all(self, runs: int) -> None:
@@ -116,6 +120,23 @@ def test_nothing_new_in_any_partition_is_no_run() -> None:
         lab.topics[2].log.entries += 1
         assert await compaction.trigger(T) == 2
         await lab.finish_all(1)
+
+    run(test)
+
+
+def test_only_a_trigger_asks_for_topics_that_can_be_written() -> None:
+    """A topic whose log has failed is loaded again for a trigger, and not for its status. The lab
+    had not looked at what is asked of the broker.
+    """
+
+    async def test(lab: PartitionsLab, compaction: PartitionedCompaction) -> None:
+        await compaction.status(T)
+        async for _ in compaction.watch(T):
+            pass
+        assert lab.writable == []
+        await compaction.trigger(T)
+        assert lab.writable == lab.partitions.names(T)
+        await lab.finish_all(3)
 
     run(test)
 

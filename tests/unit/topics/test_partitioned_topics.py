@@ -6,7 +6,7 @@ The rules were seen on Pulsar 4.0.7.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,7 @@ from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.partition_names import parse_partition, partition_index, partition_name
 from ledgerfold.v1.records_pb2 import CursorRecord, Policies, Position, TopicRecord
+from tests.support.held_executor import HeldExecutor
 from tests.support.inline_executor import InlineExecutor
 
 T = "persistent://public/default/t"
@@ -91,6 +92,36 @@ def test_partitions_of_a_kafka_topic_are_kafka_topics(lab: Lab) -> None:
     asyncio.run(lab.partitions.update_kafka(T, {"segment.ms": None, "retention.ms": "7"}))
     asyncio.run(lab.partitions.grow(T, 3))
     assert configs() == [compact, compact, {"cleanup.policy": "compact", "retention.ms": "7"}]
+
+
+CHANGES: list[Callable[[Partitions], Awaitable[None]]] = [
+    lambda partitions: partitions.create(T + "2", 1),
+    lambda partitions: partitions.grow(T, 3),
+    lambda partitions: partitions.update_policies(T, lambda policies: policies),
+    lambda partitions: partitions.update_kafka(T, {"segment.ms": "7"}),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_has_ended_when_it_is_durable(
+    lab: Lab, change: Callable[[Partitions], Awaitable[None]]
+) -> None:
+    """Other tests had an executor that is never late."""
+
+    async def both() -> None:
+        held = HeldExecutor()
+        partitions = Partitions(lab.metadata, lambda: held, lambda: 17)
+        await partitions.create(T, 2, {})
+        held.holds = True
+        changing = asyncio.ensure_future(change(partitions))
+        await held.has_work()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not changing.done()
+        held.free()
+        await changing
+
+    asyncio.run(both())
 
 
 def test_nothing_of_it_is_there_when_the_write_fails(lab: Lab) -> None:

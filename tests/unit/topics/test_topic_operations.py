@@ -111,6 +111,14 @@ def test_truncate_of_an_empty_topic(lab: BrokerLab) -> None:
     assert (run.state, run.ledger_id) == (RUN_STATE_SUCCESS, -1)
 
 
+def test_a_topic_that_is_not_loaded_is_truncated(lab: BrokerLab) -> None:
+    """It is loaded for that. Every test had used the topic before."""
+    send(lab, "a=1 b=1")
+    lab.restart()
+    lab.run(truncate_topic(lab.broker, TOPIC))
+    assert read(lab, compacted=False) == ""
+
+
 def test_a_reader_goes_on_behind_what_was_truncated(lab: BrokerLab) -> None:
     """One that stands in the compacted ledger, and one in the raw log."""
     send(lab, "a=1 b=1 c=1")

@@ -6,9 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
+from ledgerfold.broker.subscriptions.cursor_operations import skip_messages
+from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.broker.topics.deduplication import Deduplication
 from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import DiskFailure
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import Emulation, Policies
 from tests.model.broker_lab import BrokerLab
 from tests.model.log_model import Message
+from tests.unit.topics.test_deleted_meanwhile import Gate
 
 
 @pytest.fixture
@@ -28,3 +36,53 @@ def test_what_a_run_has_covered_goes_with_its_commit(lab: BrokerLab) -> None:
     lab.settle()
     horizon = Position(run.horizon.ledger_id, run.horizon.entry_id)
     assert [each for each in lab.topic.record.ledger_ids if each < horizon.ledger_id] == []
+
+
+def keep_nothing(lab: BrokerLab) -> None:
+    """What nobody holds back goes at once."""
+    lab.topic.record.policies.CopyFrom(Policies(emulation=Emulation(trim_without_cursor=True)))
+
+
+def test_a_ledger_stays_until_what_it_tells_of_producers_is_durable(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a message that is sent again after a crash is stored twice. The write had never been
+    late.
+    """
+    keep_nothing(lab)
+    gate = Gate(monkeypatch, Deduplication, "write")
+    lab.publish([([Message(b"a", b"v")], False)])
+    lab.run(lab.topic.log.tail.roll())
+    lab.settle()
+    assert gate.reached.is_set()
+    assert 1 in lab.topic.record.ledger_ids
+    gate.opened.set()
+    lab.settle()
+    assert 1 not in lab.topic.record.ledger_ids
+
+
+def test_a_cursor_that_cannot_be_written_keeps_only_its_own(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others' ledgers go. No cursor had refused to be written before a trim."""
+    subscription = lab.run(create_subscription(lab.topic, "s", StartPosition(earliest=True)))
+    for _ in range(2):
+        lab.publish([([Message(b"a", b"v")], False)])
+        lab.run(lab.topic.log.tail.roll())
+    lab.settle()
+    topic = lab.topic
+
+    async def acknowledge_next() -> None:
+        skip_messages(topic, subscription, 1)
+
+    lab.run(acknowledge_next())
+    lab.run(subscription.persist())
+    lab.run(acknowledge_next())
+
+    async def fail(self: Subscription) -> None:
+        raise DiskFailure("metadata", "A metadata write", OSError(28, "full"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Subscription, "persist", fail)
+        assert lab.run(topic.trim()) == 1
+    assert [each for each in (1, 2) if each in topic.log.ledgers] == [2]

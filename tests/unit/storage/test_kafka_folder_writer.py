@@ -1,0 +1,55 @@
+"""What an exported folder and the files next to it consist of, byte for byte."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from ledgerfold.storage.files import Files, replace_file
+from ledgerfold.storage.kafka.folder_writer import FolderWriter
+from ledgerfold.storage.kafka.indexes import AbortedTransaction, aborted_bytes, read_aborted
+from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
+
+
+def test_a_batch_is_indexed_behind_more_than_the_interval(tmp_path: Path) -> None:
+    """Not behind just as much, as in Kafka; exports had been compared with other sizes."""
+    batches = [build_batch([KafkaRecord(n, 5, b"k", b"v")], base_offset=n) for n in range(6)]
+    size = len(batches[0])
+    folder = tmp_path / "t-0"
+    with FolderWriter(folder, topic_id=UUID(int=7), index_interval_bytes=size) as writer:
+        writer.begin_segment(0)
+        for batch in batches:
+            writer.append(batch)
+        writer.end_segment(modified_ms=0)
+    index = (folder / f"{0:020}.index").read_bytes()
+    assert list(struct.iter_unpack(">ii", index)) == [(2, 2 * size), (4, 4 * size)]
+
+
+def test_a_file_beside_a_folder_is_replaced_durably(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a killed export left. Commands alone had tested it, and no order of calls."""
+    calls = list[str]()
+    for name in ("create", "replace", "sync_dir"):
+        original = getattr(Files, name)
+
+        def noted(self: Files, *paths: Path, _call: str = name, _do: object = original) -> object:
+            calls.append(_call)
+            return _do(self, *paths)  # type: ignore[operator]
+
+        monkeypatch.setattr(Files, name, noted)
+    (tmp_path / "checkpoint.tmp").write_bytes(b"torn")
+    for text in (b"old", b"new"):
+        replace_file(tmp_path / "checkpoint", [text])
+    assert calls == ["create", "replace", "sync_dir"] * 2
+    assert [each.name for each in tmp_path.iterdir()] == ["checkpoint"]
+    assert (tmp_path / "checkpoint").read_bytes() == b"new"
+
+
+def test_an_aborted_transaction_may_be_of_one_offset() -> None:
+    """Kafka's index allows it, whatever wrote it; all that tests read back was longer."""
+    aborted = AbortedTransaction(7, 3, 3, 3)
+    assert read_aborted(aborted_bytes([aborted]), 0, 10) == [aborted]

@@ -1,0 +1,78 @@
+"""What frees room on a full disk is done with the reserve's."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.broker.topics.freeing import retry_with_reserve
+from ledgerfold.storage.errors import DiskFailure, LedgerfoldError, TopicNotFound
+from tests.model.broker_lab import BrokerLab
+
+
+class Freeing:
+    """Fails as it is told to, call by call; notes whether the reserve was lent then."""
+
+    def __init__(self, lab: BrokerLab, *errors: LedgerfoldError | None) -> None:
+        self._lab, self._errors = lab, errors
+        self.calls = list[bool]()
+
+    async def __call__(self) -> None:
+        error = self._errors[len(self.calls)]
+        self.calls.append(self._lab.store.reserve.is_lent)
+        if error is not None:
+            raise error
+
+
+def failure(number: int) -> DiskFailure:
+    return DiskFailure("metadata", "A metadata write", OSError(number, "why"))
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    lab.store.reserve.keep()
+    yield lab
+    lab.stop()
+
+
+def test_it_is_done_once_where_there_is_room(lab: BrokerLab) -> None:
+    """Only what a full disk costs had been tested, and that on a real disk."""
+    free = Freeing(lab, None)
+    lab.run(retry_with_reserve(lab.store, free))
+    assert free.calls == [False]
+
+
+@pytest.mark.parametrize("second", [None, TopicNotFound("t")])
+def test_on_a_full_disk_it_is_done_again_with_the_reserve(
+    lab: BrokerLab, second: LedgerfoldError | None
+) -> None:
+    """The first time may have deleted the topic already. The reserve is taken back."""
+    free = Freeing(lab, failure(errno.ENOSPC), second)
+    lab.run(retry_with_reserve(lab.store, free))
+    assert free.calls == [False, True]
+    assert lab.store.reserve.is_there
+
+
+def test_what_fails_again_is_told_and_the_reserve_is_taken_back(lab: BrokerLab) -> None:
+    free = Freeing(lab, failure(errno.ENOSPC), failure(errno.ENOSPC))
+    with pytest.raises(DiskFailure):
+        lab.run(retry_with_reserve(lab.store, free))
+    assert lab.store.reserve.is_there
+
+
+def test_what_has_another_reason_is_not_tried_again(lab: BrokerLab) -> None:
+    free = Freeing(lab, failure(errno.EIO))
+    with pytest.raises(DiskFailure):
+        lab.run(retry_with_reserve(lab.store, free))
+    assert free.calls == [False]
+
+
+def test_without_a_reserve_it_is_not_tried_again(lab: BrokerLab) -> None:
+    lab.store.reserve.empty()
+    free = Freeing(lab, failure(errno.ENOSPC))
+    with pytest.raises(DiskFailure):
+        lab.run(retry_with_reserve(lab.store, free))
+    assert free.calls == [False]

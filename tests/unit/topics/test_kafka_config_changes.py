@@ -1,0 +1,66 @@
+"""The settings of a Kafka topic are changed by its name."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.broker.topics.kafka_settings import change_config
+from ledgerfold.storage.errors import KafkaError
+from tests.support.held_executor import HeldExecutor
+from tests.support.kafka_lab import KafkaLab
+
+T = "persistent://public/default/whole"
+
+
+@pytest.fixture
+def lab() -> Iterator[KafkaLab]:
+    lab = KafkaLab({})
+    lab.run(lab.broker.partitions.create(T, 2, {"cleanup.policy": "compact"}))
+    yield lab
+    lab.close()
+
+
+def configs(lab: KafkaLab) -> list[dict[str, str]]:
+    """Those of the partitions, and those that a new partition would have."""
+    names = lab.broker.partitions.names(T)
+    records = [lab.run(lab.broker.kafka_topic(each)).record for each in names]
+    return [*(dict(each.kafka.config) for each in records), new_ones(lab)]
+
+
+def new_ones(lab: KafkaLab) -> dict[str, str]:
+    return dict(lab.broker.partitions.record(T).kafka.config)
+
+
+def test_a_change_is_of_all_partitions_and_of_those_to_come(lab: KafkaLab) -> None:
+    lab.run(change_config(lab.broker, T, {"cleanup.policy": None, "segment.ms": "7"}))
+    assert configs(lab) == [{"segment.ms": "7"}] * 3
+
+
+def test_a_change_that_is_refused_changes_no_partition(lab: KafkaLab) -> None:
+    with pytest.raises(KafkaError):
+        lab.run(change_config(lab.broker, T, {"segment.ms": "7", "cleanup.policy": "none"}))
+    assert configs(lab) == [{"cleanup.policy": "compact"}] * 3
+
+
+def test_a_change_has_ended_when_all_of_it_is_durable(lab: KafkaLab) -> None:
+    """The settings of partitions to come are written last; no test had held that write back."""
+    configs(lab)
+    held = HeldExecutor()
+    lab.broker.executor = held
+
+    async def change() -> None:
+        held.holds = True
+        changing = asyncio.ensure_future(change_config(lab.broker, T, {"segment.ms": "7"}))
+        while new_ones(lab) == {"cleanup.policy": "compact"}:
+            await held.has_work()
+            assert not changing.done()
+            held.let_go(1)
+            for _ in range(20):
+                await asyncio.sleep(0)
+        held.free()
+        await changing
+
+    lab.run(change())
