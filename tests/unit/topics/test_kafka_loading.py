@@ -107,7 +107,7 @@ class History:
             [(each.base_offset, each.facts, list(each.aborted)) for each in log.segments],
             log.segments.active.growth,
             (first, log.end_offset, partition.high_watermark, partition.last_stable_offset),
-            sorted(partition.producers.snapshot()),
+            sorted(partition.producers.snapshot(), key=lambda each: each.producer_id),
             [self.lab.records(each) for each in range(first, log.end_offset + 1)],
             self.lab.records(committed=True),
         ]
