@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -37,9 +38,8 @@ def test_every_write_and_every_seal_is_timed(
 ) -> None:
     """Two files: two groups of entries and two syncs, each of 20 ms by this clock."""
     ticks = count()
-    monkeypatch.setattr(
-        "ledgerfold.compactor.job.output.time.perf_counter", lambda: next(ticks) * 0.02
-    )
+    clock = SimpleNamespace(perf_counter=lambda: next(ticks) * 0.02)
+    monkeypatch.setattr("ledgerfold.compactor.job.output.time", clock)
     (tmp_path / "9").mkdir()
     with LedgerOutput(Output(str(tmp_path), 9, segment_bytes_max=1)) as ledger:
         for number in range(2):
