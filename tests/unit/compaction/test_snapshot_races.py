@@ -14,15 +14,22 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.compaction.commit import commit
-from ledgerfold.broker.compaction.snapshot import snapshot
+from ledgerfold.broker.compaction.snapshot import check_coverage, snapshot
 from ledgerfold.broker.topics.operations import truncate_topic
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import CompactionFenced, LedgerfoldError
+from ledgerfold.storage.errors import CompactionFailed, CompactionFenced, LedgerfoldError
 from ledgerfold.storage.ledger import LedgerWriter
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.compactor_pb2 import Manifest
-from ledgerfold.v1.records_pb2 import RunRecord, TopicRecord
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_STATE_CLOSED,
+    LedgerRecord,
+    RunRecord,
+    SegmentRecord,
+    TopicRecord,
+)
+from ledgerfold.v1.records_pb2 import Position as PositionRecord
 from tests.model.broker_lab import STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.held_executor import HeldExecutor
@@ -232,6 +239,30 @@ def test_a_snapshot_that_misses_a_segment_is_refused() -> None:
     assert topic.log.views.horizon is None
     kept.segments[0].sealed = True
     race.check()
+
+
+def test_a_ledger_beyond_the_range_of_a_run_is_not_asked_for() -> None:
+    """Entries published since are the next run's. Every ledger had been in the range."""
+    ledgers = [
+        LedgerRecord(
+            ledger_id=each,
+            state=LEDGER_STATE_CLOSED,
+            segments=[
+                SegmentRecord(
+                    first=PositionRecord(ledger_id=each, entry_id=0),
+                    last=PositionRecord(ledger_id=each, entry_id=4),
+                    entries=5,
+                    sealed=True,
+                )
+            ],
+        )
+        for each in (1, 2)
+    ]
+    first, second = (each.segments[0] for each in ledgers)
+    check_coverage(ledgers, [first], after=EARLIEST, through=Position(1, 4))
+    check_coverage(ledgers, [first, second], after=EARLIEST, through=Position(2, 4))
+    with pytest.raises(CompactionFailed, match="entry 2:0"):
+        check_coverage(ledgers, [first], after=EARLIEST, through=Position(2, 4))
 
 
 async def _publish(race: Race, count: int) -> None:

@@ -146,6 +146,34 @@ def test_every_start_and_end_is_found(opened: Opened) -> None:
     assert reader.read(Position(writer.ledger_id, 150), bytes_max=1, end=LATEST) == []
 
 
+def test_a_read_takes_all_that_fits_from_every_segment(opened: Opened) -> None:
+    """To the byte. Budgets had ended within a segment, or been far larger than all of them."""
+    writer = opened.writer()
+    written = [append(writer)[1] for _ in range(100)]
+    writer.close()
+    reader = opened.store.open_reader(writer.ledger_id)
+    size = sum(map(len, written))
+    found = reader.read(Position(writer.ledger_id, 0), bytes_max=size, end=LATEST)
+    assert [plain(entry.data) for entry in found] == written
+
+
+def test_a_segment_that_lost_its_entries_is_damaged_wherever_the_read_ends(opened: Opened) -> None:
+    """Never an empty answer. Reads of such a file had all gone to its last entry."""
+    writer = opened.writer()
+    for _ in range(5):
+        append(writer)
+    writer.close()
+    reader = opened.store.open_reader(writer.ledger_id)
+    record = opened.metadata.ledger(writer.ledger_id)
+    assert record is not None
+    REAL.truncate(opened.store.ledgers_dir / record.segments[0].path, 0)
+    for last in range(5):
+        with pytest.raises(Corruption):
+            reader.read(
+                Position(writer.ledger_id, 0), bytes_max=1_000, end=Position(writer.ledger_id, last)
+            )
+
+
 def test_a_reader_of_an_open_ledger_sees_what_is_durable(opened: Opened) -> None:
     """Queued entries are not there; flushed ones are, for a reader that was opened before."""
     writer = opened.writer()

@@ -29,11 +29,12 @@ from ledgerfold.storage.errors import (
     MissingFile,
     StorageError,
 )
-from ledgerfold.storage.files import Files
+from ledgerfold.storage.files import REAL, Files
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.records import STORE_VERSION, encode_record
+from ledgerfold.storage.recovery import close_at_durable
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.reserve import RESERVE_BYTES
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, StoreRecord
@@ -185,6 +186,19 @@ def test_a_ledger_that_a_start_closes_is_not_damaged(tmp_path: Path) -> None:
     record = directory.metadata.ledger(directory.ledger_id)
     assert record is not None
     assert (record.state, record.damaged) == (LEDGER_STATE_CLOSED, False)
+
+
+def test_a_ledger_whose_next_file_was_never_made_is_closed_without_it(tmp_path: Path) -> None:
+    """The disk may have refused to make it; writers had failed only after that."""
+    directory = Directory(tmp_path)
+    record = directory.metadata.ledger(directory.ledger_id)
+    assert record is not None
+    record.segments[0].path = f"{directory.ledger_id}/{10**6:020}.log"
+    ledgers_dir = tmp_path / "ledgers"
+    close_at_durable(record, ledgers_dir, directory.metadata, REAL, 1_000)
+    closed = directory.metadata.ledger(directory.ledger_id)
+    assert closed is not None
+    assert (closed.state, list(closed.segments)) == (LEDGER_STATE_CLOSED, [])
 
 
 @pytest.mark.parametrize(("damage", "survive"), TORN, ids=name)

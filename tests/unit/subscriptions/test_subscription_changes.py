@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -154,6 +155,33 @@ def test_delete_refuses_while_consumers_are_connected_unless_forced() -> None:
             await delete_subscription(topic, "s")
 
     run(test)
+
+
+def test_a_deletion_that_fails_leaves_the_next_subscription_alone() -> None:
+    """Another call may have deleted it, and a third made it again. Disks had refused a deletion
+    only while nobody else came.
+    """
+
+    class Overtaken(MemoryTopic):
+        async def delete_cursor(
+            self, subscription: str, check: Callable[[], None], deleted: Callable[[], None]
+        ) -> None:
+            del self.subscriptions[subscription]
+            await create_subscription(self, subscription, FROM_EARLIEST)
+            raise DiskFailure("metadata", "A metadata write", OSError(28, "full"))
+
+    async def test() -> None:
+        topic = Overtaken()
+        old = await create_subscription(topic, "s", FROM_EARLIEST)
+        with pytest.raises(DiskFailure):
+            await delete_subscription(topic, "s")
+        made = topic.subscriptions["s"]
+        assert made is not old
+        consumer = made.attach(EXCLUSIVE)
+        made.detach(consumer)
+        await made.close(keep_cursor=False)
+
+    asyncio.run(test())
 
 
 def test_two_creators_get_one_subscription() -> None:

@@ -13,6 +13,7 @@ import pytest
 from ledgerfold.broker.kafka.cleaner.deletion import delete_old_segments
 from ledgerfold.broker.kafka.log.aborted import take_over
 from ledgerfold.broker.kafka.log.reads import KafkaRead
+from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_topic_config
 from ledgerfold.broker.topics.kafka_topic import PRODUCERS_CHECKED_MS
@@ -190,6 +191,20 @@ def test_nothing_gets_stable_while_the_log_begins_later(lab: KafkaLab, by_retent
             lab.run(partition.set_log_start(1))
     assert seen == [1]
     assert partition.last_stable_offset == 1
+
+
+def test_a_log_that_begins_there_already_is_not_read(
+    lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A start that lies lower, or is the same, changes nothing; each had been higher."""
+    lab.add([A], [B])
+    lab.run(lab.kafka.partition.set_log_start(1))
+
+    async def begins_later(partition: Partition) -> None:
+        raise AssertionError(f"{partition.label} begins later")
+
+    monkeypatch.setattr(Partition, "begins_later", begins_later)
+    assert [lab.run(lab.kafka.partition.set_log_start(each)) for each in (0, 1)] == [1, 1]
 
 
 def test_what_was_appended_before_a_refusal_can_be_read(lab: KafkaLab) -> None:
