@@ -24,7 +24,7 @@ from ledgerfold.storage.errors import (
     Moved,
 )
 from ledgerfold.v1.compactor_pb2 import CleanManifest, CleanPlan
-from tests.model.broker_lab import TOPIC
+from tests.model.broker_lab import DATA, TOPIC
 from tests.support.kafka_lab import KafkaLab
 
 OTHER = f"{TOPIC}-2"
@@ -111,6 +111,55 @@ def test_the_worker_holds_a_round_to_the_rate(
         for plan in worker.plans
     ]
     assert rates == [None, 1000, 2000]
+
+
+def test_a_worker_that_fails_leaves_no_files(lab: KafkaLab, worker: HeldWorker) -> None:
+    """Nor do those that it had begun. Workers had failed before they wrote anything."""
+
+    async def fail(plan: CleanPlan) -> CleanManifest:
+        for ledger_id in plan.ledger_ids:
+            folder = DATA / "ledgers" / str(ledger_id)
+            lab.files.make_dir(folder)
+            lab.files.create(folder / "begun").close()
+        raise CompactionFailed("phase two", "the disk was full")
+
+    fill(lab)
+    before = lab.files.listdir(DATA / "ledgers")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(worker, "clean", fail)
+        assert lab.clean().failure is not None
+    assert lab.files.listdir(DATA / "ledgers") == before
+
+
+def test_a_stop_waits_for_a_cleaning_though_no_thread_was_started(
+    lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody asked for it while the logs were loaded. Every cleaner had been started."""
+    fill(lab)
+    has_begun, has_ended = asyncio.Event(), asyncio.Event()
+
+    class SlowWorker(HeldWorker):
+        async def clean(self, plan: CleanPlan) -> CleanManifest:
+            has_begun.set()
+            try:
+                return await super().clean(plan)
+            finally:
+                for _ in range(10):
+                    await asyncio.sleep(0)
+                has_ended.set()
+
+    cleaner = lab.broker.cleaner
+    monkeypatch.setattr(cleaner, "_compactor", SlowWorker())
+
+    async def stop() -> None:
+        await cleaner.stop()
+        turn = asyncio.ensure_future(cleaner.run_pass(TOPIC))
+        await has_begun.wait()
+        await cleaner.stop()
+        assert has_ended.is_set()
+        assert (await turn).was_aborted
+
+    lab.run(stop())
 
 
 def test_on_emulated_time_a_thread_waits_behind_its_round(
