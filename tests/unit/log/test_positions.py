@@ -71,6 +71,12 @@ def test_a_position_without_an_entry_stands_for_the_next(
     assert positions.existing(Position(*position)) == existing
 
 
+def test_an_empty_log_was_published_up_to_its_beginning() -> None:
+    """There is such a position, too; every log had had an entry."""
+    positions = Setting({5: 0}).positions
+    assert positions.last_published() == positions.last() == (5, -1)
+
+
 def test_a_ledger_that_is_still_written_may_get_more_though_another_follows() -> None:
     setting = Setting({2: 2, 5: 0})
     assert setting.positions.next(Position(2, 1)) == (5, 0)

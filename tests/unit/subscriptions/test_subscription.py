@@ -242,6 +242,22 @@ def test_key_shared_keeps_a_key_together() -> None:
     run(test)
 
 
+def test_what_a_passive_consumer_asks_for_again_is_not_sent_again() -> None:
+    """It has nothing; the active one would get all once more. Only active ones had asked."""
+
+    async def test(topic: MemoryTopic) -> None:
+        topic.log.publish("a=1", "b=1")
+        active = await subscribed(topic, FAILOVER)
+        passive = await subscribed(topic, FAILOVER)
+        assert text(await receive(active, 2)) == "a=1 b=1"
+        topic.subscriptions["s"].redeliver(passive, [])
+        await quiet(topic, active)
+        topic.log.publish("c=1")
+        assert text(await receive(active, 1)) == "c=1"
+
+    run(test)
+
+
 def test_failover_tells_who_is_active_and_hands_over() -> None:
     """The passive one gets nothing until the active one leaves; then all that was not acked."""
 

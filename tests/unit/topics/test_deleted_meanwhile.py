@@ -182,6 +182,27 @@ def test_a_topic_that_was_unloaded_writes_no_record(lab: BrokerLab) -> None:
     assert len(lab.read(Position(-1, -1), read_compacted=False)) == 2
 
 
+def test_a_topic_is_not_found_before_it_is_loaded(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks meanwhile waits. Nobody had asked during a load."""
+    lab.restart()
+    gate = Gate(monkeypatch, Topic, "load")
+
+    async def ask() -> None:
+        first = asyncio.ensure_future(lab.broker.topic(TOPIC))
+        await gate.reached.wait()
+        second = asyncio.ensure_future(lab.broker.topic(TOPIC))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not second.done()
+        assert TOPIC not in lab.broker.topics
+        gate.opened.set()
+        assert await first is await second
+
+    lab.run(ask())
+
+
 def test_who_asks_for_a_topic_gets_the_loaded_one(lab: BrokerLab) -> None:
     """Though it is unloaded between its load and the caller's turn."""
     lab.restart()
