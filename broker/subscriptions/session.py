@@ -106,8 +106,6 @@ class Session:
         self._notify_active(before)
 
     def redeliver(self, consumer: Consumer, positions: frozenset[Position]) -> None:
-        if self.type.is_ordered and consumer is not self.active:
-            return
         requested = None if self.type.is_ordered or not positions else positions
         unsent = consumer.withdraw(requested)
         if self.dispatcher.redeliver(consumer.state, requested, unsent):
