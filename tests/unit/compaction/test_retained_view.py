@@ -65,6 +65,19 @@ def test_a_hidden_message_wins_no_run(lab: BrokerLab) -> None:
     assert (run.retention_floor.ledger_id, run.retention_floor.entry_id) == floor
 
 
+def test_a_view_of_which_nothing_is_shown_has_no_last_entry(lab: BrokerLab) -> None:
+    """As a reader gets none. Retention had always left something of the view."""
+    set_policies(lab, Policies(retention_ms=-1, retention_bytes=-1))
+    publish(lab, (b"a", b"1"))
+    lab.compact()
+    assert lab.run(lab.topic.log.search.last_entry(True)) is not None
+    set_policies(lab, Policies(retention_bytes=1))
+    lab.run(lab.topic.log.tail.roll())
+    lab.run(lab.topic.trim())
+    assert shown(lab) == []
+    assert lab.run(lab.topic.log.search.last_entry(True)) is None
+
+
 def test_what_pulsar_keeps_shown_wins(lab: BrokerLab) -> None:
     """Under `pulsar-4` retention hides nothing of the view, and a run reads all of it."""
     emulation = Emulation(profile="pulsar-4")
