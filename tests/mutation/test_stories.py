@@ -11,8 +11,8 @@ from tests.mutation.edits import product_sources
 from tests.mutation.stories import Story, load, look_for, sample
 from tests.mutation.tree import ROOT, copied
 
-# They, and what a copy costs, take a minute of two cores.
-LOOKED_FOR = 10
+# They, and what a copy costs, take half a minute of two cores.
+LOOKED_FOR = 6
 STORIES = load()
 
 

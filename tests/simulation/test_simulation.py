@@ -1,4 +1,4 @@
-"""The whole broker under 990 seeds: what must hold holds, and a seed is the same run twice.
+"""The whole broker under 660 seeds: what must hold holds, and a seed is the same run twice.
 
 scripts/simulate --minutes 60        looks longer
 """
@@ -14,7 +14,7 @@ import pytest
 from tests.simulation.drawing import draw
 from tests.simulation.scenario import run
 
-SEEDS = int(os.environ.get("LEDGERFOLD_SEEDS", "600"))
+SEEDS = int(os.environ.get("LEDGERFOLD_SEEDS", "400"))
 
 
 def _simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
