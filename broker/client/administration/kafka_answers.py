@@ -223,7 +223,6 @@ class CleaningStats(_Response):
     """The statistics of a cleaning, as LogCleaner counts them."""
 
     map_messages_read: int
-    map_bytes_read: int
     messages_read: int
     messages_written: int
     bytes_read: int

@@ -160,9 +160,8 @@ class CleanTurnResponse(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., plan: _Optional[_Union[CleaningPlan, _Mapping]] = ..., end_offset: _Optional[int] = ..., stats: _Optional[_Union[CleaningStats, _Mapping]] = ..., was_aborted: _Optional[bool] = ..., failure: _Optional[str] = ..., deleted_segments: _Optional[int] = ..., checkpoint: _Optional[int] = ..., failure_kind: _Optional[str] = ...) -> None: ...
 
 class CleaningStats(_message.Message):
-    __slots__ = ("map_messages_read", "map_bytes_read", "messages_read", "messages_written", "bytes_read", "bytes_written", "invalid_messages_read", "map_keys", "map_slots", "index_ms", "elapsed_ms")
+    __slots__ = ("map_messages_read", "messages_read", "messages_written", "bytes_read", "bytes_written", "invalid_messages_read", "map_keys", "map_slots", "index_ms", "elapsed_ms")
     MAP_MESSAGES_READ_FIELD_NUMBER: _ClassVar[int]
-    MAP_BYTES_READ_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_READ_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_WRITTEN_FIELD_NUMBER: _ClassVar[int]
     BYTES_READ_FIELD_NUMBER: _ClassVar[int]
@@ -173,7 +172,6 @@ class CleaningStats(_message.Message):
     INDEX_MS_FIELD_NUMBER: _ClassVar[int]
     ELAPSED_MS_FIELD_NUMBER: _ClassVar[int]
     map_messages_read: int
-    map_bytes_read: int
     messages_read: int
     messages_written: int
     bytes_read: int
@@ -183,7 +181,7 @@ class CleaningStats(_message.Message):
     map_slots: int
     index_ms: int
     elapsed_ms: int
-    def __init__(self, map_messages_read: _Optional[int] = ..., map_bytes_read: _Optional[int] = ..., messages_read: _Optional[int] = ..., messages_written: _Optional[int] = ..., bytes_read: _Optional[int] = ..., bytes_written: _Optional[int] = ..., invalid_messages_read: _Optional[int] = ..., map_keys: _Optional[int] = ..., map_slots: _Optional[int] = ..., index_ms: _Optional[int] = ..., elapsed_ms: _Optional[int] = ...) -> None: ...
+    def __init__(self, map_messages_read: _Optional[int] = ..., messages_read: _Optional[int] = ..., messages_written: _Optional[int] = ..., bytes_read: _Optional[int] = ..., bytes_written: _Optional[int] = ..., invalid_messages_read: _Optional[int] = ..., map_keys: _Optional[int] = ..., map_slots: _Optional[int] = ..., index_ms: _Optional[int] = ..., elapsed_ms: _Optional[int] = ...) -> None: ...
 
 class RunRetentionRequest(_message.Message):
     __slots__ = ()
