@@ -76,8 +76,14 @@ async def _serve(
     metrics_listen = None if metrics is None else metrics.serve(broker)
     server = Server(broker)
     stopped = _stop_on_signals()
-    listen = await server.start()
-    await broker.start()
+    try:
+        listen = await server.start()
+        await broker.start()
+    except BaseException:
+        # NOTE: gRPC's server would be stopped when it is deleted, without a loop to do it on, and
+        # print a traceback behind the error.
+        await server.stop(_GRACE_S)
+        raise
     # Existing objects live as long as the process: full collections need not scan them.
     gc.freeze()
     _announce(settings, listen, metrics_listen)

@@ -327,7 +327,6 @@ class _Planner(Draft):
         if not isinstance(store, StoreRecord) or LABELS not in store.features:
             return
         wrong = {each.record.ledger_id for each in wrongly_labelled(self.survey)}
-        wrong |= self.survey.bad_labels.keys()
         for ledger_id in sorted(self.ledgers.keys() & self.survey.folders.keys()):
             record = self.ledgers[ledger_id]
             is_changed = record.kind == LEDGER_KIND_COMPACTED and key_of(record) in self.plan.puts

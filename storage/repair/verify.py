@@ -223,20 +223,24 @@ def _owners(survey: Survey) -> Iterator[Finding]:
 
 
 def _labels(survey: Survey) -> Iterator[Finding]:
-    for ledger_id in sorted(survey.bad_labels.keys() & survey.ledgers.keys()):
-        error, topic = survey.bad_labels[ledger_id], survey.ledgers[ledger_id].record.topic
-        path = f"ledgers/{ledger_id}/{LABEL}"
-        yield Finding("label", error.expected, error.found, topic, ledger_id, path)
     for check in wrongly_labelled(survey):
-        record, label = check.record, survey.labels.get(check.record.ledger_id)
+        record = check.record
+        label = survey.labels.get(record.ledger_id)
+        error = survey.bad_labels.get(record.ledger_id)
+        expected = f"a label of ledger {record.ledger_id} of {record.topic}"
         found = "none" if label is None else f"that of ledger {label.ledger_id} of {label.topic}"
+        if error is not None:
+            expected, found = error.expected, error.found
         path = f"ledgers/{record.ledger_id}/{LABEL}"
-        wanted = f"a label of ledger {record.ledger_id} of {record.topic}"
-        yield Finding("label", wanted, found, record.topic, record.ledger_id, path)
+        yield Finding("label", expected, found, record.topic, record.ledger_id, path)
 
 
 def wrongly_labelled(survey: Survey) -> Iterator[LedgerCheck]:
-    """Yields the ledgers with entries whose label is missing, or that of another ledger."""
+    """Yields the ledgers with entries whose label is missing or unreadable, and all with the label
+    of another ledger.
+
+    A failed or killed first write of a ledger leaves any part of the label, and no entry.
+    """
     store = survey.store()
     needs_labels = store is not None and LABELS in store.features
     for ledger_id, check in sorted(survey.ledgers.items()):
@@ -244,7 +248,7 @@ def wrongly_labelled(survey: Survey) -> Iterator[LedgerCheck]:
         if label is not None:
             if (label.ledger_id, label.kind, label.topic) != (ledger_id, record.kind, record.topic):
                 yield check
-        elif needs_labels and check.extents() and ledger_id not in survey.bad_labels:
+        elif check.extents() and (needs_labels or ledger_id in survey.bad_labels):
             yield check
 
 

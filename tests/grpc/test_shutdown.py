@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 
 import grpc
 import pytest
@@ -213,3 +214,28 @@ def test_a_second_signal_ends_it_at_once(broker: BrokerProcess, client: Client) 
         wait_until(lambda: "a second signal" in broker.stderr, "the first signal")
         os.kill(broker.pid, signal.SIGTERM)
         assert broker.wait(END_S) == 130
+
+
+def test_a_start_that_fails_says_why_and_nothing_else(tmp_path: Path) -> None:
+    """Also behind gRPC's own start. Starts had failed before it, or been looked at for one word."""
+    program = (
+        "import sys\n"
+        "from ledgerfold.broker.cli.main import main\n"
+        "from ledgerfold.broker.topics.broker import Broker\n"
+        "from ledgerfold.storage.errors import DiskFailure\n"
+        "async def start(self):\n"
+        "    raise DiskFailure('metadata', 'A write', OSError(28, 'No space left on device'))\n"
+        "Broker.start = start\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    serve = ["serve", "--data", str(tmp_path / "d"), "--listen", "127.0.0.1:0"]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *serve, "--compactor", "off"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("ledgerfold: A write failed on metadata")

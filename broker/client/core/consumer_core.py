@@ -271,5 +271,7 @@ def id_of(message: Message | MessageId) -> MessageId:
     if isinstance(message, Message):
         return message.message_id()
     if isinstance(message, MessageId):
+        # One that is out of range would fail all later acknowledgements of its frame.
+        message.to_record()
         return message
     raise InvalidRequest(f"Expected a message or a message id, not {type(message).__name__}.")

@@ -83,6 +83,24 @@ def values(messages: list[Message]) -> list[int]:
     return [int(message.data()) for message in messages]
 
 
+@pytest.mark.parametrize("wrong", [MessageId(-1, 2**64, 0), MessageId(-1, 1, 0, 2**40)], ids=str)
+@pytest.mark.parametrize(
+    "call", [Consumer.acknowledge, Consumer.acknowledge_cumulative, Consumer.negative_acknowledge]
+)
+def test_an_id_out_of_range_is_refused_and_later_ones_are_taken(
+    broker: ThreadedFakeBroker, client: Client, call: Callable[..., None], wrong: MessageId
+) -> None:
+    """Ids had been wrong in seeks alone: here one stopped all acknowledgements after it."""
+    fill(client, 1, 1)
+    consumer = client.subscribe("t", "s", ORDERED, initial_position=InitialPosition.Earliest)
+    message = consumer.receive(5000)
+    with pytest.raises(InvalidRequest, match="message id"):
+        call(consumer, wrong)
+    consumer.acknowledge(message)
+    consumer.close()
+    assert subscription(broker).acknowledged == {message.message_id().position}
+
+
 def test_messages_come_in_order_and_are_acknowledged_by_entry(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:

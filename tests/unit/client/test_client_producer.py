@@ -36,6 +36,18 @@ def test_send_answers_the_id(broker: ThreadedFakeBroker, client: Client) -> None
     assert (plain.topic(), plain.is_connected()) == ("persistent://public/default/t", True)
 
 
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_callback_that_cannot_be_called_is_refused(client: Client, key: str | None) -> None:
+    """At once: the receipt would fail the producer, and a flush wait for ever. Wrong types had been
+    given for every other argument.
+    """
+    wrong: Any = 5
+    with client.create_producer("t") as producer:
+        with pytest.raises(InvalidRequest, match="callable"):
+            producer.send_async(b"1", wrong, partition_key=key)
+        producer.send(b"2")
+
+
 def test_every_part_of_a_message_is_published(broker: ThreadedFakeBroker, client: Client) -> None:
     """What is sent is what lies in the entry."""
     producer = client.create_producer("t", "me", compression_type=CompressionType.ZSTD)
