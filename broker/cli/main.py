@@ -62,6 +62,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command. Returns its exit code."""
+    _open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A key or value that the terminal's encoding does not support must not end the command.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -87,6 +88,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"ledgerfold: {_sentence(error, options)}", file=sys.stderr)
         _drop_output()
         return exit_code(error)
+
+
+def _open_closed_streams() -> None:
+    """Opens the null device for each standard stream that is closed, as by a shell's `>&-`.
+
+    Otherwise the next file or connection would get the descriptor, and any output.
+    """
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            # The lowest free descriptor, which is this one.
+            os.open(os.devnull, os.O_RDWR)
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
 
 
 def _drop_output() -> None:

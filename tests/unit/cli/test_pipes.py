@@ -64,6 +64,18 @@ def test_help_that_is_not_read_to_its_end() -> None:
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&-", ">&- <&-"])
+def test_streams_that_are_closed(url: str, filled: str, closed: str) -> None:
+    """The command does its work and ends with 0. Streams had been read too little, never closed."""
+    ran = in_shell(f"ledgerfold --url {url} read {filled} --until-end {closed}")
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
+def test_an_error_that_nobody_sees() -> None:
+    """Its exit code tells."""
+    assert in_shell("ledgerfold inspect nowhere 2>&- >&-").returncode == 2
+
+
 def test_ids_that_nobody_reads(url: str, topic: str, cli: Ledgerfold) -> None:
     """The messages are stored all the same."""
     ran = in_shell(f"yes x | head -n 3000 | ledgerfold --url {url} produce {topic} -v | head -1")
