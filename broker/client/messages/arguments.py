@@ -132,7 +132,10 @@ def takes(
                 if value is not None and value is not False:
                     what = not_emulated[unknown]
                     raise NotAllowed(f"{name}: {what} are not emulated ({unknown}=).")
-            shown.bind(self, *args, **kwargs)  # a TypeError should not name the configuration
+            try:
+                shown.bind(self, *args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{name}() {error}") from None
             return method(self, config(*args, **kwargs))
 
         # The signature that `help` and editors show.

@@ -20,7 +20,7 @@ def start_of(place: MessageId | int, *, inclusive: bool) -> data_pb2.StartPositi
     """Returns the start at `place`: a message id, or ms since the epoch. Raises InvalidRequest."""
     if isinstance(place, MessageId):
         return start_at(place, inclusive=inclusive)
-    if isinstance(place, int) and not isinstance(place, bool) and place >= 0:
+    if isinstance(place, int) and not isinstance(place, bool) and 0 <= place < 2**63:
         return data_pb2.StartPosition(publish_time_ms=place)
     raise InvalidRequest(f"Seek takes a message id or a publish time in ms, not {place!r}.")
 

@@ -148,5 +148,7 @@ def test_both_clients_have_the_same_arguments() -> None:
 
 
 def test_an_argument_that_is_missing(method: Callable[[str], Callable[..., Any]]) -> None:
-    with pytest.raises(TypeError, match=r"^missing a required argument: 'subscription_name'"):
+    with pytest.raises(
+        TypeError, match=r"^subscribe\(\) missing a required argument: 'subscription_name'"
+    ):
         method("subscribe")("t")
