@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.storage.entry import EARLIEST, EntryFields, build_entry, crc32c, read_header, stamp
-from ledgerfold.storage.errors import Corruption, DiskFailure
+from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.names import write_mark_path
 from ledgerfold.storage.records import STORE_VERSION, encode_record, key_of
@@ -373,22 +372,6 @@ def test_a_segment_that_a_record_does_not_name_takes_its_place() -> None:
     mended = metadata.ledger(1)
     assert mended is not None
     assert [each.path for each in mended.segments] == paths
-
-
-@pytest.mark.parametrize("call", range(1, 9))
-def test_what_a_failed_first_write_leaves_is_no_damage(call: int) -> None:
-    """Not even a label that has been begun: there is no entry. Disks had failed, and directories
-    been looked at, never one after the other.
-    """
-    lab = BrokerLab()
-    lab.files.fail_at(call)
-    with contextlib.suppress(DiskFailure):
-        lab.publish([([Message(b"a", b"1")], False)])
-    lab._drop()
-    files, pairs = taken(lab.files, lab._pairs).disk()
-    offline = Offline(DATA, pairs, files)
-    assert offline.damage() == []
-    assert offline.plan().steps == []
 
 
 def test_a_label_that_is_replaced_is_copied_first(disk: Disk) -> None:
