@@ -338,6 +338,8 @@ class Oracle(Told):
         """
         moved, known = topic.moved_ms, topic.cursors.items()
         cursors = [c for name, c in known if max(c.created_ms, moved.get(name, 0)) < before_ms]
+        # If all are as young, one of the same millisecond was there: without any nothing may go.
+        cursors = cursors or list(topic.cursors.values())
         passed = [position_of(each.mark_delete) for each in cursors]
         record = topic.record
         if has_cursor:
