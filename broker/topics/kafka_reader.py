@@ -35,8 +35,6 @@ class KafkaReaderOptions:
 class KafkaReader(StreamReader[StoredBatch]):
     """A reader of one stream. Created by KafkaTopic.open_reader()."""
 
-    too_many_checks = "{} checks for more messages are pending already."
-
     def __init__(
         self,
         topic: LoadedTopic,

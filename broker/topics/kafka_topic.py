@@ -216,7 +216,11 @@ class KafkaTopic(LoadedTopic):
         raises.
         """
         reader = KafkaReader(self, self.partition, self.resolve_start, options, self.readers)
-        await reader.move(start)
+        try:
+            await reader.move(start)
+        except BaseException:
+            reader.detach()
+            raise
         self.readers.add(reader)
         self.log.state.on_closed.add(reader.wake)
         self.partition.on_visible.add(reader.wake)

@@ -47,8 +47,6 @@ class ReaderOptions:
 class Reader(StreamReader[StoredEntry]):
     """A reader that belongs to one stream. Created by Topic.open_reader()."""
 
-    too_many_checks = "{} checks for more entries are unanswered."
-
     def __init__(
         self,
         topic: LoadedTopic,

@@ -15,7 +15,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
 from enum import Enum, auto
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ledgerfold.broker.common.traffic import Peer, Traffic
 from ledgerfold.broker.log.state import LogState
@@ -63,9 +63,6 @@ Step = Entries | Checked | Sought | Notice
 class StreamReader(ABC, Generic[Read]):
     """A reader that belongs to one stream. `Read`: what it reads ahead of the permits."""
 
-    # The error for more checks than CHECKS_MAX.
-    too_many_checks: ClassVar[str]
-
     def __init__(self, topic: LoadedTopic, state: LogState, name: str) -> None:
         self.name = name
         # Set by the stream handler.
@@ -94,7 +91,7 @@ class StreamReader(ABC, Generic[Read]):
     def check(self, check_id: int) -> None:
         """Asks whether more entries exist; take() returns the answer."""
         if len(self._checks) >= CHECKS_MAX:
-            self.end(Overloaded(self.too_many_checks.format(CHECKS_MAX)))
+            self.end(Overloaded(f"{CHECKS_MAX} checks for more entries are unanswered."))
             return
         self._checks.append(check_id)
         self._asked.set()

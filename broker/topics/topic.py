@@ -161,9 +161,13 @@ class Topic(LoadedTopic):
         """
         self._check_free(options.subscription)
         reader = Reader(self, self.log, self.emulation, options, self.readers)
-        await reader.move(start)
-        # Another reader may have connected meanwhile.
-        self._check_free(options.subscription)
+        try:
+            await reader.move(start)
+            # Another reader may have connected meanwhile.
+            self._check_free(options.subscription)
+        except BaseException:
+            reader.detach()
+            raise
         self.readers.add(reader)
         self.log.state.on_closed.add(reader.wake)
         return reader

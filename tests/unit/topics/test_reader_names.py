@@ -13,6 +13,7 @@ from ledgerfold.broker.topics.reader import Reader, ReaderOptions
 from ledgerfold.storage.errors import NotAllowed, SubscriptionBusy
 from ledgerfold.v1.data_pb2 import StartPosition
 from tests.model.broker_lab import BrokerLab
+from tests.model.log_model import Message
 
 EARLIEST = StartPosition(earliest=True)
 VIEW = ReaderOptions(read_compacted=True, subscription="view")
@@ -47,16 +48,21 @@ def test_a_second_one_waits_until_the_first_has_left(lab: BrokerLab) -> None:
 
 
 def test_two_that_come_at_once(lab: BrokerLab) -> None:
-    """One of them has it: the other looks again when it has found its place."""
-    topic = lab.topic
+    """One of them has it: the other looks again when its place was searched, and leaves nothing.
+
+    No test had looked at what a reader holds that was refused after it had been made.
+    """
+    topic, since = lab.topic, StartPosition(publish_time_ms=1)
+    lab.publish([([Message(b"k", b"v")], False)])
 
     async def both() -> list[Reader | BaseException]:
-        calls = (topic.open_reader(EARLIEST, VIEW) for _ in range(2))
+        calls = (topic.open_reader(since, VIEW) for _ in range(2))
         return await asyncio.gather(*calls, return_exceptions=True)
 
     found = lab.run(both())
     assert sum(isinstance(each, Reader) for each in found) == 1
     assert sum(isinstance(each, SubscriptionBusy) for each in found) == 1
+    assert lab.broker.outgoing.shares == {each.share for each in found if isinstance(each, Reader)}
 
 
 @pytest.mark.parametrize("durable", [True, False])

@@ -18,6 +18,7 @@ from ledgerfold.broker.topics.kafka_reader import (
 from ledgerfold.broker.topics.reader import Reader, ReaderOptions
 from ledgerfold.broker.topics.stream_reader import Checked, Entries
 from ledgerfold.storage.entry import read_header
+from ledgerfold.storage.errors import KafkaError
 from ledgerfold.v1.data_pb2 import StartPosition
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
@@ -95,3 +96,20 @@ def test_kafka(kafka: KafkaLab, shed: list[int]) -> None:
     whole = kafka.run(read([]))
     assert len(whole) == COUNT
     assert kafka.run(read(shed)) == whole
+
+
+def test_one_that_is_refused_holds_nothing(kafka: KafkaLab) -> None:
+    """Whoever asks again and again for an offset that is gone takes no memory for it.
+
+    Only readers that had been opened were looked at.
+    """
+    beyond = StartPosition(message_id={"ledger_id": 0, "entry_id": 10**9}, inclusive=True)
+
+    async def refused() -> None:
+        topic = await kafka.broker.kafka_topic(TOPIC)
+        before = set(kafka.broker.outgoing.shares)
+        with pytest.raises(KafkaError):
+            await topic.open_reader(beyond, KafkaReaderOptions())
+        assert kafka.broker.outgoing.shares == before
+
+    kafka.run(refused())
