@@ -28,6 +28,8 @@ from ledgerfold.storage.names import ASIDE_SUFFIX
 _REMOVAL_TRIES = 3
 # Linux takes at most 1024 buffers in one writev.
 _BUFFERS_MAX = 1024
+# A file system that has no links, or no more of this file.
+_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
 # The bytes read and written at once.
 _REWRITE_BYTES = 1024 * 1024
 # Linux only; elsewhere no read is known to be served from memory.
@@ -253,6 +255,25 @@ class Files:
     def replace(self, source: Path, target: Path) -> None:
         with _disk(str(target), "A rename"):
             os.replace(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        """Gives a file that never changes a second name, which replaces an existing one.
+
+        A file system without links gets a copy, which is durable except for the folder's entry.
+        """
+        self.remove(target)
+        with _disk(str(target), "A link"):
+            try:
+                os.link(source, target)
+            except OSError as error:
+                if error.errno not in _NO_LINKS:
+                    raise
+                self.copy(source, target)
+
+    def is_same(self, path: Path, other: Path) -> bool:
+        """Returns whether both are names of one existing file."""
+        with _disk(str(path), "Reading a file's state"):
+            return path.exists() and other.exists() and os.path.samefile(path, other)
 
     def remove(self, path: Path) -> None:
         """Removes a file, if it exists."""

@@ -25,10 +25,9 @@ from pathlib import Path
 
 from ledgerfold.storage import recovery
 from ledgerfold.storage.append_files import AppendFiles
+from ledgerfold.storage.compacted import check_output
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, EntryHeader
 from ledgerfold.storage.errors import (
-    CompactionFailed,
-    Corruption,
     DiskFailure,
     MetadataLost,
     MissingFile,
@@ -38,14 +37,16 @@ from ledgerfold.storage.files import REAL, Files, ReadFile, make_durable_dir
 from ledgerfold.storage.label import label_of, write_label
 from ledgerfold.storage.lru_cache import LruCache
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
-from ledgerfold.storage.names import ledgers_dir, parse_segment_name, reserve_path, segment_path
+from ledgerfold.storage.names import (
+    ledgers_dir,
+    reserve_path,
+)
 from ledgerfold.storage.reader import LedgerReader, StoredEntry
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_ledger, delete_left
 from ledgerfold.storage.reserve import Reserve
-from ledgerfold.storage.segment import record_position, scan_segment, tally_segment
+from ledgerfold.storage.segment import scan_segment
 from ledgerfold.storage.settings import StoreSettings
-from ledgerfold.storage.text import counted
 from ledgerfold.storage.writer import LedgerWriter
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
@@ -262,26 +263,21 @@ class LedgerStore:
         return self.ledgers_dir / str(ledger_id)
 
     def verify_compacted(
-        self, ledger_id: int, topic: str, segments: Sequence[SegmentRecord]
+        self,
+        ledger_id: int,
+        topic: str,
+        segments: Sequence[SegmentRecord],
+        previous: Sequence[SegmentRecord] = (),
     ) -> LedgerRecord:
         """Verifies that a compacted ledger's files match `segments`. Returns its record; writes
         nothing.
 
+        `previous`: segments that are verified already; a link to one of them is not read again.
+
         Raises CompactionFailed if a segment is not in the ledger's folder, Corruption, MissingFile,
         EntryTooLarge.
         """
-        last = None
-        for segment in segments:
-            number = parse_segment_name(Path(segment.path).name)
-            if number is None or segment.path != segment_path(ledger_id, number):
-                where = f"it names {segment.path!r}, which is not a segment of ledger {ledger_id}"
-                raise CompactionFailed("manifest", where)
-            found = tally_segment(self.ledgers_dir / segment.path, segment, self._files)
-            if found != segment:
-                raise Corruption(segment.path, 0, _summary(segment), _summary(found))
-            if last is not None and record_position(segment, last=False) <= last:
-                raise Corruption(segment.path, 0, f"entries above {last}", _summary(segment))
-            last = record_position(segment, last=True)
+        check_output(ledger_id, segments, previous, self.ledgers_dir, self._files)
         now_ms = self._clock_ms()
         return LedgerRecord(
             ledger_id=ledger_id,
@@ -361,11 +357,3 @@ class LedgerStore:
         # Later lookups do not find the ledger in the caches.
         self._readers.forget(lambda each: each == ledger_id)
         self._open_files.forget(lambda relative: relative.startswith(f"{ledger_id}/"))
-
-
-def _summary(segment: SegmentRecord) -> str:
-    return (
-        f"{counted(segment.entries, 'entry', 'entries')} and "
-        f"{counted(segment.messages, 'message')} up to "
-        f"{record_position(segment, last=True)}, checksum {segment.checksum:08x}"
-    )

@@ -22,6 +22,8 @@ COMPACTOR = "compactor"
 REPAIRS = "repairs"
 MANIFEST = "manifest.json"
 SEGMENT_SUFFIX = ".log"
+# The file beside a compacted segment that finds its keys.
+KEY_INDEX_SUFFIX = ".keys"
 # A file that is being written; it is renamed when complete.
 ASIDE_SUFFIX = ".tmp"
 # Version 0.1 added this to the names of raw segments with entries that no record named.
@@ -62,6 +64,15 @@ def segment_name(number: int) -> str:
 def segment_path(ledger_id: int, number: int) -> str:
     """Returns a segment's path relative to the ledgers folder, as in a SegmentRecord."""
     return f"{ledger_id}/{segment_name(number)}"
+
+
+def key_index_path(path: str) -> str:
+    """Returns the path of a segment's key index.
+
+    >>> key_index_path("12/00000000000000000000.log")
+    '12/00000000000000000000.keys'
+    """
+    return path.removesuffix(SEGMENT_SUFFIX) + KEY_INDEX_SUFFIX
 
 
 def parse_segment_name(name: str) -> int | None:

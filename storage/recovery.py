@@ -54,7 +54,7 @@ from ledgerfold.storage.names import METADATA, TORN_SUFFIX, parse_ledger_dir, pa
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_left, sweep, sweep_folder
 from ledgerfold.storage.reserve import RESERVE_BYTES
-from ledgerfold.storage.segment import SegmentTally, shifted, with_segments
+from ledgerfold.storage.segment import SegmentTally, file_names, shifted, with_segments
 from ledgerfold.storage.text import counted
 from ledgerfold.storage.upgrade import upgrade
 from ledgerfold.v1.records_pb2 import (
@@ -218,7 +218,7 @@ def close_at_durable(
 
 def _sweep_closed(closed: LedgerRecord, ledgers_dir: Path, files: Files) -> None:
     """Removes the files of segments that became empty."""
-    named = {segment.path for segment in closed.segments}
+    named = file_names(closed)
     try:
         sweep_folder(str(closed.ledger_id), named, ledgers_dir, files)
     except DiskFailure as error:

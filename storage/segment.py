@@ -19,7 +19,7 @@ from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Buffer, EntryHeader, Position, read_header
 from ledgerfold.storage.errors import Corruption, EntryTooLarge, MissingFile
 from ledgerfold.storage.files import REAL, AppendFile, Files
-from ledgerfold.storage.names import ASIDE_SUFFIX, segment_path
+from ledgerfold.storage.names import ASIDE_SUFFIX, key_index_path, segment_path
 from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
 # Adding single entries costs as much as reading them: the record is a protobuf message.
@@ -122,6 +122,13 @@ def with_segments(record: LedgerRecord, segments: Iterable[SegmentRecord]) -> Le
     return changed
 
 
+def file_names(ledger: LedgerRecord) -> set[str]:
+    """Returns the paths of a ledger's files, relative to the ledgers folder, without its label."""
+    paths = {segment.path for segment in ledger.segments}
+    indexed = (segment for segment in ledger.segments if segment.HasField("key_index"))
+    return paths | {key_index_path(segment.path) for segment in indexed}
+
+
 def segments_sealed(ledger: LedgerRecord, after: Position) -> list[SegmentRecord]:
     """Returns the sealed segments that hold entries above `after`, in order."""
     return [
@@ -179,6 +186,25 @@ def tally_segment(path: Path, record: SegmentRecord, files: Files = REAL) -> Seg
         tally.add_stored(some)
     tally.record.sealed = True
     return tally.record
+
+
+def link_segment(
+    ledgers_dir: Path, record: SegmentRecord, ledger_id: int, index: int, files: Files = REAL
+) -> SegmentRecord:
+    """Makes a compacted segment and its key index part of another ledger, too, as links.
+
+    Returns the segment's record in that ledger. The caller syncs the ledger's folder, which must
+    exist. Raises DiskFailure.
+    """
+    linked = SegmentRecord()
+    linked.CopyFrom(record)
+    linked.path = segment_path(ledger_id, index)
+    files.link(ledgers_dir / record.path, ledgers_dir / linked.path)
+    if record.HasField("key_index"):
+        files.link(
+            ledgers_dir / key_index_path(record.path), ledgers_dir / key_index_path(linked.path)
+        )
+    return linked
 
 
 class SegmentWriter:

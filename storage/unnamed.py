@@ -27,6 +27,7 @@ from ledgerfold.storage.entry import EARLIEST, HEADER_BYTES, read_header
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.names import LABEL, TORN_SUFFIX, parse_ledger_dir
+from ledgerfold.storage.segment import file_names
 from ledgerfold.storage.segment_check import Bounds, check_segment
 from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
@@ -73,7 +74,7 @@ def _unnamed_files(
         if ledger_id is None:
             continue
         record = ledgers.get(ledger_id)
-        named = set() if record is None else {each.path for each in record.segments}
+        named = set() if record is None else file_names(record)
         for name in listdir(ledgers_dir / folder, files):
             relative = f"{folder}/{name}"
             if relative in named or name == LABEL or name.endswith(TORN_SUFFIX):

@@ -30,7 +30,7 @@ async def commit(
     MissingFile if the files do not match the manifest, and what snapshot() raises. Nothing has
     changed then.
     """
-    ledger = await asyncio.to_thread(_verified, topic, run, manifest)
+    ledger = await asyncio.to_thread(_verified, topic, run, manifest, snapshot)
     previous = topic.log.views.horizon
 
     def edit(record: TopicRecord, batch: MetadataBatch) -> None:
@@ -56,10 +56,13 @@ async def commit(
         await topic.trim()
 
 
-def _verified(topic: CompactableTopic, run: RunRecord, manifest: Manifest) -> LedgerRecord:
+def _verified(
+    topic: CompactableTopic, run: RunRecord, manifest: Manifest, snapshot: TopicSnapshot
+) -> LedgerRecord:
     """Verifies the run's files and labels their ledger."""
     store, segments = topic.store, list(manifest.segments)
-    ledger = store.verify_compacted(run.ledger_id, topic.name, segments)
+    previous = snapshot.segments[: snapshot.compacted_segments]
+    ledger = store.verify_compacted(run.ledger_id, topic.name, segments, previous)
     store.label_compacted(ledger, run=run)
     return ledger
 

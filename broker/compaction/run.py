@@ -222,12 +222,29 @@ class CompactionRun:
             ledger_id=record.ledger_id,
             horizon=record.horizon,
             segment_bytes_max=self._broker.settings.store.segment_bytes_max,
+            keeps_segments=self._continues_previous(),
         )
         if record.HasField("retention_floor"):
             plan.retention_floor.CopyFrom(record.retention_floor)
         if snapshot.raw_after > EARLIEST:
             plan.horizon_previous.CopyFrom(_position(snapshot.raw_after))
         return plan
+
+    def _continues_previous(self) -> bool:
+        """Returns whether the run that wrote the view decided as this one does."""
+        number, record = self.topic.record.compacted.run_number, self.record
+        found = [
+            each for each in self._history.oldest_first(self.topic.name) if each.number == number
+        ]
+        known = listed(record.strategy)
+        return (
+            known is not None
+            and bool(found)
+            and found[0].strategy == record.strategy
+            and found[0].strategy_settings == record.strategy_settings
+            and found[0].strategy_version == str(known.version)
+            and found[0].retain_null_key == record.retain_null_key
+        )
 
     async def _run_in_worker(self, plan: CompactionPlan) -> Manifest:
         self._working = asyncio.create_task(self._compactor.run(plan, self._on_progress))

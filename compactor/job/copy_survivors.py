@@ -2,7 +2,8 @@
 
 An entry is copied as bytes if all its rows survive, rebuilt if some do (rebuild.py), and omitted if
 none does. The checksums of both sections are verified: damage is detected here at the latest and
-never gets a fresh checksum.
+never gets a fresh checksum. An indexed segment of the previous ledger that loses no message is
+kept: the new ledger gets a link to its file.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from ledgerfold.compactor.job.key_index import complement
 from ledgerfold.compactor.job.output import LedgerOutput
 from ledgerfold.compactor.job.plan import InputSegment, Output
 from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
-from ledgerfold.compactor.job.rows import Failure, Positions, Row, Written
+from ledgerfold.compactor.job.rows import Dead, Failure, Positions, Row, Written
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, EntryHeader, read_header
@@ -34,30 +36,45 @@ def copy_survivors(
     MissingFile, DiskFailure, EntryTooLarge. The driver removes the whole folder with any unfinished
     files.
     """
-    found: list[Integers] = []
+    found: list[Integers] = [np.empty(0, np.int64)]
+    dead: list[Integers] = [np.empty(0, np.int64)]
     for row in rows:
         match row[1]:
             case Positions() as positions:
                 found.append(positions.values)
+            case Dead(positions):
+                dead.append(positions.values)
             case Failure():
                 yield row
                 return
             case _:
                 yield row
-    if not found:
-        return
-    survivors = np.sort(np.concatenate(found))
+    survivors, lost = np.sort(np.concatenate(found)), np.sort(np.concatenate(dead))
     with LedgerOutput(output) as ledger:
         for segment in segments:
-            first = np.int64(segment.ordinal) << ROW_BITS
-            last = np.int64(segment.ordinal + 1) << ROW_BITS
-            start, end = np.searchsorted(survivors, [first, last]).tolist()
-            if start < end:
-                _copy_segment(segment, survivors[start:end] - first, ledger, renumber)
+            rows_left = _rows_of(segment, survivors)
+            if segment.is_indexed:
+                changed = _rows_of(segment, lost)
+                if not len(changed) and not segment.is_merged:
+                    ledger.keep(segment)
+                    continue
+                rows_left = complement(segment.record.messages, changed)
+            if len(rows_left):
+                _copy_segment(segment, rows_left, ledger, renumber)
         ledger.finish()
     for record in ledger.sealed:
         yield 0, Written(record.SerializeToString())
+    for record in ledger.kept:
+        yield 0, Written(record.SerializeToString(), record.size_bytes)
     yield 0, ledger.write_times
+
+
+def _rows_of(segment: InputSegment, positions: Integers) -> Integers:
+    """Returns the rows of a segment among the ascending `positions`."""
+    first = np.int64(segment.ordinal) << ROW_BITS
+    last = np.int64(segment.ordinal + 1) << ROW_BITS
+    start, end = np.searchsorted(positions, [first, last]).tolist()
+    return positions[start:end] - first
 
 
 def _copy_segment(

@@ -17,13 +17,16 @@ import pyarrow as pa
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.strategies.strategy import Facts
+from ledgerfold.storage.entry import EntryHeader
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 from ledgerfold.storage.native import HAS_KEY
 from ledgerfold.storage.native_batch import parse_keys
 from ledgerfold.v1.entry_pb2 import NativeKeys
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
+    """The place of a key section, for errors."""
+
     path: str
     offset: int
 
@@ -39,7 +42,7 @@ class KeyColumns:
         self.rows = self.entries = self.key_bytes = self.size_bytes = 0
         self.counts: list[int] = []
         self._positions: list[int] = []
-        self._places: list[_Place] = []
+        self._places: list[Place] = []
         self._key_offsets: list[bytes] = []
         self._keys: list[bytes] = []
         self._flags: list[bytes] = []
@@ -53,13 +56,20 @@ class KeyColumns:
         parse).
         """
         header = entry.header
-        place = _Place(segment.path, entry.offset + header.header_bytes)
+        place = Place(segment.path, entry.offset + header.header_bytes)
         try:
             section = parse_keys(segment.key_section(entry))
         except InvalidRequest as error:
             raise Corruption(*place, "a native key section", str(error)) from error
+        self.add_section(place, header, segment.first_position + entry.row, section)
+        return section
+
+    def add_section(
+        self, place: Place, header: EntryHeader, position: int, section: NativeKeys
+    ) -> None:
+        """Adds an entry by its key section. `position`: of its first row."""
         self.counts.append(header.message_count)
-        self._positions.append(segment.first_position + entry.row)
+        self._positions.append(position)
         self._places.append(place)
         self._key_offsets.append(section.key_offsets)
         self._keys.append(section.keys)
@@ -73,7 +83,6 @@ class KeyColumns:
         self.entries += 1
         self.key_bytes += len(section.keys)
         self.size_bytes += header.size_bytes
-        return section
 
     def check(self) -> None:
         """Raises Corruption, naming the first entry whose columns do not match each other."""

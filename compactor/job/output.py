@@ -15,12 +15,13 @@ from typing import Protocol
 
 import numpy as np
 
-from ledgerfold.compactor.job.plan import Output
+from ledgerfold.compactor.job.key_index import KeyIndexBuilder
+from ledgerfold.compactor.job.plan import InputSegment, Output
 from ledgerfold.compactor.job.rebuild import RawEntry
 from ledgerfold.compactor.job.rows import WriteTimes
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.storage.entry import Buffer, EntryHeader
-from ledgerfold.storage.segment import SegmentWriter, Totals
+from ledgerfold.storage.segment import SegmentWriter, Totals, link_segment
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
 # Entries are written in groups: one system call for many.
@@ -55,6 +56,9 @@ class LedgerOutput:
 
     def __init__(self, output: Output) -> None:
         self.sealed: list[SegmentRecord] = []
+        # The segments of the previous ledger that it shares.
+        self.kept: list[SegmentRecord] = []
+        self._index = KeyIndexBuilder() if output.is_indexed else None
         self.write_times = WriteTimes()
         self._output = output
         self._writer: SegmentWriter | None = None
@@ -78,6 +82,8 @@ class LedgerOutput:
         if self._writer is None:
             output = self._output
             self._writer = SegmentWriter(Path(output.ledgers_dir), output.ledger_id, ordinal)
+        if self._index is not None:
+            self._index.add(header, entry)
         self._headers.append(header)
         self._entries.extend(entry)
         self._pending_bytes += header.size_bytes
@@ -111,7 +117,20 @@ class LedgerOutput:
         self._write(self._writer)
         with self._timed():
             self.sealed.append(self._writer.seal())
+            if self._index is not None:
+                self._index.write(Path(self._output.ledgers_dir), self.sealed[-1])
+                self._index = KeyIndexBuilder()
         self._writer = None
+
+    def keep(self, segment: InputSegment) -> None:
+        """Adds a whole segment of the previous ledger, as a link. Raises DiskFailure."""
+        self.finish()
+        output = self._output
+        self.kept.append(
+            link_segment(
+                Path(output.ledgers_dir), segment.record, output.ledger_id, segment.entries_before
+            )
+        )
 
     def _write(self, writer: SegmentWriter) -> None:
         with self._timed():

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from pyspark import SparkContext
 from pyspark.accumulators import Accumulator
 
-from ledgerfold.compactor.job.plan import TaskPlan, position_of
+from ledgerfold.compactor.job.plan import InputSegment, TaskPlan, position_of
 from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.job.rows import Content, CopyBegan, Counts, WriteTimes, Written, succeeded
 from ledgerfold.compactor.job.tasks import CopyTask, MergeTask, ScanTask
@@ -57,7 +57,7 @@ def run_job(
     ended = clock()
     succeeded(contents)
     segments = _in_order(contents)
-    counts = _counts(contents, segments)
+    counts = _counts([*contents, kept_counts(tasks.indexed)], segments)
     # Another machine's clock may differ from ours: keep the parts within the whole.
     copy_began = min(content.at for content in contents if isinstance(content, CopyBegan))
     copy_began = min(max(copy_began, began), ended)
@@ -75,7 +75,7 @@ def _collect(
     if not tasks.is_solo:
         rows = rows.partitionBy(tasks.buckets, index)
     firsts = tuple(run[0].ordinal for run in tasks.copies)
-    rows = rows.mapPartitions(MergeTask(tasks.strategy, firsts, progress))
+    rows = rows.mapPartitions(MergeTask(tasks.strategy, firsts, tasks.indexed, progress))
     if not tasks.is_solo:
         rows = rows.partitionBy(len(tasks.copies), index)
     copied = rows.mapPartitionsWithIndex(CopyTask(tasks, progress, clock))
@@ -98,7 +98,24 @@ def _in_order(contents: Iterable[Content]) -> list[SegmentRecord]:
     return records
 
 
-def _counts(contents: Iterable[Content], segments: Sequence[SegmentRecord]) -> RunCounts:
+def kept_counts(indexed: Iterable[InputSegment]) -> Counts:
+    """Returns the counts of the segments that are looked up, as if they were scanned.
+
+    Their keys are counted as if no new message had one of them: a merge counts the others.
+    """
+    records = [segment.record for segment in indexed]
+    keyed = sum(record.key_index.keyed_messages for record in records)
+    messages = sum(record.messages for record in records)
+    return Counts(
+        messages_in=messages,
+        entries_in=sum(record.entries for record in records),
+        bytes_in=sum(record.size_bytes for record in records),
+        null_keys=messages - keyed,
+        keys=keyed,
+    )
+
+
+def _counts(contents: Sequence[Content], segments: Sequence[SegmentRecord]) -> RunCounts:
     total, writes = Counts(), WriteTimes()
     for content in contents:
         if isinstance(content, Counts):
@@ -112,4 +129,5 @@ def _counts(contents: Iterable[Content], segments: Sequence[SegmentRecord]) -> R
         messages_out=sum(record.messages for record in segments),
         entries_out=sum(record.entries for record in segments),
         bytes_out=sum(record.size_bytes for record in segments),
+        bytes_kept=sum(each.kept_bytes for each in contents if isinstance(each, Written)),
     )

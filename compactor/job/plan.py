@@ -9,7 +9,7 @@ that of the next.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ledgerfold.compactor.job.plan_check import check_plan
 from ledgerfold.compactor.strategies.registry import AnyStrategy, strategy_of
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
+from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.user_strategies.own import Own
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
@@ -38,6 +39,10 @@ BUCKET_MESSAGES = 250_000
 SOLO_KEY_BYTES = 8 * 1024 * 1024
 SOLO_BYTES = 64 * 1024 * 1024
 SOLO_ENTRIES = 20_000
+# Old messages are looked up if at most this share of the keys, in bytes, is scanned.
+SCANNED_SHARE_MAX = 0.25
+# The number of neighbouring small segments that are merged.
+MERGED_COUNT = 8
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,10 @@ class InputSegment:
     up_to: Position
     # The entries in the segments before it: numbers the files that begin in it.
     entries_before: int
+    # Whether it is looked up, not scanned; and if so, whether it is written again although
+    # unchanged, to merge small segments.
+    is_indexed: bool = False
+    is_merged: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,6 +70,8 @@ class Output:
     ledgers_dir: str
     ledger_id: int
     segment_bytes_max: int
+    # Whether segments get key indexes.
+    is_indexed: bool = False
 
     @property
     def folder(self) -> Path:
@@ -78,6 +89,8 @@ class TaskPlan:
     retain_null_key: bool
     output: Output
     renumber_batches: bool = False
+    # The segments whose messages are looked up.
+    indexed: tuple[InputSegment, ...] = ()
 
     @property
     def is_solo(self) -> bool:
@@ -86,7 +99,7 @@ class TaskPlan:
 
     @property
     def segments(self) -> tuple[InputSegment, ...]:
-        return tuple(chain.from_iterable(self.scans))
+        return tuple(chain.from_iterable(self.copies))
 
 
 def position_of(record: PositionRecord) -> Position:
@@ -135,13 +148,21 @@ def cut(plan: CompactionPlan, cores: int, own: Own | None = None) -> TaskPlan:
     `own`: the plan's strategy, if it is user-defined.
     """
     strategy = strategy_of(plan) if own is None else own.strategy
-    segments = input_segments(plan)
+    segments = with_indexed(input_segments(plan), plan, strategy)
+    indexed = tuple(segment for segment in segments if segment.is_indexed)
+    tasks = cut_segments(segments, cores, (strategy,))
+    is_indexed = tasks.is_large and is_incremental(strategy)
+    if indexed:
+        tasks, is_indexed = cut_incremental(segments, cores), True
     return TaskPlan(
-        *cut_segments(segments, cores, (strategy,)),
+        tasks.scans,
+        tasks.buckets,
+        tasks.copies,
         strategy,
         plan.retain_null_key,
-        Output(plan.ledgers_dir, plan.ledger_id, plan.segment_bytes_max),
+        Output(plan.ledgers_dir, plan.ledger_id, plan.segment_bytes_max, is_indexed),
         renumber_batches=plan.renumber_batches and isinstance(strategy, MessageStrategy),
+        indexed=indexed,
     )
 
 
@@ -151,6 +172,78 @@ class Cut(NamedTuple):
     scans: tuple[tuple[InputSegment, ...], ...]
     buckets: int
     copies: tuple[tuple[InputSegment, ...], ...]
+
+    @property
+    def is_large(self) -> bool:
+        """Returns whether it has several tasks."""
+        return len(self.scans) > 1 or self.buckets > 1 or len(self.copies) > 1
+
+
+def is_incremental(strategy: AnyStrategy) -> bool:
+    """Returns whether messages without a newer one of their key survive again."""
+    return isinstance(strategy, Strategy) and strategy.is_incremental
+
+
+def with_indexed(
+    segments: tuple[InputSegment, ...], plan: CompactionPlan, strategy: AnyStrategy
+) -> tuple[InputSegment, ...]:
+    """Marks the segments to look up: none if a whole run may keep less, or costs less."""
+    if not (plan.keeps_segments and is_incremental(strategy)):
+        return segments
+    marked = [
+        replace(segment, is_indexed=True)
+        if segment.is_compacted
+        and segment.record.HasField("key_index")
+        and segment.after < position_of(segment.record.first)
+        else segment
+        for segment in segments
+    ]
+    scanned = sum(key_bytes_of(each) for each in marked if not each.is_indexed)
+    if scanned > SCANNED_SHARE_MAX * sum(map(key_bytes_of, segments)):
+        return segments
+    merged = to_merge([each.record.size_bytes for each in marked], plan.segment_bytes_max)
+    return tuple(
+        replace(each, is_merged=each.is_indexed and at in merged) for at, each in enumerate(marked)
+    )
+
+
+def to_merge(sizes: Sequence[int], bytes_max: int) -> set[int]:
+    """Returns which segments, of these sizes in bytes, to write again as one.
+
+    Of MERGED_COUNT neighbours that fit into one segment, if none is larger than the others
+    together. So a byte is merged a logarithmic number of times, and small segments between two
+    large ones stay few.
+
+        >>> sorted(to_merge([900, 1, 1, 1, 1, 1, 1, 1, 1], 1000))
+        [1, 2, 3, 4, 5, 6, 7, 8]
+    """
+    found: set[int] = set()
+    at = 0
+    while at + MERGED_COUNT <= len(sizes):
+        window = sizes[at : at + MERGED_COUNT]
+        if sum(window) <= bytes_max and 2 * max(window) <= sum(window):
+            found.update(range(at, at + MERGED_COUNT))
+            at += MERGED_COUNT
+        else:
+            at += 1
+    return found
+
+
+def cut_incremental(segments: tuple[InputSegment, ...], cores: int) -> Cut:
+    """Splits a run that looks up indexed segments."""
+    scanned = tuple(each for each in segments if not each.is_indexed)
+    key_bytes = sum(map(key_bytes_of, scanned))
+    tasks = 1 if key_bytes <= SOLO_KEY_BYTES else task_count(key_bytes, SCAN_TASK_KEY_BYTES, cores)
+    buckets = 1 if tasks == 1 else task_count(key_bytes, BUCKET_KEY_BYTES, cores)
+    # Each new message may change one segment.
+    messages = sum(each.record.messages for each in scanned)
+    changed = sum(sorted(map(size_bytes_of, segments))[-messages:]) if messages else 0
+    copies = 1 if changed <= SOLO_BYTES else task_count(changed, COPY_TASK_BYTES, cores)
+    return Cut(
+        contiguous(scanned, tasks, key_bytes_of) or ((),),
+        buckets,
+        contiguous(segments, copies, size_bytes_of),
+    )
 
 
 def cut_segments(

@@ -66,6 +66,12 @@ class Positions(NamedTuple):
         return np.frombuffer(self.blob, "<i8").astype(np.int64, copy=False)
 
 
+class Dead(NamedTuple):
+    """Positions of indexed segments whose messages do not survive, like Positions."""
+
+    positions: Positions
+
+
 class Counts(NamedTuple):
     """The parts of ledgerfold.v1.RunCounts that a task knows; they are summed up."""
 
@@ -82,9 +88,13 @@ class Counts(NamedTuple):
 
 
 class Written(NamedTuple):
-    """A finished segment file, as a serialized SegmentRecord."""
+    """A finished segment file, as a serialized SegmentRecord.
+
+    `kept_bytes`: its size, if it is shared with the previous ledger.
+    """
 
     record: bytes
+    kept_bytes: int = 0
 
 
 class WriteTimes(NamedTuple):
@@ -130,7 +140,9 @@ class Failure(NamedTuple):
         return error
 
 
-Content = Fragments | Messages | Positions | Counts | Written | WriteTimes | CopyBegan | Failure
+Content = (
+    Fragments | Messages | Positions | Dead | Counts | Written | WriteTimes | CopyBegan | Failure
+)
 Row = tuple[int, Content]
 _T = TypeVar("_T")
 

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import logging
+from itertools import chain
+from pathlib import Path
+
 from ledgerfold.compactor import memory
-from ledgerfold.compactor.job.pipeline import Clock, run_job
+from ledgerfold.compactor.job.pipeline import Clock, JobResult, run_job
 from ledgerfold.compactor.job.plan import TaskPlan, cut, key_bytes_of
 from ledgerfold.compactor.job.progress import Parts, copy_parts, scan_parts
 from ledgerfold.compactor.job.session import Session
 from ledgerfold.compactor.job.spark_run import WORKER_ENDED, SparkRun, is_end_of_worker
 from ledgerfold.compactor.user_strategies.own import Own
 from ledgerfold.storage import crash_points
-from ledgerfold.storage.errors import LedgerfoldError, StrategyFailed
+from ledgerfold.storage.errors import (
+    Corruption,
+    IncompatibleFormat,
+    LedgerfoldError,
+    MissingFile,
+    StrategyFailed,
+)
 from ledgerfold.storage.files import Files
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+
+_log = logging.getLogger(__name__)
 
 
 class CompactionRun(SparkRun[Manifest]):
@@ -32,13 +44,15 @@ class CompactionRun(SparkRun[Manifest]):
         Raises InvalidRequest if the plan is invalid.
         """
         self.plan, self._own, self._clock = plan, own, clock
-        self._tasks: TaskPlan = cut(plan, session.cores, own)
-        tasks, segments = self._tasks, self._tasks.segments
-        whole = scan_parts(segments, key_bytes_of).plus(copy_parts(segments))
-        self._parts = whole._replace(
+        self._take(cut(plan, session.cores, own))
+        super().__init__(plan.run_id, plan.topic, session, files)
+
+    def _take(self, tasks: TaskPlan) -> None:
+        self._tasks = tasks
+        scanned = scan_parts(list(chain.from_iterable(tasks.scans)), key_bytes_of)
+        self._parts = scanned.plus(copy_parts(tasks.segments))._replace(
             scans=len(tasks.scans), merges=tasks.buckets, copies=len(tasks.copies)
         )
-        super().__init__(plan.run_id, plan.topic, session, files)
 
     @property
     def _whole(self) -> Parts:
@@ -49,13 +63,34 @@ class CompactionRun(SparkRun[Manifest]):
             return StrategyFailed(self._own.name, f"in {self._stage}", WORKER_ENDED)
         return super()._failure_of(error)
 
+    def _run_job(self) -> JobResult:
+        session = self._session
+        return run_job(session.context, self._tasks, session.progress, self._clock)
+
+    def _read_all(self, folder: Path) -> None:
+        """Starts over without key indexes. No task is running."""
+        self._files.remove_dir(folder)
+        self._files.make_dir(folder)
+        whole = CompactionPlan()
+        whole.CopyFrom(self.plan)
+        whole.keeps_segments = False
+        self._take(cut(whole, self._session.cores, self._own))
+        self._before = self._session.progress.value
+
     def _work(self) -> Manifest:
         folder = self._tasks.output.folder
         self._make(folder)
         with self._jobs(), self._session.code_of(self._own):
-            segments, counts = run_job(
-                self._session.context, self._tasks, self._session.progress, self._clock
-            )
+            try:
+                segments, counts = self._run_job()
+            except (Corruption, MissingFile, IncompatibleFormat) as error:
+                if not self._tasks.indexed:
+                    raise
+                # A key index is derived data. If a segment is damaged, the whole run finds that.
+                fact = getattr(error, "fact", error)
+                _log.warning("Run %s reads every segment: %s", self.run_id, fact)
+                self._read_all(folder)
+                segments, counts = self._run_job()
         counts.worker_peak_bytes = memory.peak_bytes()
         self._settle(folder, holds_files=bool(segments))
         self._files.sync_dir(folder.parent)

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.job.key_columns import KeyColumns
+from ledgerfold.compactor.job.lookup import old_fragments
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.compactor.job.rows import Counts, Failure, Fragments, Positions, Row, by_task
+from ledgerfold.compactor.job.rows import Counts, Dead, Failure, Fragments, Positions, Row, by_task
 from ledgerfold.compactor.job.segment_map import SegmentMap
 from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns, Strategy
@@ -125,10 +126,16 @@ def grouped(numbers: NDArray[np.integer], count: int) -> tuple[Integers, list[in
     return order, np.cumsum(np.bincount(narrow, minlength=count)).tolist()
 
 
-def merge(rows: Iterable[Row], strategy: Strategy, first_ordinals: Sequence[int]) -> Iterator[Row]:
+def merge(
+    rows: Iterable[Row],
+    strategy: Strategy,
+    first_ordinals: Sequence[int],
+    indexed: Sequence[InputSegment] = (),
+) -> Iterator[Row]:
     """Yields rows for the copy tasks: Positions, ascending within each row, and Counts.
 
-    `first_ordinals`: the first segment of each copy task.
+    `first_ordinals`: the first segment of each copy task. `indexed`: the segments in which old
+    messages of the keys are looked up; yields Dead rows for those that do not survive.
     """
     keys: list[pa.BinaryArray] = []
     fragments: list[FragmentColumns] = []
@@ -148,7 +155,7 @@ def merge(rows: Iterable[Row], strategy: Strategy, first_ordinals: Sequence[int]
                 yield 0, content
     if keys:
         joined = tuple(map(np.concatenate, zip(*fragments, strict=True)))
-        yield from _merged(pa.concat_arrays(keys), joined, strategy, first_ordinals)
+        yield from _merged(pa.concat_arrays(keys), joined, strategy, first_ordinals, indexed)
 
 
 def _merged(
@@ -156,17 +163,33 @@ def _merged(
     fragments: FragmentColumns,
     strategy: Strategy,
     first_ordinals: Sequence[int],
+    indexed: Sequence[InputSegment],
 ) -> Iterator[Row]:
     encoded = keys.dictionary_encode()
-    count = len(encoded.dictionary)
-    folded = strategy.join(from_arrow(encoded.indices), fragments, count)
+    codes, count = from_arrow(encoded.indices), len(encoded.dictionary)
+    old = old_fragments(indexed, encoded.dictionary, strategy) if indexed else None
+    if old is not None:
+        codes = np.concatenate([codes, old.codes])
+        fragments = tuple(map(np.concatenate, zip(fragments, old.fragments, strict=True)))
+    folded = strategy.join(codes, fragments, count)
     positions = strategy.survivors(folded.fragments)
     positions.sort()
+    counts = Counts(removed_events=folded.removed_events, keys=count)
+    if old is not None:
+        dead = np.setdiff1d(old.positions, positions, assume_unique=True)
+        positions = np.setdiff1d(positions, old.positions, assume_unique=True)
+        for task, row in to_copy_tasks(dead, first_ordinals):
+            yield task, Dead(row)
+        # The indexed segments' keys are counted as a whole.
+        removed_events = counts.removed_events + old.removed_events
+        counts = counts._replace(keys=count - old.keys, removed_events=removed_events)
     yield from to_copy_tasks(positions, first_ordinals)
-    yield 0, Counts(removed_events=folded.removed_events, keys=count)
+    yield 0, counts
 
 
-def to_copy_tasks(positions: Integers, first_ordinals: Sequence[int]) -> Iterator[Row]:
+def to_copy_tasks(
+    positions: Integers, first_ordinals: Sequence[int]
+) -> Iterator[tuple[int, Positions]]:
     """Sends each of the ascending `positions` to the task that copies it."""
     for task, places in by_task(positions, np.array(first_ordinals, np.int64) << ROW_BITS):
         yield task, Positions.of(positions[places])

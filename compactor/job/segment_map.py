@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rebuild import RawEntry
 from ledgerfold.compactor.positions import ROW_BITS
-from ledgerfold.storage.entry import EntryHeader, Position, crc32c
+from ledgerfold.storage.entry import HEADER_BYTES, EntryHeader, Position, crc32c, read_header
 from ledgerfold.storage.errors import Corruption, DiskFailure, MissingFile
 from ledgerfold.storage.segment import scan_segment
 
@@ -52,6 +52,11 @@ class SegmentMap:
         for header, offset in scan_segment(Path(self.path), self.segment.record):
             yield PlacedEntry(header, offset, row)
             row += header.message_count
+
+    def entry_at(self, offset: int, row: int) -> PlacedEntry:
+        """Returns the entry that begins at `offset` with `row`. Raises Corruption."""
+        stored = self._bytes[offset : offset + HEADER_BYTES]
+        return PlacedEntry(read_header(stored, 0, self.path), offset, row)
 
     def in_range(self) -> Iterator[PlacedEntry]:
         """Yields the entries in the run's range.

@@ -34,12 +34,15 @@ def scanned(
 
 
 def merged(
-    rows: Iterable[Row], strategy: AnyStrategy, first_ordinals: Sequence[int]
+    rows: Iterable[Row],
+    strategy: AnyStrategy,
+    first_ordinals: Sequence[int],
+    indexed: Sequence[InputSegment] = (),
 ) -> Iterator[Row]:
     """Runs the second half of phase one."""
     if isinstance(strategy, MessageStrategy):
         return merge_messages(rows, strategy, first_ordinals)
-    return merge(rows, strategy, first_ordinals)
+    return merge(rows, strategy, first_ordinals, indexed)
 
 
 @dataclass(frozen=True)
@@ -64,10 +67,11 @@ class MergeTask:
 
     strategy: AnyStrategy
     first_ordinals: tuple[int, ...]
+    indexed: tuple[InputSegment, ...]
     progress: Accumulator[Parts]
 
     def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
-        found = merged(rows, self.strategy, self.first_ordinals)
+        found = merged(rows, self.strategy, self.first_ordinals, self.indexed)
         yield from guarded(found, range(len(self.first_ordinals)), self.strategy.held)
         self.progress.add(Parts(merges=1))
 

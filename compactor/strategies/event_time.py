@@ -222,4 +222,12 @@ def _accepted_one_by_one(firsts: Booleans, powers: Integers, is_value: Booleans)
 
 
 _NAME = "event-time"
-EVENT_TIME = Strategy(_NAME, LISTED[_NAME].version, begin, join, survivors, reads_event_times=True)
+EVENT_TIME = Strategy(
+    _NAME,
+    LISTED[_NAME].version,
+    begin,
+    join,
+    survivors,
+    reads_event_times=True,
+    is_incremental=True,
+)

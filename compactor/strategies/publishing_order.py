@@ -112,4 +112,6 @@ def _replaced(codes: Codes, fragments: Integers, key_count: int) -> int:
 
 
 _NAME = "publishing-order"
-PUBLISHING_ORDER = Strategy(_NAME, LISTED[_NAME].version, begin, join, survivors)
+PUBLISHING_ORDER = Strategy(
+    _NAME, LISTED[_NAME].version, begin, join, survivors, is_incremental=True
+)

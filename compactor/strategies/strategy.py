@@ -123,6 +123,9 @@ class Strategy:
     # Returns an equivalent strategy for such facts, with the same fragments: strategies that share
     # an equivalent are evaluated once.
     simpler: Callable[[Facts], Strategy | None] = no_simpler
+    # Whether it keeps at most one message of a key, and a message that it has kept until a newer
+    # one of the key arrives: then a run need not read the keys without new messages.
+    is_incremental: bool = False
 
 
 def by_key(codes: Codes, places: Integers | None = None) -> Ordered:

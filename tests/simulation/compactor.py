@@ -13,7 +13,8 @@ What survives the pure model of the plan's strategy says (tests/model/choice_mod
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -31,7 +32,7 @@ from ledgerfold.storage.errors import (
     MissingFile,
 )
 from ledgerfold.storage.files import Files
-from ledgerfold.storage.segment import SegmentWriter
+from ledgerfold.storage.segment import SegmentWriter, link_segment
 from ledgerfold.v1.compactor_pb2 import (
     AnalyzeRequest,
     CleanManifest,
@@ -226,7 +227,8 @@ class _Run:
 
     def _copy(self) -> tuple[list[SegmentRecord], RunCounts]:
         plan = self._plan
-        entries = list(self._entries())
+        placed = list(self._entries())
+        entries = [(header, entry) for _, header, entry in placed]
         rows = [
             (at, row)
             for at, (header, _) in enumerate(entries)
@@ -241,9 +243,20 @@ class _Run:
         renumber = plan.renumber_batches and is_strategic(plan)
         segments: list[SegmentRecord] = []
         writer: SegmentWriter | None = None
+        done = set[int]()
         survivors = [rows[index] for index in left.rows]
+        linked = self._unchanged(Counter(placed[at][0] for at, _ in survivors))
         for at, kept in groupby(survivors, key=itemgetter(0)):
             self._check()
+            number = placed[at][0]
+            if number in linked:
+                if writer is not None:
+                    segments.append(writer.seal())
+                    writer = None
+                if number not in done:
+                    done.add(number)
+                    segments.append(self._link(plan.segments[number], len(segments)))
+                continue
             if writer is None:
                 writer = SegmentWriter(
                     Path(plan.ledgers_dir), plan.ledger_id, len(segments), self._files
@@ -262,7 +275,20 @@ class _Run:
             removed_events=left.removed_events,
         )
 
-    def _entries(self) -> Iterator[tuple[EntryHeader, bytes]]:
+    def _unchanged(self, left: Mapping[int, int]) -> set[int]:
+        """The segments of the previous ledger of which every message is left: they are linked."""
+        plan = self._plan
+        if not plan.keeps_segments or is_strategic(plan):
+            return set()
+        records = enumerate(plan.segments[: plan.compacted_segments])
+        return {number for number, each in records if left.get(number) == each.messages}
+
+    def _link(self, record: SegmentRecord, index: int) -> SegmentRecord:
+        plan = self._plan
+        return link_segment(Path(plan.ledgers_dir), record, plan.ledger_id, index, self._files)
+
+    def _entries(self) -> Iterator[tuple[int, EntryHeader, bytes]]:
+        """Each entry of the range, and the number of its segment in the plan."""
         plan = self._plan
         before, horizon = plan.horizon_previous, plan.horizon
         low = (before.ledger_id, before.entry_id) if plan.HasField("horizon_previous") else (-1, -1)
@@ -284,5 +310,5 @@ class _Run:
                 is_raw = number >= plan.compacted_segments
                 position: Position = header.position
                 if low < position <= high if is_raw else position >= floor:
-                    yield header, data[at : at + header.size_bytes]
+                    yield number, header, data[at : at + header.size_bytes]
                 at += header.size_bytes

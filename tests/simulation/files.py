@@ -127,6 +127,16 @@ class SimFiles(Files):
 
             folder.change(move)
 
+    def link(self, source: Path, target: Path) -> None:
+        with self.call("link", target):
+            file = self._disk.file(source)
+            self._disk.folder(target.parent).change(lambda names: names.update({target.name: file}))
+
+    def is_same(self, path: Path, other: Path) -> bool:
+        self._check()
+        node = self._disk.find(path)
+        return node is not None and node is self._disk.find(other)
+
     def remove(self, path: Path) -> None:
         with self.call("remove", path):
             folder = self._disk.find(path.parent)

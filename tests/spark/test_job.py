@@ -17,7 +17,10 @@ from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import Corruption, DiskFailure, InvalidRequest, StrategyFailed
 from ledgerfold.storage.files import REAL, Files
+from ledgerfold.storage.names import key_index_path
+from ledgerfold.storage.segment import file_names
 from ledgerfold.strategies.ready_made import HeaderVersion
+from ledgerfold.v1.records_pb2 import LedgerRecord
 from tests.model.strategic_model import renumbered, strategic
 from tests.model.strategy_model import Message, outcome_of
 from tests.support.compaction import LogBuilder, damage, read_messages
@@ -78,8 +81,35 @@ def test_two_runs_equal_the_model(session: Session, tmp_path: Path, retain: bool
     _add(log, 2, range(7, 12))
     second = CompactionRun(log.plan(101, retain, manifest), session, REAL, time.time).execute()
     assert read_messages(log.ledgers_dir, second.segments) == log.expected(retain)
-    files = sorted(path.name for path in (log.ledgers_dir / "101").iterdir())
-    assert files == [Path(record.path).name for record in second.segments]
+    files = {f"101/{path.name}" for path in (log.ledgers_dir / "101").iterdir()}
+    assert files == file_names(LedgerRecord(segments=second.segments))
+
+
+@pytest.mark.parametrize("damages", [False, True])
+def test_runs_that_look_up_old_messages_equal_the_model(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damages: bool
+) -> None:
+    """A second and a third run keep what did not change. If a key index is damaged, everything is
+    read, with the same result.
+    """
+    monkeypatch.setattr(plan_module, "SCANNED_SHARE_MAX", 0.9)
+    log = LogBuilder(tmp_path)
+    _add(log, 1, range(1, 9))
+    plan = log.plan(100, True, segment_bytes_max=3_000)
+    manifest = CompactionRun(plan, session, REAL, time.time).execute()
+    for number, ledger_id in ((2, 20), (3, 21)):
+        if damages:
+            damage(log.ledgers_dir / key_index_path(manifest.segments[0].path), 50)
+        log.add_segment(ledger_id, [[Message(b"key-1", b"new")]], Compression.NONE)
+        plan = log.plan(100 + number, True, manifest, segment_bytes_max=3_000)
+        plan.keeps_segments = True
+        run = CompactionRun(plan, session, REAL, time.time)
+        manifest = run.execute()
+        assert read_messages(log.ledgers_dir, manifest.segments) == log.expected(True)
+        assert bool(manifest.counts.bytes_kept) != damages
+        counts = manifest.counts
+        assert counts.messages_out == len(log.outcome(True).survivors)
+        assert counts.keys == counts.messages_out - counts.null_keys
 
 
 def test_a_strategy_of_ones_own_runs_on_spark(

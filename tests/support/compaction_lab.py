@@ -80,7 +80,9 @@ class FakeStore:
         self.failure: BaseException | None = None
         self.verify_failure: BaseException | None = None
 
-    def verify_compacted(self, ledger_id: int, topic: str, segments: object) -> LedgerRecord:
+    def verify_compacted(
+        self, ledger_id: int, topic: str, segments: object, previous: object
+    ) -> LedgerRecord:
         if self.verify_failure is not None:
             raise self.verify_failure
         return LedgerRecord(ledger_id=ledger_id)
@@ -257,6 +259,7 @@ class HeldCompactor:
                 ledger_id=plan.ledger_id,
                 horizon=plan.horizon,
                 counts=RunCounts(removed_events=removed_events, messages_out=1),
+                strategy_version=str(plan.strategy_version),
             )
         )
 

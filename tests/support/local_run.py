@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ledgerfold.compactor.job.copy_survivors import copy_survivors
+from ledgerfold.compactor.job.pipeline import kept_counts
 from ledgerfold.compactor.job.plan import TaskPlan, cut
 from ledgerfold.compactor.job.rows import Counts, Failure, Row, Written
 from ledgerfold.compactor.job.tasks import merged, scanned
@@ -23,14 +24,14 @@ def run_tasks(plan: CompactionPlan | TaskPlan) -> tuple[list[SegmentRecord], Cou
     surviving = [
         row
         for bucket in range(tasks.buckets)
-        for row in merged(_of(found, bucket), tasks.strategy, firsts)
+        for row in merged(_of(found, bucket), tasks.strategy, firsts, tasks.indexed)
     ]
     copied = [
         row
         for index, run in enumerate(tasks.copies)
         for row in copy_survivors(_of(surviving, index), run, tasks.output, tasks.renumber_batches)
     ]
-    counts = Counts()
+    counts = kept_counts(tasks.indexed)
     records: list[SegmentRecord] = []
     for _, content in copied:
         if isinstance(content, Counts):

@@ -211,6 +211,13 @@ class LossyFiles(Files):
             self._seen[target] = self._node(source)
             del self._seen[source]
 
+    def link(self, source: Path, target: Path) -> None:
+        with self.step("link", target):
+            self._seen[target] = self._node(source)
+
+    def is_same(self, path: Path, other: Path) -> bool:
+        return path in self._seen and self._seen[path] is self._seen.get(other)
+
     def remove(self, path: Path) -> None:
         with self.step("remove", path):
             self._seen.pop(path, None)

@@ -35,6 +35,7 @@ from ledgerfold.v1.records_pb2 import (
     RUN_STATE_SUCCESS,
     RUN_TRIGGER_ADMIN,
     RUN_TRIGGER_THRESHOLD,
+    CompactionStrategy,
     RunRecord,
 )
 from tests.support.compaction_lab import FIRST_LEDGER_ID, Lab, position
@@ -99,6 +100,26 @@ def test_a_second_run_builds_on_the_first() -> None:
         assert (plan.horizon_previous, plan.horizon) == (position(1, 4), position(1, 7))
         assert record.previous_ledger_id == FIRST_LEDGER_ID
         assert record.ledger_id == FIRST_LEDGER_ID + 1
+
+    asyncio.run(body())
+
+
+def test_a_run_may_keep_segments_only_of_one_that_decided_alike() -> None:
+    """The plan says so if strategy, settings and policy are those of the view's run."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        keeps = []
+        for entries, strategy in ((5, None), (8, None), (9, "event-time"), (10, None), (11, None)):
+            topic.log.entries = entries
+            asked = None if strategy is None else CompactionStrategy(name=strategy)
+            await lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN, strategy=asked)
+            await lab.compactor.started()
+            lab.compactor.finish()
+            await lab.ended(topic)
+            keeps.append(lab.compactor.plans[-1].keeps_segments)
+        assert keeps == [False, True, False, False, True]
 
     asyncio.run(body())
 

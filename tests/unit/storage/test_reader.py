@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -32,7 +33,13 @@ from ledgerfold.storage.files import REAL, Files
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.ledger import LedgerReader, LedgerStore, LedgerWriter, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.storage.segment import SegmentWriter, scan_segment, segments_sealed, tally_segment
+from ledgerfold.storage.segment import (
+    SegmentWriter,
+    link_segment,
+    scan_segment,
+    segments_sealed,
+    tally_segment,
+)
 from ledgerfold.v1.records_pb2 import SegmentRecord
 from tests.support.ledgers import append, plain
 from tests.support.lossy_files import LossyFiles
@@ -331,6 +338,42 @@ def test_a_compacted_ledger_with_an_entry_above_the_limit_is_not_adopted(opened:
     record = writer.seal()
     with pytest.raises(EntryTooLarge, match=r"Entry 3:9 .* would take 16777217 bytes"):
         opened.store.verify_compacted(ledger_id, "t", [record])
+
+
+def test_a_link_to_a_known_segment_is_adopted_unread(opened: Opened) -> None:
+    """A file of the same name and size that is another one is read, and found out."""
+    store, positions = opened.store, [Position(3, entry) for entry in range(4)]
+    _, [known] = opened.compacted([positions])
+    ledger_id = opened.metadata.allocate_ledger_id()
+    store.ledger_dir(ledger_id).mkdir()
+    linked = link_segment(store.ledgers_dir, known, ledger_id, 7)
+    path = store.ledgers_dir / linked.path
+    assert path.samefile(store.ledgers_dir / known.path)
+    assert store.verify_compacted(ledger_id, "t", [linked], [known]).segments == [linked]
+    path.unlink()
+    path.write_bytes(bytes(known.size_bytes))
+    with pytest.raises(Corruption):
+        store.verify_compacted(ledger_id, "t", [linked], [known])
+    linked.key_index.size_bytes = 9
+    path.unlink()
+    with pytest.raises(MissingFile):
+        store.verify_compacted(ledger_id, "t", [linked], [known])
+
+
+def test_a_disk_without_links_gets_copies(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on file systems that have none."""
+    _, [known] = opened.compacted([[Position(3, 0)]])
+
+    def link(source: Path, target: Path) -> None:
+        raise OSError(errno.EPERM, "no links")
+
+    monkeypatch.setattr("os.link", link)
+    ledger_id = opened.metadata.allocate_ledger_id()
+    opened.store.ledger_dir(ledger_id).mkdir()
+    linked = link_segment(opened.store.ledgers_dir, known, ledger_id, 0)
+    path, source = (opened.store.ledgers_dir / each.path for each in (linked, known))
+    assert not path.samefile(source)
+    assert path.read_bytes() == source.read_bytes()
 
 
 def test_a_compacted_ledger_is_adopted_only_if_it_is_what_the_records_say(opened: Opened) -> None:

@@ -1,0 +1,202 @@
+"""The key index of a compacted segment: which rows may have a key (docs/FORMATS.md, "Key index").
+
+A run that meets few new keys finds their old messages with it, instead of reading all old keys. The
+index is derived data: a segment without a usable one is read.
+
+    values: hash of the key, its high bits | row, in the low `row_bits`; sorted
+    blocks: BLOCK_VALUES values each; the head has the first value and the checksum of each
+
+A lookup reads the head and the blocks that its hashes fall into, and verifies what it reads. The
+hash only selects candidates: compactor/job/lookup.py compares their keys.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ledgerfold.compactor.job.key_columns import KeyColumns, Place
+from ledgerfold.compactor.job.rebuild import RawEntry
+from ledgerfold.compactor.job.segment_map import map_file
+from ledgerfold.compactor.key_hash import Hashes, hashes_of
+from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.storage.entry import EntryHeader, crc32c
+from ledgerfold.storage.errors import Corruption, IncompatibleFormat, InvalidRequest
+from ledgerfold.storage.files import REAL, Files, replace_file
+from ledgerfold.storage.names import key_index_path
+from ledgerfold.storage.native_batch import parse_keys
+from ledgerfold.v1.records_pb2 import KeyIndexRecord, SegmentRecord
+
+VERSION = 1
+BLOCK_VALUES = 8192
+# Arrow's offsets have 32 bits: a segment with more bytes of keys gets no index.
+KEY_BYTES_MAX = 1 << 30
+# CRC32C of the rest of the head, version, rows, values, entries, row bits, CRC32C of the entries.
+_HEAD = struct.Struct("<IIQQQII")
+
+
+class KeyIndexBuilder:
+    """Collects the keys of one segment that is being written. Bound: the segment's key sections."""
+
+    def __init__(self) -> None:
+        self._columns = KeyColumns()
+        self._offsets: list[int] = []
+        self._size_bytes = 0
+
+    def add(self, header: EntryHeader, entry: RawEntry) -> None:
+        """Adds the next entry. Raises Corruption if its key section does not parse."""
+        try:
+            section = parse_keys(entry.key_section)
+        except InvalidRequest as error:
+            raise Corruption("its entry", 0, "a native key section", str(error)) from error
+        place = Place("its entry", self._size_bytes)
+        self._columns.add_section(place, header, self._columns.rows, section)
+        self._offsets.append(self._size_bytes)
+        self._size_bytes += header.size_bytes
+
+    def write(self, ledgers_dir: Path, record: SegmentRecord, files: Files = REAL) -> None:
+        """Writes the index next to the sealed segment, and names it in `record`."""
+        columns = self._columns
+        if columns.key_bytes > KEY_BYTES_MAX:
+            return
+        columns.check()
+        rows = np.flatnonzero(columns.has_key()).astype(np.uint64)
+        row_bits = max(columns.rows - 1, 1).bit_length()
+        values = hashes_of(columns.keys())[rows] >> np.uint64(row_bits) << np.uint64(row_bits)
+        values |= rows
+        values.sort()
+        stored = values.astype("<u8").tobytes()
+        entries = columns.positions().astype("<u8").tobytes()
+        entries += np.array(self._offsets, "<u8").tobytes()
+        crcs = [crc32c(block) for block in _blocks(stored)]
+        head = _HEAD.pack(
+            0, VERSION, columns.rows, len(values), columns.entries, row_bits, crc32c(entries)
+        )
+        head += values[::BLOCK_VALUES].astype("<u8").tobytes() + np.array(crcs, "<u4").tobytes()
+        checksum = crc32c(head[4:])
+        head = checksum.to_bytes(4, "little") + head[4:]
+        path = ledgers_dir / key_index_path(record.path)
+        replace_file(path, [head, entries, stored], files)
+        size_bytes = len(head) + len(entries) + len(stored)
+        record.key_index.CopyFrom(
+            KeyIndexRecord(size_bytes=size_bytes, checksum=checksum, keyed_messages=len(values))
+        )
+
+
+def _blocks(stored: bytes) -> Iterator[bytes]:
+    size = BLOCK_VALUES * 8
+    return (stored[at : at + size] for at in range(0, len(stored), size))
+
+
+class Candidates(NamedTuple):
+    """Pairs of a query, by its index, and a row of the segment that may have its key."""
+
+    queries: Integers
+    rows: Integers
+
+
+class KeyIndex:
+    """A mapped key index. Use as a context manager.
+
+    Raises MissingFile, DiskFailure, Corruption, IncompatibleFormat.
+    """
+
+    def __init__(self, path: str, record: KeyIndexRecord) -> None:
+        self.path, self._record = path, record
+
+    def __enter__(self) -> KeyIndex:
+        self._bytes = map_file(self.path, self._record.size_bytes)
+        try:
+            self._read_head()
+        except BaseException:
+            self._bytes.close()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._bytes.close()
+
+    def _read_head(self) -> None:
+        crc, version, self.rows, self._values, entries, row_bits, entries_crc = _HEAD.unpack_from(
+            self._bytes
+        )
+        blocks = -(-self._values // BLOCK_VALUES)
+        head_bytes = _HEAD.size + blocks * 12
+        if crc != self._record.checksum:
+            self._damaged(0, self._record.checksum, crc)
+        self._verify(0, self._bytes[4:head_bytes], crc)
+        if version != VERSION:
+            raise IncompatibleFormat(f"key index {self.path}", version, f"version {VERSION}")
+        at = _HEAD.size
+        self._fences = np.frombuffer(self._bytes[at : at + blocks * 8], "<u8")
+        self._crcs = np.frombuffer(self._bytes[at + blocks * 8 : head_bytes], "<u4")
+        table = self._bytes[head_bytes : head_bytes + entries * 16]
+        self._verify(head_bytes, table, entries_crc)
+        columns = np.frombuffer(table, "<u8").astype(np.int64)
+        # The first row and the offset of each entry.
+        self.first_rows, self.offsets = columns[:entries], columns[entries:]
+        self._values_at = head_bytes + len(table)
+        self._row_bits = np.uint64(row_bits)
+
+    def candidates(self, hashes: Hashes) -> Candidates:
+        """Returns the rows whose keys may have these hashes, of which any number may be given."""
+        low = hashes >> self._row_bits << self._row_bits
+        high = low | ((np.uint64(1) << self._row_bits) - np.uint64(1))
+        # A value equal to a fence begins its block; smaller ones end the block before.
+        first = np.maximum(np.searchsorted(self._fences, low, "left").astype(np.int64) - 1, 0)
+        last = np.searchsorted(self._fences, high, "right").astype(np.int64) - 1
+        found: list[Candidates] = []
+        for block in self._touched(first, last).tolist():
+            queries = np.flatnonzero((first <= block) & (block <= last))
+            values = self._block(block)
+            starts = np.searchsorted(values, low[queries], "left")
+            counts = np.searchsorted(values, high[queries], "right") - starts
+            rows = values[_ranges(starts, counts)] & (high[queries] - low[queries]).repeat(counts)
+            found.append(Candidates(queries.repeat(counts), rows.astype(np.int64)))
+        if not found:
+            return Candidates(np.empty(0, np.int64), np.empty(0, np.int64))
+        return Candidates(*map(np.concatenate, zip(*found, strict=True)))
+
+    def _touched(self, first: Integers, last: Integers) -> Integers:
+        """Returns the blocks of which each is between a query's first and last."""
+        changes = np.zeros(len(self._fences) + 1, np.int64)
+        some = first <= last
+        np.add.at(changes, first[some], 1)
+        np.add.at(changes, last[some] + 1, -1)
+        return np.flatnonzero(np.cumsum(changes[:-1]))
+
+    def _block(self, block: int) -> Hashes:
+        at = self._values_at + block * BLOCK_VALUES * 8
+        count = min(self._values - block * BLOCK_VALUES, BLOCK_VALUES)
+        stored = self._bytes[at : at + count * 8]
+        self._verify(at, stored, int(self._crcs[block]))
+        return np.frombuffer(stored, "<u8")
+
+    def _verify(self, offset: int, stored: bytes, crc: int) -> None:
+        found = crc32c(stored)
+        if found != crc:
+            self._damaged(offset, crc, found)
+
+    def _damaged(self, offset: int, crc: int, found: int) -> None:
+        raise Corruption(self.path, offset, f"CRC32C {crc:08x}", f"{found:08x}")
+
+
+def _ranges(starts: NDArray[np.intp], counts: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Returns start, start + 1, ... of each range, `counts` each, one after the other."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    found: NDArray[np.intp] = np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    return found
+
+
+def complement(count: int, rows: Integers) -> Integers:
+    """Returns the rows from 0 to `count` that are not among `rows`."""
+    is_left: Booleans = np.ones(count, np.bool_)
+    is_left[rows] = False
+    left: Integers = np.flatnonzero(is_left)
+    return left

@@ -1,0 +1,111 @@
+"""The old messages of given keys, found with the key indexes of their segments.
+
+A run that keeps unchanged segments reads only new messages. Their keys are looked up in the indexed
+segments; the messages found, compared by key, take part in the run like scanned ones. Each of them
+that does not survive dies, and its segment changes.
+
+Bound: the key sections of the entries of one segment that hold candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ledgerfold.compactor.job.arrow_integers import to_arrow
+from ledgerfold.compactor.job.key_columns import KeyColumns
+from ledgerfold.compactor.job.key_index import KeyIndex
+from ledgerfold.compactor.job.plan import InputSegment
+from ledgerfold.compactor.job.segment_map import SegmentMap
+from ledgerfold.compactor.key_hash import Hashes, hashes_of
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.strategies.strategy import Facts, FragmentColumns, Strategy
+from ledgerfold.storage.names import key_index_path
+
+
+class OldMessages(NamedTuple):
+    """Messages that have one of the given keys: the index of the key of each, and its facts."""
+
+    codes: Integers
+    facts: Facts
+
+
+class OldFragments(NamedTuple):
+    """Old messages, folded: the fragments with the key of each, and the messages' positions."""
+
+    codes: Integers
+    fragments: FragmentColumns
+    removed_events: int
+    positions: Integers
+    keys: int
+
+
+def old_fragments(
+    segments: Sequence[InputSegment], keys: pa.BinaryArray, strategy: Strategy
+) -> OldFragments | None:
+    """Returns the old messages of these distinct keys; None if there are none.
+
+    Raises Corruption, MissingFile, IncompatibleFormat, DiskFailure.
+    """
+    found = list(old_messages(segments, keys, strategy.reads_event_times))
+    if not found:
+        return None
+    codes = np.concatenate([each.codes for each in found])
+    facts = joined([each.facts for each in found])
+    known, dense = np.unique(codes, return_inverse=True)
+    folded = strategy.begin(dense, facts, len(known))
+    of_fragments = known if folded.codes is None else known[folded.codes]
+    return OldFragments(
+        of_fragments, folded.fragments, folded.removed_events, facts.positions, len(known)
+    )
+
+
+def joined(parts: Sequence[Facts]) -> Facts:
+    """Concatenates facts, column by column."""
+    columns: list[Any] = [
+        None if column[0] is None else np.concatenate(column) for column in zip(*parts, strict=True)
+    ]
+    return Facts(*columns)
+
+
+def old_messages(
+    segments: Sequence[InputSegment], keys: pa.BinaryArray, reads_event_times: bool
+) -> Iterator[OldMessages]:
+    """Yields the messages of these distinct keys in each segment that has any, in order."""
+    hashes = hashes_of(keys)
+    for segment in segments:
+        found = _in_segment(segment, keys, hashes, reads_event_times)
+        if found is not None:
+            yield found
+
+
+def _in_segment(
+    segment: InputSegment, keys: pa.BinaryArray, hashes: Hashes, reads_event_times: bool
+) -> OldMessages | None:
+    with KeyIndex(key_index_path(segment.path), segment.record.key_index) as index:
+        queries, rows = index.candidates(hashes)
+        if not len(rows):
+            return None
+        order = np.argsort(rows, kind="stable")
+        queries, rows = queries[order], rows[order]
+        numbers = np.searchsorted(index.first_rows, rows, "right") - 1
+        touched, entry_of = np.unique(numbers, return_inverse=True)
+        columns = KeyColumns(reads_event_times)
+        with SegmentMap(segment) as mapped:
+            for number in touched.tolist():
+                offset = int(index.offsets[number])
+                columns.add(mapped, mapped.entry_at(offset, int(index.first_rows[number])))
+        columns.check()
+        counts = np.array(columns.counts, np.int64)
+        firsts = np.cumsum(counts) - counts
+        within = firsts[entry_of] + rows - index.first_rows[touched][entry_of]
+    # Equal hashes of different keys end here.
+    same = pc.equal(columns.keys().take(to_arrow(within)), keys.take(to_arrow(queries)))
+    is_same = np.array(same.to_pylist(), np.bool_) & columns.has_key()[within]
+    if not is_same.any():
+        return None
+    return OldMessages(queries[is_same], columns.facts().where(within[is_same]))

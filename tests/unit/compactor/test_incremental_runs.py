@@ -1,0 +1,198 @@
+"""Runs that keep the unchanged segments of the previous ledger, against the model."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfold.compactor import key_hash
+from ledgerfold.compactor.job import key_index
+from ledgerfold.compactor.job import plan as plan_module
+from ledgerfold.compactor.job.plan import TaskPlan, cut, to_merge
+from ledgerfold.compactor.key_hash import LONG_BYTES, hashes_of
+from ledgerfold.storage.entry import Compression
+from ledgerfold.storage.errors import Corruption
+from ledgerfold.storage.names import key_index_path
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from tests.model.strategy_model import Message
+from tests.support.compaction import LOGS, LogBuilder, read_messages
+from tests.support.local_run import run_tasks
+
+LogShape = list[list[list[Message]]]
+STRATEGIES = st.sampled_from(["publishing-order", "event-time"])
+
+
+def _indexed(plan: CompactionPlan) -> TaskPlan:
+    """The tasks of a plan, whose output gets key indexes although it is small."""
+    tasks = cut(plan, 2)
+    return replace(tasks, output=replace(tasks.output, is_indexed=True))
+
+
+def _plan(log: LogBuilder, ledger_id: int, strategy: str, previous: Manifest | None = None, **more):  # type: ignore[no-untyped-def]
+    plan = log.plan(ledger_id, True, previous, **more)
+    plan.strategy, plan.keeps_segments = strategy, previous is not None
+    return plan
+
+
+@given(
+    st.lists(LOGS, min_size=2, max_size=5),
+    STRATEGIES,
+    st.integers(1, 3),
+    st.sampled_from([400, 2_000, 1 << 20]),
+    st.booleans(),
+)
+def test_a_chain_of_runs_leaves_what_whole_runs_leave(
+    shapes: list[LogShape], strategy: str, buckets: int, segment_bytes: int, collides: bool
+) -> None:
+    """Messages, ids and counts are those of runs that read everything, also if all hashes collide.
+
+    Both take the same steps, each on its own previous ledger.
+    """
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan_module, "SCANNED_SHARE_MAX", 1.0)
+        patch.setattr(plan_module, "MERGED_COUNT", 3)
+        patch.setattr(key_index, "BLOCK_VALUES", 4)
+        if collides:
+            patch.setattr(key_hash, "_mixed", lambda values: values * np.uint64(0))
+        log = LogBuilder(Path(folder))
+        kept: Manifest | None = None
+        whole: Manifest | None = None
+        for number, shape in enumerate(shapes):
+            for ledger_id, batches in enumerate(shape, 1 + 20 * number):
+                log.add_segment(ledger_id, batches, Compression.NONE)
+            plan = _plan(log, 1000 + number, strategy, kept, segment_bytes_max=segment_bytes)
+            tasks = _indexed(plan)
+            assert bool(tasks.indexed) == bool(kept and kept.segments)
+            records, counts = run_tasks(replace(tasks, buckets=buckets))
+            records.sort(key=lambda each: (each.first.ledger_id, each.first.entry_id))
+            reference = _plan(log, 2000 + number, strategy, whole, segment_bytes_max=segment_bytes)
+            reference.keeps_segments = False
+            expected, counted = run_tasks(reference)
+            read = read_messages(log.ledgers_dir, records)
+            assert read == read_messages(log.ledgers_dir, expected)
+            if strategy == "publishing-order":
+                assert counts._replace(bytes_in=0, entries_in=0) == counted._replace(
+                    bytes_in=0, entries_in=0
+                )
+            kept = Manifest(segments=records, horizon=plan.horizon)
+            whole = Manifest(segments=expected, horizon=plan.horizon)
+
+
+def _two_runs(folder: Path, patch: pytest.MonkeyPatch) -> tuple[LogBuilder, CompactionPlan]:
+    """A compacted ledger of a segment each for keys a to d; then another message with key b."""
+    patch.setattr(plan_module, "SCANNED_SHARE_MAX", 1.0)
+    log = LogBuilder(folder)
+    log.add_segment(1, [[Message(key, b"1" * 100)] for key in (b"a", b"b", b"c", b"d")])
+    plan = _plan(log, 100, "publishing-order", segment_bytes_max=200)
+    records, _ = run_tasks(_indexed(plan))
+    assert len(records) == 4
+    log.add_segment(2, [[Message(b"b", b"2")]])
+    previous = Manifest(segments=records, horizon=plan.horizon)
+    return log, _plan(log, 101, "publishing-order", previous, segment_bytes_max=200)
+
+
+def _inode(log: LogBuilder, path: str) -> int:
+    return (log.ledgers_dir / path).stat().st_ino
+
+
+def test_unchanged_segments_are_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the segment that loses a message is written again, and the new one."""
+    log, plan = _two_runs(tmp_path, monkeypatch)
+    records, _ = run_tasks(cut(plan, 2))
+    records.sort(key=lambda each: (each.first.ledger_id, each.first.entry_id))
+    before = [each for each in plan.segments if each.path.startswith("100/")]
+    shared = {_inode(log, each.path) for each in before} & {
+        _inode(log, each.path) for each in records
+    }
+    assert shared == {_inode(log, before[at].path) for at in (0, 2, 3)}
+    assert [each.HasField("key_index") for each in records] == [True] * 4
+    assert read_messages(log.ledgers_dir, records) == log.expected(True)
+
+
+@pytest.mark.parametrize("at", range(0, 200, 7))
+def test_a_damaged_key_index_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    """A flipped bit ends the lookup, or is in a part that it did not read."""
+    log, plan = _two_runs(tmp_path, monkeypatch)
+    path = log.ledgers_dir / key_index_path(plan.segments[1].path)
+    stored = bytearray(path.read_bytes())
+    stored[at % len(stored)] ^= 4
+    path.write_bytes(stored)
+    with pytest.raises(Corruption, match=r"\.keys"):
+        run_tasks(cut(plan, 2))
+
+
+def test_a_policy_that_may_drop_more_reads_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the broker's word, for other strategies and above the share, nothing is looked up."""
+    _, plan = _two_runs(tmp_path, monkeypatch)
+    assert cut(plan, 2).indexed
+    plan.keeps_segments = False
+    assert not cut(plan, 2).indexed
+    plan.keeps_segments, plan.strategy = True, "keep-first"
+    assert not cut(plan, 2).indexed
+    plan.strategy = "publishing-order"
+    monkeypatch.setattr(plan_module, "SCANNED_SHARE_MAX", 0.01)
+    assert not cut(plan, 2).indexed
+
+
+def test_a_segment_that_retention_has_begun_to_remove_is_scanned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its hidden messages take no part."""
+    _, plan = _two_runs(tmp_path, monkeypatch)
+    plan.retention_floor.ledger_id, plan.retention_floor.entry_id = 1, 2
+    assert [each.record.first.entry_id for each in cut(plan, 2).indexed] == [2, 3]
+
+
+@given(st.lists(st.binary(max_size=2 * LONG_BYTES), min_size=1))
+def test_equal_keys_have_equal_hashes_wherever_they_stand(keys: list[bytes]) -> None:
+    """A hash depends on the key alone, not on its neighbours."""
+    alone = [int(hashes_of(pa.array([key], pa.binary()))[0]) for key in keys]
+    assert hashes_of(pa.array(keys, pa.binary())).tolist() == alone
+
+
+def test_hashes_do_not_change() -> None:
+    """Stored indexes contain them."""
+    keys = pa.array([b"", b"a", b"12345678", b"123456789", b"x" * 300], pa.binary())
+    assert hashes_of(keys).tolist() == [
+        16294208416658607535,
+        6774081908283191102,
+        9501447833425779875,
+        9003943604911055402,
+        1533152188014638354,
+    ]
+
+
+@given(st.lists(st.integers(1, 1000), max_size=60))
+def test_merging_is_bounded_and_leaves_few(sizes: list[int]) -> None:
+    """Repeated until nothing is merged, no segment is above the limit, and a sum stays."""
+    total = sum(sizes)
+    for _ in range(200):
+        found = to_merge(sizes, 1000)
+        if not found:
+            break
+        merged = [size for at, size in enumerate(sizes) if at in found]
+        assert len(found) % plan_module.MERGED_COUNT == 0
+        assert max(merged) <= 1000
+        sizes = _merge(sizes, found)
+    assert sum(sizes) == total
+    assert not to_merge(sizes, 1000)
+
+
+def _merge(sizes: list[int], found: set[int]) -> list[int]:
+    left, at = list[int](), 0
+    while at < len(sizes):
+        step = plan_module.MERGED_COUNT if at in found else 1
+        left.append(sum(sizes[at : at + step]))
+        at += step
+    return left
