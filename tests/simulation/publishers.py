@@ -190,8 +190,9 @@ class Publisher:
             self._sent = 0
             self._world.oracle.connected(self.topic, self.name)
             await self._stream(connection)
-        away_ms = connection.served_until_ms if self._cut_ms is None else self._cut_ms
-        self._world.oracle.disconnected(self.topic, self.name, self._left_ms, away_ms)
+            # An attempt that is refused does not count: the producer is still away.
+            away_ms = connection.served_until_ms if self._cut_ms is None else self._cut_ms
+            self._world.oracle.disconnected(self.topic, self.name, self._left_ms, away_ms)
         if self._left_ms is not None:
             self._world.loop.let_go()
         self._on_refused(connection.error)
