@@ -55,7 +55,7 @@ class TopicTotals:
         self._add_counts(run.counts)
         seconds = max(took_ms, 1) / 1000
         self.read_throughput = run.counts.bytes_in / seconds
-        self.write_throughput = run.counts.bytes_out / seconds
+        self.write_throughput = (run.counts.bytes_out - run.counts.bytes_kept) / seconds
 
     def _add_counts(self, counts: RunCounts) -> None:
         self.removed_events += counts.removed_events

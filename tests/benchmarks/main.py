@@ -26,6 +26,7 @@ BENCHMARKS = (
     "read",
     "compact-small",
     "compact-large",
+    "cost",
     "strategic",
     "kafka-clean",
     "memory",

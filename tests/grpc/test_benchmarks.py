@@ -10,7 +10,15 @@ import pytest
 from tests.benchmarks.main import BENCHMARKS, module_of
 from tests.benchmarks.options import Options
 
-WITH_SPARK = ("read", "compact-small", "compact-large", "kafka-clean", "strategic", "what-if")
+WITH_SPARK = (
+    "read",
+    "compact-small",
+    "compact-large",
+    "cost",
+    "kafka-clean",
+    "strategic",
+    "what-if",
+)
 # Of those that start a worker, a run's and a question's show that they can.
 SHOWN = ("compact-small", "kafka-clean", "what-if")
 CASES = [
