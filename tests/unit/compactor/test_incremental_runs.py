@@ -22,7 +22,7 @@ from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.names import key_index_path
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from tests.model.strategy_model import Message
-from tests.support.compaction import LOGS, LogBuilder, read_messages
+from tests.support.compaction import LOGS, TIMED_LOGS, LogBuilder, read_messages
 from tests.support.local_run import run_tasks
 
 LogShape = list[list[list[Message]]]
@@ -42,7 +42,7 @@ def _plan(log: LogBuilder, ledger_id: int, strategy: str, previous: Manifest | N
 
 
 @given(
-    st.lists(LOGS, min_size=2, max_size=5),
+    st.lists(st.one_of(LOGS, TIMED_LOGS), min_size=2, max_size=5),
     STRATEGIES,
     st.integers(1, 3),
     st.sampled_from([400, 2_000, 1 << 20]),
