@@ -261,14 +261,18 @@ class Files:
 
         A file system without links gets a copy, which is durable except for the folder's entry.
         """
-        self.remove(target)
+        aside = target.with_name(target.name + ASIDE_SUFFIX)
+        self.remove(aside)
         with _disk(str(target), "A link"):
             try:
-                os.link(source, target)
+                os.link(source, aside)
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise
-                self.copy(source, target)
+                self.copy(source, aside)
+        self.replace(aside, target)
+        # A rename changes nothing if both are names of the same file already.
+        self.remove(aside)
 
     def is_same(self, path: Path, other: Path) -> bool:
         """Returns whether both are names of one existing file."""

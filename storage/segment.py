@@ -193,17 +193,21 @@ def link_segment(
 ) -> SegmentRecord:
     """Makes a compacted segment and its key index part of another ledger, too, as links.
 
-    Returns the segment's record in that ledger. The caller syncs the ledger's folder, which must
-    exist. Raises DiskFailure.
+    Returns the segment's record in that ledger, without a key index that is missing or of another
+    size. The caller syncs the ledger's folder, which must exist. Raises MissingFile, DiskFailure.
     """
     linked = SegmentRecord()
     linked.CopyFrom(record)
     linked.path = segment_path(ledger_id, index)
-    files.link(ledgers_dir / record.path, ledgers_dir / linked.path)
-    if record.HasField("key_index"):
-        files.link(
-            ledgers_dir / key_index_path(record.path), ledgers_dir / key_index_path(linked.path)
-        )
+    source = ledgers_dir / record.path
+    if not files.exists(source):
+        raise MissingFile(str(source), "a segment record")
+    files.link(source, ledgers_dir / linked.path)
+    source = ledgers_dir / key_index_path(record.path)
+    if files.exists(source) and files.size(source) == record.key_index.size_bytes:
+        files.link(source, ledgers_dir / key_index_path(linked.path))
+    else:
+        linked.ClearField("key_index")
     return linked
 
 

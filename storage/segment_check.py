@@ -328,6 +328,9 @@ class _Scan:
             self._bad("file", at, f"{segment.size_bytes} bytes", f"{size} bytes")
         elif not result.damages:
             found = result.extents[0].record if result.extents else SegmentRecord()
+            if segment.HasField("key_index"):
+                # The entries do not tell of the index; an intact segment keeps it.
+                found.key_index.CopyFrom(segment.key_index)
             if found != segment:
                 self._bad("sums", 0, describe(segment), describe(found))
 

@@ -12,6 +12,7 @@ hash only selects candidates: compactor/job/lookup.py compares their keys.
 
 from __future__ import annotations
 
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,13 @@ from ledgerfold.compactor.job.segment_map import map_file
 from ledgerfold.compactor.key_hash import Hashes, hashes_of
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.entry import EntryHeader, crc32c
-from ledgerfold.storage.errors import Corruption, IncompatibleFormat, InvalidRequest
+from ledgerfold.storage.errors import (
+    Corruption,
+    DiskFailure,
+    IncompatibleFormat,
+    InvalidRequest,
+    MissingFile,
+)
 from ledgerfold.storage.files import REAL, Files, replace_file
 from ledgerfold.storage.names import key_index_path
 from ledgerfold.storage.native_batch import parse_keys
@@ -34,22 +41,29 @@ from ledgerfold.v1.records_pb2 import KeyIndexRecord, SegmentRecord
 
 VERSION = 1
 BLOCK_VALUES = 8192
-# Arrow's offsets have 32 bits: a segment with more bytes of keys gets no index.
-KEY_BYTES_MAX = 1 << 30
+# A segment with more gets no index: its columns are in memory while it is written.
+KEY_BYTES_MAX = 256 * 1024 * 1024
+ROWS_MAX = 16_000_000
 # CRC32C of the rest of the head, version, rows, values, entries, row bits, CRC32C of the entries.
 _HEAD = struct.Struct("<IIQQQII")
 
 
 class KeyIndexBuilder:
-    """Collects the keys of one segment that is being written. Bound: the segment's key sections."""
+    """Collects the keys of one segment that is being written.
+
+    Bound: KEY_BYTES_MAX of keys, and about 150 bytes for each of up to ROWS_MAX messages.
+    """
 
     def __init__(self) -> None:
         self._columns = KeyColumns()
         self._offsets: list[int] = []
         self._size_bytes = 0
+        self._is_too_large = False
 
     def add(self, header: EntryHeader, entry: RawEntry) -> None:
         """Adds the next entry. Raises Corruption if its key section does not parse."""
+        if self._is_too_large:
+            return
         try:
             section = parse_keys(entry.key_section)
         except InvalidRequest as error:
@@ -58,11 +72,13 @@ class KeyIndexBuilder:
         self._columns.add_section(place, header, self._columns.rows, section)
         self._offsets.append(self._size_bytes)
         self._size_bytes += header.size_bytes
+        if self._columns.key_bytes > KEY_BYTES_MAX or self._columns.rows > ROWS_MAX:
+            self._is_too_large, self._columns, self._offsets = True, KeyColumns(), []
 
     def write(self, ledgers_dir: Path, record: SegmentRecord, files: Files = REAL) -> None:
         """Writes the index next to the sealed segment, and names it in `record`."""
         columns = self._columns
-        if columns.key_bytes > KEY_BYTES_MAX:
+        if self._is_too_large:
             return
         columns.check()
         rows = np.flatnonzero(columns.has_key()).astype(np.uint64)
@@ -103,14 +119,21 @@ class Candidates(NamedTuple):
 class KeyIndex:
     """A mapped key index. Use as a context manager.
 
-    Raises MissingFile, DiskFailure, Corruption, IncompatibleFormat.
+    Raises MissingFile (also if it cannot be read), Corruption, IncompatibleFormat.
     """
 
     def __init__(self, path: str, record: KeyIndexRecord) -> None:
         self.path, self._record = path, record
 
     def __enter__(self) -> KeyIndex:
-        self._bytes = map_file(self.path, self._record.size_bytes)
+        try:
+            size_bytes = os.stat(self.path).st_size
+            self._bytes = map_file(self.path, size_bytes)
+        except (OSError, ValueError, DiskFailure) as error:
+            raise MissingFile(self.path, "a segment record") from error
+        if size_bytes != self._record.size_bytes:
+            self._bytes.close()
+            raise MissingFile(self.path, "a segment record")
         try:
             self._read_head()
         except BaseException:

@@ -39,8 +39,10 @@ BUCKET_MESSAGES = 250_000
 SOLO_KEY_BYTES = 8 * 1024 * 1024
 SOLO_BYTES = 64 * 1024 * 1024
 SOLO_ENTRIES = 20_000
-# Old messages are looked up if at most this share of the keys, in bytes, is scanned.
-SCANNED_SHARE_MAX = 0.25
+# Old messages are looked up if at most this share of the keys is scanned, and so many bytes of
+# them: each merge task reads the entries that may hold its keys.
+SCANNED_SHARE_MAX = 0.1
+SCANNED_KEY_BYTES_MAX = 2 * BUCKET_KEY_BYTES
 # The number of neighbouring small segments that are merged.
 MERGED_COUNT = 8
 
@@ -199,7 +201,8 @@ def with_indexed(
         for segment in segments
     ]
     scanned = sum(key_bytes_of(each) for each in marked if not each.is_indexed)
-    if scanned > SCANNED_SHARE_MAX * sum(map(key_bytes_of, segments)):
+    share = SCANNED_SHARE_MAX * sum(map(key_bytes_of, segments))
+    if scanned > min(share, SCANNED_KEY_BYTES_MAX):
         return segments
     merged = to_merge([each.record.size_bytes for each in marked], plan.segment_bytes_max)
     return tuple(

@@ -45,6 +45,7 @@ from ledgerfold.storage.repair_manifest import (
     read_manifest,
     unfinished_repairs,
 )
+from ledgerfold.storage.segment import file_names
 from ledgerfold.storage.write_mark import WriteMark
 from ledgerfold.v1.records_pb2 import LedgerRecord
 
@@ -138,7 +139,7 @@ class Repair:
         for key, value in self._final(plan).items():
             if key.startswith(b"ledger/"):
                 record = decode(LedgerRecord, key, value)
-                named |= {segment.path for segment in record.segments}
+                named |= file_names(record)
         paths = {each for each in paths - named if not each.endswith(f"/{LABEL}")}
         found = [folder / each for each in sorted(paths) if self.files.exists(folder / each)]
         for path in found:

@@ -17,9 +17,11 @@ from ledgerfold.compactor.job import key_index
 from ledgerfold.compactor.job import plan as plan_module
 from ledgerfold.compactor.job.plan import TaskPlan, cut, to_merge
 from ledgerfold.compactor.key_hash import LONG_BYTES, hashes_of
-from ledgerfold.storage.entry import Compression
-from ledgerfold.storage.errors import Corruption
+from ledgerfold.storage.entry import EARLIEST, Compression
+from ledgerfold.storage.errors import Corruption, MissingFile
+from ledgerfold.storage.files import REAL
 from ledgerfold.storage.names import key_index_path
+from ledgerfold.storage.segment_check import Bounds, check_segment
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from tests.model.strategy_model import Message
 from tests.support.compaction import LOGS, TIMED_LOGS, LogBuilder, read_messages
@@ -128,6 +130,54 @@ def test_a_damaged_key_index_is_found(
     path.write_bytes(stored)
     with pytest.raises(Corruption, match=r"\.keys"):
         run_tasks(cut(plan, 2))
+
+
+@pytest.mark.parametrize("change", ["delete", "grow", "truncate", "folder"])
+@pytest.mark.parametrize("has_news", [False, True])
+def test_an_unusable_key_index_is_told_or_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, has_news: bool
+) -> None:
+    """A lookup raises an error that makes the run read everything; a link goes without it."""
+    log, plan = _two_runs(tmp_path, monkeypatch)
+    path = log.ledgers_dir / key_index_path(plan.segments[2].path)
+    stored = path.read_bytes()
+    path.unlink()
+    match change:
+        case "grow":
+            path.write_bytes(stored + b"more")
+        case "truncate":
+            path.write_bytes(stored[:-1])
+        case "folder":
+            path.mkdir()
+    if has_news:
+        with pytest.raises(MissingFile):
+            run_tasks(cut(plan, 2))
+        return
+    del plan.segments[-1]
+    records, _ = run_tasks(cut(plan, 2))
+    records.sort(key=lambda each: (each.first.ledger_id, each.first.entry_id))
+    assert [each.HasField("key_index") for each in records] == [True, True, False, True]
+
+
+def test_a_missing_segment_that_would_be_kept_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that would be read."""
+    log, plan = _two_runs(tmp_path, monkeypatch)
+    (log.ledgers_dir / plan.segments[2].path).unlink()
+    with pytest.raises(MissingFile, match=plan.segments[2].path):
+        run_tasks(cut(plan, 2))
+
+
+def test_verify_finds_an_indexed_segment_intact(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And keeps its index in the record. (No repair test was large enough to have an index.)"""
+    log, plan = _two_runs(tmp_path, monkeypatch)
+    segment = plan.segments[1]
+    found = check_segment(log.ledgers_dir / segment.path, segment, Bounds(EARLIEST), REAL)
+    assert not found.damages
+    assert [each.record for each in found.extents] == [segment]
 
 
 def test_a_policy_that_may_drop_more_reads_everything(
