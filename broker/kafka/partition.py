@@ -122,8 +122,8 @@ class Partition:
         before = self._stored.record.kafka
         self._was_truncated = before.HasField("truncated_to")
 
-        def begin(log_end: int, is_whole: bool) -> int:
-            known, self._replayed_from = replay_start(before, log_end, is_whole=is_whole)
+        def begin(log_end: int, intact_end: int) -> int:
+            known, self._replayed_from = replay_start(before, log_end, intact_end)
             self.producers.load(known, self._replayed_from, self._clock_ms())
             return self._replayed_from
 

@@ -34,7 +34,7 @@ from ledgerfold.broker.kafka.log.pending_segments import (
     record_repaired_figures,
 )
 from ledgerfold.broker.kafka.log.reads import KafkaReads
-from ledgerfold.broker.kafka.log.segment_list import holds_all_before, recovered, relist
+from ledgerfold.broker.kafka.log.segment_list import intact_end, recovered, relist
 from ledgerfold.broker.kafka.log.segments import (
     LiveSegment,
     Part,
@@ -117,7 +117,8 @@ class KafkaLog:
         # Raw segments that had ended when the log was loaded.
         self._ended = list[LiveSegment]()
         # No batch before the active segment has been lost.
-        self._is_whole = False
+        # All batches before it are there; later snapshots describe lost ones.
+        self._intact_end = 0
         # The producer state at the load; set by the partition, which replays batches.
         self.known_at_load = KafkaProducers()
         self.reads = KafkaReads(self.segments, self._ledgers, files, state)
@@ -132,7 +133,7 @@ class KafkaLog:
     # -- opening and closing ---------------------------------------------------------------
 
     async def open(
-        self, begin: Callable[[int, bool], int], found: Callable[[FoundBatch], object]
+        self, begin: Callable[[int, int], int], found: Callable[[FoundBatch], object]
     ) -> None:
         """Loads the segments and begins a ledger, on a thread.
 
@@ -145,7 +146,7 @@ class KafkaLog:
         await self._files.in_thread(lambda: self._open(begin, found))
 
     def _open(
-        self, begin: Callable[[int, bool], int], found: Callable[[FoundBatch], object]
+        self, begin: Callable[[int, int], int], found: Callable[[FoundBatch], object]
     ) -> None:
         truncated_to = self._stored.record.kafka.truncated_to
         try:
@@ -158,7 +159,7 @@ class KafkaLog:
         self._begins_at = self._pending.base_of
         end, _ = recovered(self._stored.record.kafka, self._loading.end_of)
         end = max(end, truncated_to)
-        since = begin(end, self._is_whole)
+        since = begin(end, self._intact_end)
         for segment in self._stored.record.kafka.segments:
             if segment.is_cleaned or segment.ledger_ids:
                 self.segments.append(self._loading.segment(segment, since, found))
@@ -175,7 +176,7 @@ class KafkaLog:
         self._store.recover_ledgers(self._stored.record.ledger_ids)
         log = self._stored.record.kafka
         self._loading.read_record(log)
-        self._is_whole = holds_all_before(log, log.rolled.end_offset, self._loading.end_of)
+        self._intact_end = intact_end(log, log.rolled.end_offset, self._loading.end_of)
         _, begins_at = recovered(log, self._loading.end_of)
         self._begins_at = lambda _: begins_at
         self._new.load()
@@ -184,9 +185,9 @@ class KafkaLog:
         relist(record.kafka, record.ledger_ids, self._begins_at)
         if not self._is_open:
             record_open(record.kafka)
-            if not self._is_whole:
-                # NOTE: other batches will get the offsets of those in the snapshots.
-                forget_snapshots(record.kafka)
+            if self._intact_end < record.kafka.rolled.end_offset:
+                # NOTE: other batches will get the offsets of those in later snapshots.
+                forget_snapshots(record.kafka, self._intact_end)
         record_repaired_figures(record.kafka, self._ended)
         self._pending.record(record.kafka, record.ledger_ids)
 

@@ -141,23 +141,25 @@ def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, 
     return end, begins_at
 
 
-def holds_all_before(log: KafkaLog, offset: int, end_of: Callable[[int], int | None]) -> bool:
-    """Returns whether segments that ended before `offset` still hold all their batches.
+def intact_end(log: KafkaLog, offset: int, end_of: Callable[[int], int | None]) -> int:
+    """Returns `offset` if the segments that begin before it still hold all their batches, else the
+    end of the first one that does not.
 
     A later segment may be recorded before they are durable: a crash removes their end, and other
     batches get its offsets. `end_of`: as for recovered().
 
     >>> segment = KafkaSegment(base_offset=0, ledger_ids=[3], figures={"next_offset": 9})
     >>> log = KafkaLog(segments=[segment, KafkaSegment(base_offset=9, ledger_ids=[4])])
-    >>> [holds_all_before(log, 9, {3: end}.get) for end in (9, 8, None)]
-    [True, False, False]
+    >>> [intact_end(log, 9, {3: end}.get) for end in (9, 8, None)]
+    [9, 8, 0]
     """
     for segment in log.segments:
         if segment.is_cleaned or segment.base_offset >= offset:
             continue
-        if not _has_all(segment, _end(segment, end_of), if_unrecorded=True):
-            return False
-    return True
+        held = _end(segment, end_of)
+        if not _has_all(segment, held, if_unrecorded=True):
+            return segment.base_offset if held is None else held
+    return offset
 
 
 def _has_all(segment: KafkaSegment, held: int | None, *, if_unrecorded: bool = False) -> bool:

@@ -9,8 +9,8 @@ one:
 
 * After a clean close: from the snapshot of the close; nothing is replayed.
 * After a crash: from that of the active segment, all of whose batches are replayed.
-* After a crash that lost batches before the active segment: from none. The snapshot describes
-  lost batches, whose offsets others get.
+* After a crash that lost batches before the active segment: from that of the newest segment that
+  begins before the loss. Later ones describe lost batches, whose offsets others get.
 * A snapshot at or below the log start describes nothing that is left, and is ignored.
 * After a truncation: from the newest remaining one. Each segment keeps the snapshot of its
   beginning for that, as in Kafka.
@@ -40,21 +40,19 @@ def take_snapshot(producers: Producers, end_offset: int) -> KafkaProducers:
     return KafkaProducers(end_offset=end_offset, producers=producers.snapshot())
 
 
-def replay_start(log: KafkaLog, log_end: int, *, is_whole: bool) -> ReplayStart:
+def replay_start(log: KafkaLog, log_end: int, intact_end: int) -> ReplayStart:
     """Returns the start of a load of `log`, as it was before it was opened.
 
-    `is_whole`: nothing is lost before its active segment.
+    `intact_end`: nothing before it is lost.
 
     >>> log = KafkaLog(rolled={"end_offset": 9, "producers": [{"producer_id": 7}]})
-    >>> [replay_start(log, 9, is_whole=each).replayed_from for each in (True, False)]
+    >>> [replay_start(log, 9, each).replayed_from for each in (9, 8)]
     [9, 0]
     """
     if log.HasField("closed") and log.closed.end_offset == log_end:
         found = log.closed
-    elif is_whole and log.HasField("rolled") and log.rolled.end_offset <= log_end:
-        found = log.rolled
     else:
-        return ReplayStart((), 0)
+        found = _newest(_of_segments(log), min(log_end, intact_end)) or KafkaProducers()
     if found.end_offset <= log.log_start_offset:
         return ReplayStart((), found.end_offset)
     return ReplayStart(found.producers, found.end_offset)
@@ -82,12 +80,21 @@ def newest_snapshot(log: KafkaLog, offset: int) -> KafkaProducers:
     >>> [newest_snapshot(log, each).end_offset for each in (9, 8, 4)]
     [9, 5, 0]
     """
+    known = _of_segments(log) + ([log.loaded] if log.HasField("loaded") else [])
+    there = [each for each in known if log.log_start_offset < each.end_offset]
+    return _newest(there, offset) or KafkaProducers(end_offset=log.log_start_offset)
+
+
+def _of_segments(log: KafkaLog) -> list[KafkaProducers]:
+    """Returns the snapshots at the base offsets of segments."""
     known = [each.producers for each in log.segments if each.HasField("producers")]
-    known += [log.rolled] if log.HasField("rolled") else []
-    known += [log.loaded] if log.HasField("loaded") else []
-    there = [each for each in known if log.log_start_offset < each.end_offset <= offset]
-    nothing = KafkaProducers(end_offset=log.log_start_offset)
-    return max(there, key=lambda each: each.end_offset, default=nothing)
+    return known + ([log.rolled] if log.HasField("rolled") else [])
+
+
+def _newest(snapshots: Iterable[KafkaProducers], offset: int) -> KafkaProducers | None:
+    """Returns the newest one at or below `offset`, if any."""
+    there = [each for each in snapshots if each.end_offset <= offset]
+    return max(there, key=lambda each: each.end_offset, default=None)
 
 
 def carry_over(old: Iterable[KafkaSegment], new: Iterable[KafkaSegment]) -> None:
@@ -102,9 +109,22 @@ def carry_over(old: Iterable[KafkaSegment], new: Iterable[KafkaSegment]) -> None
                 segment.producers.CopyFrom(before.producers)
 
 
-def forget_snapshots(log: KafkaLog) -> None:
-    """Drops snapshots that describe lost batches, whose offsets other batches get."""
-    log.ClearField("rolled")
+def forget_snapshots(log: KafkaLog, intact_end: int) -> None:
+    """Drops snapshots that describe lost batches, whose offsets other batches get.
+
+    The next load starts from the newest remaining one of a segment.
+
+    >>> one = {"base_offset": 5, "producers": {"end_offset": 5}}
+    >>> log = KafkaLog(segments=[one], rolled={"end_offset": 9})
+    >>> forget_snapshots(log, 8)
+    >>> log.rolled.end_offset
+    5
+    """
+    newest = _newest(_of_segments(log), intact_end)
     log.ClearField("loaded")
     for segment in log.segments:
-        segment.ClearField("producers")
+        if segment.producers.end_offset > intact_end:
+            segment.ClearField("producers")
+    log.ClearField("rolled")
+    if newest is not None:
+        log.rolled.CopyFrom(newest)

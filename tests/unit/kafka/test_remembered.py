@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ledgerfold.broker.kafka.log.segment_list import holds_all_before
+from ledgerfold.broker.kafka.log.segment_list import intact_end
 from ledgerfold.broker.kafka.producers.producer_snapshots import (
     SNAPSHOTS_MAX,
+    forget_snapshots,
     record_rolled,
     replay_start,
 )
@@ -33,8 +34,7 @@ def test_a_snapshot_of_batches_that_a_crash_took_is_not_asked(
 ) -> None:
     """The log may end at that offset again, or behind it, with other batches."""
     log = log_of(ENDED, ACTIVE)
-    is_whole = holds_all_before(log, 9, ends.get)
-    begun = replay_start(log, 9, is_whole=is_whole)
+    begun = replay_start(log, 9, intact_end(log, 9, ends.get))
     assert [each.producer_id for each in begun.producers] == known
     assert begun.replayed_from == (9 if known else 0)
 
@@ -43,7 +43,34 @@ def test_what_a_cleaning_or_retention_took_is_not_missed() -> None:
     cleaned = KafkaSegment(base_offset=0, is_cleaned=True, figures={"next_offset": 9})
     empty = KafkaSegment(base_offset=4, ledger_ids=[2], figures={"next_offset": 4})
     for segments in ((cleaned, ACTIVE), (ACTIVE,), (empty, ACTIVE)):
-        assert holds_all_before(log_of(*segments), 9, dict[int, int]().get)
+        assert intact_end(log_of(*segments), 9, dict[int, int]().get) == 9
+
+
+def test_a_loss_leaves_the_snapshots_before_it() -> None:
+    """A cleaning may have removed the batches that a replay of the whole log would need.
+
+    The simulator knew the defect as a resend that was stored twice; no test lost the end of a
+    segment behind a cleaned one.
+    """
+    before = KafkaProducers(end_offset=5, producers=[KafkaProducer(producer_id=6)])
+    log = log_of(
+        KafkaSegment(base_offset=0, is_cleaned=True, figures={"next_offset": 5}),
+        KafkaSegment(base_offset=5, ledger_ids=[2], figures={"next_offset": 9}, producers=before),
+        ACTIVE,
+    )
+    for held, known, end in (({2: 8}, 6, 5), ({}, 6, 5), ({2: 9}, 7, 9)):
+        intact = intact_end(log, 9, held.get)
+        begun = replay_start(log, 9, intact)
+        assert ([each.producer_id for each in begun.producers], begun.replayed_from) == (
+            [known],
+            end,
+        )
+    forget_snapshots(log, 8)
+    assert log.rolled == before
+    # The next crash, too, starts there.
+    assert replay_start(log, 9, intact_end(log, 5, {2: 8}.get)).replayed_from == 5
+    forget_snapshots(log, 4)
+    assert not log.HasField("rolled")
 
 
 def test_snapshots_of_segments_are_bounded() -> None:
