@@ -15,7 +15,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -103,9 +104,11 @@ class KafkaLife:
     # Of batches that were sent, and have no answer.
     in_flight_bytes: int = 0
     record: TopicRecord = field(default_factory=TopicRecord)
-    # min.compaction.lag.ms before the last change of it, and when that came.
+    # min.compaction.lag.ms before the last changes of settings, which take effect between their
+    # write and their answer; how many have no answer; and when the last one got it.
     lag_before_ms: int = 0
-    lag_changed_ms: int = 0
+    settings_changing: int = 0
+    settings_changed_ms: int = 0
 
     def on_record(self, record: TopicRecord, may_start_at: Callable[[TopicRecord], bool]) -> None:
         """`may_start_at`: whether retention may have let the log begin where that record says."""
@@ -148,6 +151,20 @@ class KafkaLife:
         self.rounds.clear()
         self.planned = None
 
+    # Settings
+
+    @contextmanager
+    def changing_settings(self, now_ms: Callable[[], int]) -> Iterator[None]:
+        """Until a change is answered, the settings before it may be in force."""
+        if not self.settings_changing:
+            self.lag_before_ms = self.lag_ms
+        self.settings_changing += 1
+        try:
+            yield
+        finally:
+            self.settings_changing -= 1
+            self.settings_changed_ms = now_ms()
+
     # What the worker is asked for
 
     @property
@@ -158,8 +175,8 @@ class KafkaLife:
     def on_plan(self, plan: CleanPlan) -> None:
         self.planned = plan
         min_lag_ms = self.lag_ms
-        if plan.time_ms <= self.lag_changed_ms:
-            # The round was planned before that.
+        if self.settings_changing or plan.time_ms <= self.settings_changed_ms:
+            # The round may have been planned before that.
             min_lag_ms = min(min_lag_ms, self.lag_before_ms)
         upto, young_ms = plan.upper_bound, plan.time_ms - min_lag_ms
         for offset, sent in self.at.items():

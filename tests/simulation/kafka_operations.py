@@ -258,9 +258,12 @@ def kafka_retain(actors: Actors, random: Random) -> None:
 @operation
 def kafka_config(actors: Actors, random: Random) -> None:
     topic, changes = actors.topic(random), random.choice(_CHANGES)
+    oracle = actors.world.oracle
 
     async def change(broker: Broker) -> None:
-        await change_topic_config(broker, await broker.kafka_topic(topic), changes)
+        loaded = await broker.kafka_topic(topic)
+        with oracle.kafka[topic].changing_settings(oracle.now_ms):
+            await change_topic_config(broker, loaded, changes)
 
     _ask(actors, f"config {changes}", change)
 

@@ -111,10 +111,7 @@ class Oracle(Told):
                     return True
             return False
 
-        lag_ms = life.lag_ms
         life.on_record(record, may_start_at)
-        if life.lag_ms != lag_ms:
-            life.lag_before_ms, life.lag_changed_ms = lag_ms, self.now_ms()
 
     def may_retain(self, life: KafkaLife) -> int:
         """How many of the oldest segments retention lets go now."""
