@@ -1,7 +1,9 @@
-"""The whole suite, as `scripts/test` without arguments runs it: two pytests beside each other.
+"""The whole suite, as `scripts/test` without arguments runs it: three pytests beside each other.
 
-What uses Spark runs in one, all else in the other; then, by itself, what has the mark `alone`: it
-does its work against the clock. On one core, or with little memory, they run one after the other.
+What uses Spark runs in one, what starts other processes in another, all else in the third; then, by
+itself, what has the mark `alone`: it does its work against the clock. Three suit two cores: tests
+wait for disks and processes half of their time. On one core, or with little memory, they run one
+after the other.
 
 Each line begins with the name of the part that it is of. At the end stand the failures and the last
 line of each part. The exit code is the worst of all. Ctrl-C (and SIGTERM) interrupts the parts
@@ -22,11 +24,15 @@ from types import FrameType
 from typing import TextIO
 
 STAGES = (
-    {"rest": "not spark and not alone", "spark": "spark and not alone"},
+    {
+        "spark": "spark and not alone",
+        "process": "process and not spark and not alone",
+        "rest": "not process and not spark and not alone",
+    },
     {"alone": "alone"},
 )
 # For one pytest with what it starts: a Spark, a second one in a process of its own, brokers.
-PART_BYTES = 4 * 1024**3
+PART_BYTES = 3 * 1024**3
 _NAME_WIDTH = max(len(name) for stage in STAGES for name in stage)
 _SEPARATOR = " | "
 
@@ -99,10 +105,10 @@ def run(stages: Iterable[Mapping[str, Sequence[str]]], said: TextIO) -> int:
 
 
 def has_room() -> bool:
-    """A core for each of two parts, and memory."""
+    """Two cores, and memory for each part."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return cores >= 2 and memory >= 2 * PART_BYTES
+    return cores >= 2 and memory >= len(STAGES[0]) * PART_BYTES
 
 
 def _interrupted(_number: int, _frame: FrameType | None) -> None:

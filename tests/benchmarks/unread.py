@@ -57,12 +57,12 @@ async def _measure(
         for _, call in opened:
             await call.write(data_pb2.ReadRequest(permits=_PERMITS).SerializeToString())
         asked = await _settled(pid)
-        beside_s, _, size = await wire.read(wire.Broker(channel, TOPIC))
+        beside_s, _, size_read = await wire.read(wire.Broker(channel, TOPIC))
         report.add("resident before", before / MB, "MB")
-        report.add("a connected reader", (idle - before) / readers / MB, "MB")
-        report.add("one that never reads", (asked - before) / readers / MB, "MB")
-        report.add("resident with all of them", asked / MB, "MB")
-        report.add("another reader alone", alone_s, "s", f"{size / MB:,.0f} MB")
+        for name, size in ("connected", idle), ("that never read", asked):
+            of_each = f"{(size - before) / readers / MB:.2f} MB a reader"
+            report.add(f"resident with readers {name}", size / MB, "MB", of_each)
+        report.add("another reader alone", alone_s, "s", f"{size_read / MB:,.0f} MB")
         report.add("another reader beside them", beside_s, "s")
         for channel_, call in opened:
             call.cancel()

@@ -43,8 +43,8 @@ def arguments(folder: Path, test: str) -> list[str]:
 def test_each_test_is_of_one_part() -> None:
     """Whatever marks it has."""
     expressions = [expression for stage in STAGES for expression in stage.values()]
-    for spark, alone in itertools.product([False, True], repeat=2):
-        marks = {"spark": spark, "alone": alone}
+    for held in itertools.product([False, True], repeat=3):
+        marks = dict(zip(("spark", "process", "alone"), held, strict=True))
         assert sum(eval(expression, {}, marks) for expression in expressions) == 1
 
 
@@ -60,8 +60,8 @@ def test_the_worst_counts_and_failures_are_said_again(tmp_path: Path) -> None:
     )
     assert run(stages, said) == 1
     lines = said.getvalue().splitlines()
-    late = next(number for number, line in enumerate(lines) if line.startswith("late  | "))
-    assert {line[:8] for line in lines[:late]} == {"good  | ", "bad   | "}
+    parts = [line.partition(" | ")[0].strip() for line in lines]
+    assert set(parts[: parts.index("late")]) == {"good", "bad"}
     *_, failure, good, bad, last, took = lines
     assert failure.startswith("FAILED ")
     assert "bad/test_it.py::test_two" in failure
