@@ -56,7 +56,7 @@ def run(options: Options) -> Report:
         first = compact(admin, TOPIC)
         copied_s = _copy(broker.data_dir / "ledgers" / str(first.run.ledger_id))
         report.add("first run", first.seconds, "s", f"cp and sync of its ledger {copied_s:.2f} s")
-        report.add("first run: written", _written(first.run.counts) / MB, "MB")
+        _add_phases(report, "first run", first.run.counts)
         some = np.random.default_rng(7).permutation(count)[: max(count // 100, 1)].tolist()
         for name, numbers, goal in (("1 % new", some, 15), ("one message", [count // 2], 3)):
             _publish(broker.url, TOPIC, numbers)
@@ -67,7 +67,10 @@ def run(options: Options) -> Report:
 def _add(report: Report, name: str, timed: Timed, first: Timed, goal: int) -> None:
     share = 100 * timed.seconds / first.seconds
     report.add(name, timed.seconds, "s", f"{share:.1f} % of the first run, goal {goal} %")
-    counts = timed.run.counts
+    _add_phases(report, name, timed.run.counts)
+
+
+def _add_phases(report: Report, name: str, counts: RunCounts) -> None:
     report.add(f"{name}: phase one", counts.phase_one_ms / 1000, "s", "as the worker says")
     report.add(f"{name}: phase two", counts.phase_two_ms / 1000, "s", "as the worker says")
     report.add(
