@@ -86,5 +86,5 @@ def _known_through(topic: TrimmedTopic) -> Position:
     Later headers are the only record of stored sequence ids, or a cursor is being created there.
     """
     created = (each for each in topic.subscriptions.values() if each.is_durable)
-    limits = [each.mark_delete for each in created if not each.is_recorded]
+    limits = [each.durable_mark_delete for each in created if not each.is_recorded]
     return min([*limits, topic.deduplication.recorded])
