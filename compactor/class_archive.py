@@ -1,6 +1,6 @@
 """The JVM's class-data archive: classes are parsed once and mapped by every later start.
 
-The first worker of a machine starts without one, and records the loaded classes; after its warm-up
+The first worker of a machine starts without one, and records the loaded classes; once nothing runs
 the JVM dumps them, and later workers start in half the time (measured: Spark up in 3.4 s instead of
 7.6 s; the dump takes 3 s and 50 MB). An archive fits one JVM build, Spark version and set of
 options, which its name identifies; the JVM ignores one that does not fit.

@@ -80,7 +80,7 @@ Response = TypeVar("Response")
 
 class CompactorService(CompactorServiceServicer):
     """The service. `executor` has one thread, so that runs queue up. `session`: None until Spark is
-    warm.
+    up. `asked`: the number of runs and analyses that were asked for so far.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class CompactorService(CompactorServiceServicer):
         trials: Trials,
     ) -> None:
         self.session: Session | None = None
+        self.asked = 0
         self._trials = trials
         # The trials of strategies whose runs have not begun, by run.
         self._trying: dict[str, asyncio.Task[Own]] = {}
@@ -219,6 +220,7 @@ class CompactorService(CompactorServiceServicer):
             raise CompactorUnavailable(f"The compactor is stopping: {self._why_stopped}.")
         if self.session is None:
             raise CompactorUnavailable("The compactor is starting. Try again when it is ready.")
+        self.asked += 1
         return self.session
 
     async def _own_of(self, plan: CompactionPlan) -> Own | None:
@@ -275,6 +277,11 @@ class CompactorService(CompactorServiceServicer):
         if run_id in self._runs or run_id in self._trying:
             raise InvalidRequest(f"Run {run_id!r} is already in progress.")
         return session
+
+    @property
+    def is_idle(self) -> bool:
+        """True if no run and no analysis is in progress."""
+        return not (self._runs or self._trying or self._analyses)
 
     def _forget(self, run_id: str) -> None:
         del self._runs[run_id]

@@ -1,9 +1,9 @@
-"""A tiny compaction before the first real one.
+"""A tiny compaction before the first real one, if none waits.
 
 A fresh Spark takes seconds for its first job: the daemon of Python workers starts, the JVM loads
 the classes of jobs. Two small segments, compacted twice (as one task, then with shuffles on every
-core), do that before health says SERVING. Executors elsewhere do not see our local folder: they
-only start their Python workers.
+core), do that. Executors elsewhere do not see our local folder: they only start their Python
+workers.
 
 No message survives, so that the steps at which a test kills a worker are never reached.
 """

@@ -1,8 +1,9 @@
 """The worker process: a gRPC server and one Spark session.
 
 1. The port listens; one JSON line on standard output names it. Health says NOT_SERVING.
-2. Spark starts and warms up, on a thread. Health says SERVING.
-3. On a machine's first start the JVM's class-data archive is written, for later starts.
+2. Spark starts, on a thread. Health says SERVING. If no run comes at once, a tiny one warms it up.
+3. On a machine's first start the JVM's class-data archive is written, for later starts: as soon as
+   nothing runs, at the latest when the worker is stopped.
 4. The end: SIGTERM, SIGINT, or, if standard input is a pipe from the parent, its end of file (the
    parent has ended). Health says NOT_SERVING, runs fail with the reason, Spark is stopped. A second
    signal exits at once. When the JVM dies, so does the worker: its parent starts another.
@@ -23,6 +24,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
@@ -52,7 +54,12 @@ _MESSAGE_BYTES_MAX = 256 * 1024 * 1024
 _GRACE_SECONDS = 2.0
 # The time for cancelled runs to end. A thread may hang on a dead JVM.
 _RUN_END_SECONDS = 15.0
-_SPARK_STOP_SECONDS = 5.0
+# With 3 s for a class-data archive.
+_SPARK_STOP_SECONDS = 8.0
+# A broker that has a run waiting sends it at once: it warms Spark up as well as a warm-up does.
+_FIRST_RUN_SECONDS = 0.3
+# The JVM stands still while it writes the archive: not while runs follow each other.
+_IDLE_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -83,7 +90,8 @@ class Worker:
         self._executor = ThreadPoolExecutor(1, "spark")
         self._stopping = asyncio.Event()
         self._why_stopped = "the worker was asked to stop"
-        self._is_jvm_dead = False
+        self._is_jvm_dead = self._has_failed = False
+        self._archiving = threading.Lock()
         self._is_signalled = False
         self._health = cast(Any, health).aio.HealthServicer()
         self._service = CompactorService(
@@ -126,14 +134,39 @@ class Worker:
             return EXIT_FAILED
         self._service.session = session
         await self._health.set(NAME, HealthCheckResponse.SERVING)
-        if not self._settings.archive.exists:
-            self._executor.submit(dump_archive, session.context, self._settings.archive, REAL)
         self._watch_jvm(session)
+        preparing = asyncio.create_task(self._prepare(session))
         await stopping
-        if not self._is_jvm_dead:
+        preparing.cancel()
+        if not self._has_failed:
             return EXIT_DONE
         _log.error("%s", self._why_stopped)
         return EXIT_FAILED
+
+    async def _prepare(self, session: Session) -> None:
+        """Warms up, unless a run does that, and writes the class-data archive once nothing runs."""
+        in_thread = partial(asyncio.get_running_loop().run_in_executor, self._executor)
+        await asyncio.sleep(_FIRST_RUN_SECONDS)
+        if not self._service.asked:
+            folder = self._settings.local_dir / "warm-up"
+            try:
+                await in_thread(warm_up, session, folder, REAL, time.time)
+            except Exception:
+                if not self._stopping.is_set():
+                    _log.exception("The warm-up failed")
+                    self._has_failed, self._why_stopped = True, "Spark runs no job"
+                    self._stopping.set()
+                return
+        asked = -1
+        while self._service.asked != asked or not self._service.is_idle:
+            asked = self._service.asked
+            await asyncio.sleep(_IDLE_SECONDS)
+        await in_thread(self._write_archive, session)
+
+    def _write_archive(self, session: Session) -> None:
+        with self._archiving:
+            if not self._is_jvm_dead and not self._settings.archive.exists:
+                dump_archive(session.context, self._settings.archive, REAL)
 
     async def _listen(self) -> grpc.aio.Server:
         server = grpc.aio.server(
@@ -158,13 +191,11 @@ class Worker:
         REAL.make_dir(settings.local_dir)
         # Temporary files of this process and its children are removed with the folder.
         os.environ["TMPDIR"] = tempfile.tempdir = str(settings.local_dir)
-        session = start_session(
+        return start_session(
             SessionSettings(
                 settings.spark_master, settings.local_dir, settings.archive.java_options
             )
         )
-        warm_up(session, settings.local_dir / "warm-up", REAL, time.time)
-        return session
 
     async def _stop_spark(self) -> None:
         session = self._service.session
@@ -172,9 +203,16 @@ class Worker:
             _kill_all_started()
             return
         if not self._is_jvm_dead:
-            stopped = asyncio.get_running_loop().run_in_executor(None, session.stop)
+            stopped = asyncio.get_running_loop().run_in_executor(None, self._end, session)
             await asyncio.wait({stopped}, timeout=_SPARK_STOP_SECONDS)
         await asyncio.to_thread(REAL.remove_dir, self._settings.local_dir)
+
+    def _end(self, session: Session) -> None:
+        # Or workers that are always stopped before they are idle would never leave one. If the
+        # broker was killed, its successor may be waiting.
+        if self._is_signalled:
+            self._write_archive(session)
+        session.stop()
 
     def _watch_signals(self) -> None:
         def stop(number: int) -> None:
@@ -200,7 +238,7 @@ class Worker:
     def _watch_jvm(self, session: Session) -> None:
         def ended() -> None:
             if not self._stopping.is_set():
-                self._is_jvm_dead = True
+                self._is_jvm_dead = self._has_failed = True
                 self._why_stopped = f"Spark's JVM ended ({session.jvm_end()})"
             self._stopping.set()
 

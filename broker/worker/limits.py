@@ -17,14 +17,14 @@ class SupervisorLimits:
     ready: float = 120.0
     # For a new process to report its port.
     listening: float = 60.0
-    # For Spark to be warm after that.
+    # For Spark to be up after that.
     warm: float = 300.0
     # For a worker, and its check of a strategy that is being set.
     check: float = 25.0
     # For a worker to end a cancelled run, before it is killed.
     cancel: float = 10.0
-    # Between SIGTERM and SIGKILL.
-    stop: float = 5.0
+    # Between SIGTERM and SIGKILL. The first worker of a machine may write its class-data archive.
+    stop: float = 10.0
     # For a worker that stopped serving to end its runs, then itself.
     leave: float = 20.0
 

@@ -21,6 +21,7 @@ from tests.benchmarks import options
 
 BENCHMARKS = (
     "serve",
+    "cold",
     "publish",
     "send",
     "read",

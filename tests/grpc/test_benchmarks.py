@@ -14,6 +14,7 @@ WITH_SPARK = (
     "read",
     "compact-small",
     "compact-large",
+    "cold",
     "cost",
     "kafka-clean",
     "strategic",

@@ -148,6 +148,11 @@ def test_a_client_that_leaves_ends_its_run(worker: CompactorProcess, tmp_path: P
     )
 
 
+def test_an_idle_worker_leaves_a_class_archive(worker: CompactorProcess, cache_dir: Path) -> None:
+    """The first run did not wait for it; later workers of the machine start with it."""
+    wait_until(lambda: list(cache_dir.glob("*.jsa")), "the class-data archive")
+
+
 def test_it_says_what_it_is(worker: CompactorProcess) -> None:
     """Versions, master and pid."""
     info = worker.stub.GetCompactorInfo(GetCompactorInfoRequest())
