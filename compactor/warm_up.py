@@ -1,4 +1,4 @@
-"""A tiny compaction before the first real one, if none waits.
+"""A tiny compaction before the first real one, or after it, if one waits for Spark.
 
 A fresh Spark takes seconds for its first job: the daemon of Python workers starts, the JVM loads
 the classes of jobs. Two small segments, compacted twice (as one task, then with shuffles on every

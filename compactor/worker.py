@@ -1,7 +1,7 @@
 """The worker process: a gRPC server and one Spark session.
 
 1. The port listens; one JSON line on standard output names it. Health says NOT_SERVING.
-2. Spark starts, on a thread. Health says SERVING. If no run comes at once, a tiny one warms it up.
+2. Spark starts, on a thread. Health says SERVING. A tiny run warms it up, behind one that waits.
 3. On a machine's first start the JVM's class-data archive is written, for later starts: as soon as
    nothing runs, at the latest when the worker is stopped.
 4. The end: SIGTERM, SIGINT, or, if standard input is a pipe from the parent, its end of file (the
@@ -56,7 +56,7 @@ _GRACE_SECONDS = 2.0
 _RUN_END_SECONDS = 15.0
 # With 3 s for a class-data archive.
 _SPARK_STOP_SECONDS = 8.0
-# A broker that has a run waiting sends it at once: it warms Spark up as well as a warm-up does.
+# A broker that has a run waiting sends it at once: it does not wait for the warm-up.
 _FIRST_RUN_SECONDS = 0.3
 # The JVM stands still while it writes the archive: not while runs follow each other.
 _IDLE_SECONDS = 1.0
@@ -144,24 +144,27 @@ class Worker:
         return EXIT_FAILED
 
     async def _prepare(self, session: Session) -> None:
-        """Warms up, unless a run does that, and writes the class-data archive once nothing runs."""
+        """Warms up and writes the class-data archive, while nothing runs."""
         in_thread = partial(asyncio.get_running_loop().run_in_executor, self._executor)
-        await asyncio.sleep(_FIRST_RUN_SECONDS)
-        if not self._service.asked:
-            folder = self._settings.local_dir / "warm-up"
-            try:
-                await in_thread(warm_up, session, folder, REAL, time.time)
-            except Exception:
-                if not self._stopping.is_set():
-                    _log.exception("The warm-up failed")
-                    self._has_failed, self._why_stopped = True, "Spark runs no job"
-                    self._stopping.set()
-                return
+        folder = self._settings.local_dir / "warm-up"
+        await self._idle(_FIRST_RUN_SECONDS)
+        try:
+            await in_thread(warm_up, session, folder, REAL, time.time)
+        except Exception:
+            if not self._stopping.is_set():
+                _log.exception("The warm-up failed")
+                self._has_failed, self._why_stopped = True, "Spark runs no job"
+                self._stopping.set()
+            return
+        await self._idle(_IDLE_SECONDS)
+        await in_thread(self._write_archive, session)
+
+    async def _idle(self, seconds: float) -> None:
+        """Waits until nothing has run, and nothing was asked for, for so long."""
         asked = -1
         while self._service.asked != asked or not self._service.is_idle:
             asked = self._service.asked
-            await asyncio.sleep(_IDLE_SECONDS)
-        await in_thread(self._write_archive, session)
+            await asyncio.sleep(seconds)
 
     def _write_archive(self, session: Session) -> None:
         with self._archiving:
