@@ -76,6 +76,8 @@ def made(cls: type[BaseException]) -> BaseException:
     """One of that class, however many arguments it takes."""
     error = cls.__new__(cls)
     Exception.__init__(error, "what happened")
+    if isinstance(error, errors.KafkaError):
+        error.kafka_code = errors.KafkaErrorKind.INVALID_RECORD.code
     return error
 
 
@@ -102,6 +104,16 @@ def test_every_class_has_a_code() -> None:
     assert exit_code(FileNotFoundError()) == 3
     assert exit_code(PermissionError()) == 1
     assert exit_code(KeyboardInterrupt()) == 130
+
+
+def test_invalid_settings_are_invalid_input() -> None:
+    """A setting or name that Kafka rejects is a usage error; records that it rejects are not."""
+    codes = {kind.name: exit_code(errors.KafkaError(kind, "why")) for kind in errors.KafkaErrorKind}
+    assert {name for name, code in codes.items() if code == 2} == {
+        "INVALID_CONFIG",
+        "INVALID_TOPIC_EXCEPTION",
+    }
+    assert set(codes.values()) == {1, 2}
 
 
 @pytest.mark.parametrize("cls", EXPECTED, ids=lambda cls: cls.__name__)
