@@ -21,7 +21,6 @@ from uuid import UUID, uuid4
 
 from ledgerfold.broker.cli.connecting import TOPIC
 from ledgerfold.broker.cli.ending import Interrupts
-from ledgerfold.broker.cli.output import fields
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
@@ -160,7 +159,10 @@ def _aborted_by_segment(
     found: list[list[AbortedTransaction]] = [[] for _ in bases]
     for each in log.aborted:
         at = max(bisect_right(bases, each.last_offset) - 1, 0)
-        found[at].append(AbortedTransaction(**fields(each, *AbortedTransaction._fields)))
+        transaction = AbortedTransaction(
+            each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset
+        )
+        found[at].append(transaction)
     return found
 
 
