@@ -138,12 +138,9 @@ def test_deleting_a_topic_takes_what_belongs_to_it(pairs: KeyValueStore) -> None
     with metadata.batch() as batch:
         batch.delete_cursor("t2", "s")
         batch.delete_run("t2", 1)
-        batch.put(NamespaceRecord(name="a/b"))
-        batch.delete_namespace("a/b")
         batch.put(LedgerRecord(ledger_id=1))
         batch.delete_ledger(1)
     assert (metadata.cursors("t2"), metadata.runs("t2"), metadata.ledgers()) == ([], [], [])
-    assert metadata.namespace("a/b") is None
 
 
 def test_a_batch_that_raises_writes_nothing(pairs: KeyValueStore) -> None:
