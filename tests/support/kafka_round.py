@@ -17,7 +17,6 @@ from ledgerfold.storage.errors import MissingFile
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.kafka.batch import NO_TIMESTAMP, read_batch_header, sealed
 from ledgerfold.storage.kafka.entries import entry_of
-from ledgerfold.storage.kafka.filtering import kept
 from ledgerfold.storage.kafka.records import ControlType, columns_of, marker_type, records_of
 from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.compactor_pb2 import (
@@ -34,6 +33,7 @@ from tests.model.kafka.log import Clock, Log
 from tests.model.kafka.producers import Producer, Refused, Sent
 from tests.model.kafka.segments import Aborted, Segment
 from tests.model.kafka.settings import TopicSettings
+from tests.support.kafka_filtering import kept
 
 _MARKERS = {ControlType.COMMIT: COMMIT, ControlType.ABORT: ABORT}
 

@@ -15,7 +15,6 @@ from ledgerfold.storage.kafka.batch import (
     sealed,
 )
 from ledgerfold.storage.kafka.compression import KafkaCompression
-from ledgerfold.storage.kafka.filtering import kept
 from ledgerfold.storage.kafka.records import (
     ControlType,
     EndMarker,
@@ -25,6 +24,7 @@ from ledgerfold.storage.kafka.records import (
     read_end_marker,
     records_of,
 )
+from tests.support.kafka_filtering import kept
 from tests.support.kafka_golden import HORIZON_MS, RECORDS, TIME_MS, golden
 
 
