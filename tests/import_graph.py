@@ -1,4 +1,4 @@
-"""Who imports whom in `ledgerfold`, and the circles in that.
+"""The import graph of `ledgerfold`, and its circles.
 
 Every import counts: at the top, inside a function, for type checking. A circle of modules can only
 be understood as a whole; a circle of rooms makes one room of them. A room is a folder of the

@@ -1,4 +1,4 @@
-"""Compaction by Python classes that are asked message by message, against publishing-order.
+"""Compaction by Python classes that are called message by message, against publishing-order.
 
 2,000,000 messages with numbers as values over 100,000 keys (workload.py, Zipf 1.1), in entries of
 128 KiB and segments of 64 MiB, on a warm Spark of two cores; no broker. `newest` reads nothing of a

@@ -28,7 +28,7 @@ _CHECK = data_pb2.ReadRequest(check_id=1).SerializeToString()
 
 
 class Target(Protocol):
-    """What frames are published to and read from."""
+    """The service that frames are published to and read from."""
 
     async def open_publish(self) -> Any:
         """A stream that takes frames."""

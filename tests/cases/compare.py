@@ -1,4 +1,4 @@
-"""Whether an answer is as expected, and how it differs.
+"""Compares answers with their expectations, and describes the differences.
 
 Entries have names, E0, E1, ... in the order of publishing: ids are compared and shown by them.
 
@@ -91,7 +91,7 @@ class StepFailed(Exception):
 
 
 class Judge(NamedTuple):
-    """What an answer is judged with: the names of its topic and what was saved before.
+    """The context of a comparison: the names of the topic, and saved values.
 
     `limit`: longer keys and values are cut where they are shown.
     """

@@ -230,7 +230,7 @@ class KafkaAnswers:
 
 
 class _Requests:
-    """Those of a stream: the first ones, and what is put to them. None ends it."""
+    """The requests of a stream: the first ones, and those added later. None ends it."""
 
     def __init__(self, first: Sequence[Any]) -> None:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()

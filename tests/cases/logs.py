@@ -1,4 +1,4 @@
-"""What a Kafka log's text (log_lines.py) says, and whether a stored log is so.
+"""Compares a stored Kafka log with the text that describes it (log_lines.py).
 
 >>> kept = LogRecord(b"b", None, 1, 500)
 >>> stored = LogBatch((kept,), 0, 2, pid=7, horizon_ms=NO_HORIZON, codec="none")
@@ -124,7 +124,7 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class LogText:
-    """What is written, or what is stored; batches and bars in order."""
+    """A log as written or as stored; batches and bars in order."""
 
     items: tuple[LogBatch | Bar, ...]
 

@@ -1,4 +1,4 @@
-"""What a parsed case is made of: values that compare.
+"""The parts of a parsed case: values that compare.
 
 A case is a title and steps; a step is a verb with arguments, or messages to publish, and what is
 expected of its answer. `Order` and the two ways to say what a value is are what the notation's

@@ -59,7 +59,7 @@ class Topic:
 
 
 class Run:
-    """The state of a case on its way, for the steps to use."""
+    """The state of a running case, for its steps."""
 
     def __init__(self, target: Target, case: Case) -> None:
         self.target = target

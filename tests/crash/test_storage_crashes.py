@@ -1,4 +1,5 @@
-"""Ledgers on a disk that forgets, for every call that can fail or be the last one.
+"""Tests ledgers on a disk that loses unsynced data, for every call that can fail or be the last
+one.
 
 One history (appends, group commits, rolls, a seal, a close, a second ledger) runs again and again;
 each time another call goes wrong. Then the store is opened anew, and what must hold is checked:

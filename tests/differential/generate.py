@@ -1,4 +1,4 @@
-"""Scenarios from seeds: steps of the notation, with no expectation.
+"""Generates scenarios from seeds: steps of the notation, without expectations.
 
     >>> scenario(7) == scenario(7)
     True

@@ -1,4 +1,4 @@
-"""What is built from this checkout, in environments that have nothing else of it.
+"""Tests packages built from this checkout, in environments without the checkout.
 
 What Ledgerfold needs comes from the environment that runs this test: nothing is downloaded.
 """

@@ -1,4 +1,4 @@
-"""What a run leaves of the messages it reads, by the oracle of the strategy that its plan names."""
+"""Models a run's result with the oracle of the strategy that its plan names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Left(NamedTuple):
 
 
 class Published(Protocol):
-    """What a model wants of a message's entry."""
+    """The facts of a message's entry that a model needs."""
 
     @property
     def publish_time_ms(self) -> int: ...

@@ -1,4 +1,4 @@
-"""Whatever happens to a topic, in whatever order: the broker shows what a plain list would show.
+"""Compares a topic with a plain list under random operations in random order.
 
 Publishing, batches, tombstones, messages without a key, rolls, compactions that succeed, fail and
 are fenced, power failures with every kind of torn tail, restarts, unloads, trimming, cursors, and

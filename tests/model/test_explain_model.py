@@ -1,4 +1,4 @@
-"""What `explain` tells of every version is what runs really did, and what the next one does.
+"""Compares the past and future in `explain`'s answers with what runs really do.
 
 Random histories with batches, tombstones (null and empty), keys given as bytes, messages without a
 key under a policy that changes, runs that fail, ledgers that are trimmed, retention that hides,

@@ -1,4 +1,4 @@
-"""`scripts/mutate`: whether small defects are noticed.
+"""`scripts/mutate`: measures whether tests notice small defects.
 
     scripts/mutate                                   300 mutants of all rooms, by chance
     scripts/mutate --room broker/log --sample 50 --seed 7

@@ -1,4 +1,4 @@
-"""Mutants that change nothing anybody could notice, each with the reason (equal.toml).
+"""Mutants without observable effect, each with the reason (equal.toml).
 
 An entry goes by the function, the rule and the lines, so it outlives moves of the code. One that
 fits no mutant any more is stale, and is to be removed.

@@ -1,4 +1,4 @@
-"""Stories: subtle defects that somebody thought of, which the simulator finds within its seeds.
+"""Stories: subtle, plausible defects which the simulator finds within its seeds.
 
 They stand in defects/*.toml, a table for each room:
 

@@ -1,4 +1,4 @@
-"""What `explain` says of each offset is what the real cleaner then does."""
+"""Compares `explain`'s answer for each offset with the real cleaner."""
 
 from __future__ import annotations
 

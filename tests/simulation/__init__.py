@@ -1,4 +1,4 @@
-"""The whole broker in one process, under one seed.
+"""Simulates the whole broker in one process, under one seed.
 
     scripts/simulate --seed 1 --count 500
     scripts/simulate --seed 17 --count 1 --trace

@@ -174,7 +174,7 @@ class Fault:
 
 
 class Disk:
-    """What processes share. Everything is below ROOT."""
+    """The disk that processes share. Everything is below ROOT."""
 
     def __init__(self, jobs: Jobs, random: Random) -> None:
         self.jobs, self.random = jobs, random

@@ -33,7 +33,7 @@ class Deadlock(AssertionError):
 
 
 class Lock(Protocol):
-    """What a job may wait for."""
+    """A lock that jobs may wait for."""
 
     is_held: bool
 

@@ -1,4 +1,4 @@
-"""What must hold of a Kafka topic: one life of it, what was sent to it, and what became of that.
+"""The oracle's memory of one life of a Kafka topic: what was sent, and its fate.
 
 * An offset that anybody was told of holds that record for good, and a record has one offset.
 * An offset that there was is refused only once the log begins behind it.

@@ -1,4 +1,4 @@
-"""The metadata store under a seed: RocksDB's promise, and no more.
+"""The metadata store under a seed, with RocksDB's guarantees and no more.
 
 A write is all or nothing, durable on return. One that fails may or may not be durable after a
 crash; until then reads show nothing of it, and the next write that succeeds takes it back first.
@@ -23,7 +23,7 @@ OnWrite = Callable[[Pairs, tuple[bytes, ...], "PairStore"], None]
 
 
 class PairStore(MemoryKeyValue):
-    """What is durable; outlives processes. `doubtful`: a write that failed, and may be there."""
+    """The durable pairs, which outlive processes. `doubtful`: a failed write; it may be there."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What is remembered of a topic: one life of it, what was sent to it, and what became of that."""
+"""The oracle's memory of one life of a topic: what was sent, and its fate."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _is_same(row: StoredMessage | None, found: StoredMessage, is_anew: bool) -> 
 
 
 class View(NamedTuple):
-    """What readers of compacted data see up to `horizon`; None: no run ever ended well."""
+    """The compacted view up to `horizon`; None: no run ever ended well."""
 
     rows: list[Row]
     horizon: Position | None

@@ -19,7 +19,7 @@ AWAY_MS = 6 * HOUR_MS
 
 
 class Limits(NamedTuple):
-    """Of retention. -1: none; 0 and 0: nothing is kept."""
+    """The limits of retention. -1: none; 0 and 0: nothing is retained."""
 
     age_ms: int
     size_bytes: int

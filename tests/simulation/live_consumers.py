@@ -1,4 +1,4 @@
-"""What consumers that stay connected are owed once faults have stopped.
+"""The messages owed to consumers that stay connected, once faults have stopped.
 
 An answer for each acknowledgement that asked for one; and of their durable subscription all that
 nobody has acknowledged: each entry goes to one of them that is there, also what another one had.

@@ -44,7 +44,7 @@ class Hang(AssertionError):
 
 @dataclass(frozen=True)
 class Pace:
-    """How steps are picked. Shares are probabilities."""
+    """The rule that picks the next step. Shares are probabilities."""
 
     # A step of a job rather than one of the loop, when there are both.
     jobs: float = 0.5

@@ -1,4 +1,4 @@
-"""What the machine does: crashes, restarts, calls of the disk that fail, bits that flip."""
+"""The events of the machine: crashes, restarts, failing disk calls, flipped bits."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def pair_of(all_pairs: tuple[Pair, ...], number: int) -> Pair:
 
 
 class Moments:
-    """Of one simulation. `fired`: the pairs that came about; `last`: the moment before now."""
+    """The moments of one simulation. `fired`: the pairs that occurred; `last`: the one before."""
 
     def __init__(self) -> None:
         self._armed: dict[str, list[tuple[int, str, Callable[[], None]]]] = {}

@@ -1,4 +1,4 @@
-"""What must hold, whatever happens: a plain memory of what was sent, promised and shown.
+"""The invariants: a plain memory of what was sent, acknowledged and read.
 
 It hears of each receipt and delivery when the broker sends it, and of each metadata write when it
 takes effect, the one moment at which durable state changes. It looks at files with a reader of its

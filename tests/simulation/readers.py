@@ -27,7 +27,7 @@ _HANDLER = read
 
 
 class Seen:
-    """What one pass of a reader was sent, of one life of its topic."""
+    """The messages that one pass of a reader received, of one life of its topic."""
 
     def __init__(self, start: Position, *, read_compacted: bool) -> None:
         self.start, self.read_compacted = start, read_compacted

@@ -35,7 +35,7 @@ class Job(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What became of some seeds."""
+    """The results of some seeds."""
 
     failures: list[Failure]
     coverage: Coverage

@@ -1,4 +1,4 @@
-"""What is known of a subscription: what was acknowledged, what durably, and what it must still get.
+"""The oracle's memory of a subscription: acknowledged, durably acknowledged, and still owed.
 
 An acknowledgement with a request id counts as durable when the broker has answered it; a seek makes
 void what was acknowledged before. What was sent and never answered may count or not: it is neither
@@ -20,7 +20,7 @@ from ledgerfold.v1.records_pb2 import CursorRecord
 
 @dataclass(eq=False)
 class Order:
-    """To pass entries over: of one subscription, or of all ("").
+    """A request to skip entries: of one subscription, or of all ("").
 
     `limit_ms`: what is older than that when it is carried out; `entries`: so many at most; `upto`:
     those up to there, once the order is over. `ended_ms` None: it is on its way, or in force.
@@ -49,8 +49,8 @@ class Order:
 
 @dataclass(eq=False)
 class Move:
-    """A seek that is on its way, and the subscriptions of that name that it may find: somebody may
-    delete one and make another while it waits.
+    """A seek in progress, and the subscriptions of that name that it may find: another client may
+    delete one and create another while it waits.
     """
 
     to: Position
@@ -66,7 +66,7 @@ class Move:
 
 
 class Subscription:
-    """Of one life of a topic. Steps are the loop's, and order what happens."""
+    """A subscription of one life of a topic. The loop's steps define the order of events."""
 
     def __init__(self, name: str, *, from_earliest: bool, step: int) -> None:
         self.name = name

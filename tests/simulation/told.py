@@ -1,4 +1,4 @@
-"""What is promised to publishers is on the disk: receipts, and where entries are.
+"""Checks that acknowledged messages are on the disk: receipts, and positions of entries.
 
 The part of the oracle that hears of receipts and deliveries, looks into files and knows what damage
 was done on purpose.
@@ -24,7 +24,9 @@ from tests.simulation.subscriptions import Move, Order
 
 
 class Told:
-    """What publishers and readers were told, held against the disk (tests/simulation/oracle.py)."""
+    """The acknowledgements of publishers and readers, compared with the disk
+    (tests/simulation/oracle.py).
+    """
 
     def __init__(
         self,

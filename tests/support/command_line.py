@@ -22,7 +22,7 @@ TIMEOUT_S = 60.0
 
 
 class Ran(NamedTuple):
-    """What a command ended with."""
+    """The result of a command."""
 
     code: int
     out: str

@@ -51,7 +51,7 @@ FIRST_LEDGER_ID = 100
 
 
 class FailingPairs(MemoryKeyValue):
-    """What the metadata are kept in. `failure`: what a write raises."""
+    """A store of metadata whose writes can fail. `failure`: the error that a write raises."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class FakeStore:
 
 @dataclass
 class CountedLog:
-    """It is each of the parts of a log that compaction uses. `entries`: how many ledger 1 has."""
+    """A log with all parts that compaction uses. `entries`: the number of entries in ledger 1."""
 
     entries: int = 0
     horizon: Position | None = None

@@ -1,4 +1,4 @@
-"""A compactor worker without Spark, for tests of what supervises it.
+"""A compactor worker without Spark, for tests of its supervisor.
 
     python fake_compactor.py serve                  listens, is healthy, runs plans
     python fake_compactor.py serve-later FIFO       the same, but SERVING only after a write to FIFO

@@ -78,7 +78,7 @@ def moments(steps: Iterable[Step]) -> list[Moment]:
 
 @dataclass
 class Lived:
-    """What became of a log."""
+    """The result of a log's life."""
 
     rounds: int = 0
     bytes_read: int = 0

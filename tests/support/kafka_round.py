@@ -72,7 +72,7 @@ class _PlannedLog(Log):
 
 
 class KafkaRound:
-    """Of one plan. `check` is called before each batch, and may raise."""
+    """A cleaning of one plan. `check` is called before each batch, and may raise."""
 
     def __init__(
         self, plan: CleanPlan, files: Files, check: Callable[[], None] = lambda: None

@@ -1,4 +1,4 @@
-"""A client's connection to the fake data service without a network: calls on one event loop.
+"""A client's connection to the fake data service without a network, on one event loop.
 
 Nothing in between takes time or has threads, so a test decides in which order things happen, and
 the same decisions end the same way.

@@ -1,4 +1,4 @@
-"""Torture of the real thing: `scripts/torture --minutes N [--seed S]`.
+"""Tortures real processes: `scripts/torture --minutes N [--seed S]`.
 
 What follows is written to be a section of docs/RELIABILITY.md.
 

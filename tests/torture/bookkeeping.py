@@ -1,4 +1,4 @@
-"""What was sent, acknowledged and read, and what is wrong with it.
+"""Records which messages were sent, acknowledged and read, and the errors found.
 
 A producer sends in order and goes on only when what came before has its receipt, so what is
 acknowledged is a prefix of its sequence ids. A snapshot has, of each key, the last acknowledged
@@ -46,7 +46,7 @@ class ProducerBook:
 
 
 class Books:
-    """Of all topics. Threads may share it. `tell` hears of failures, in words."""
+    """The books of all topics. Threads may share them. `tell` receives descriptions of failures."""
 
     def __init__(
         self,

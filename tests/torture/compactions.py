@@ -34,7 +34,9 @@ _PAUSE_S = 0.05
 
 
 class Compactions:
-    """`phase` is that of the run on its way, 0 when there is none; `succeeded` counts successes."""
+    """Compactions at random. `phase` is that of the run in progress, 0 without one; `succeeded`
+    counts successes.
+    """
 
     def __init__(self, topic: str, url: str, tally: Tally, stall_s: float) -> None:
         self.phase = 0

@@ -1,4 +1,4 @@
-"""Faults at random moments, one round after the other.
+"""Faults at random moments, one round after another.
 
     quick   the broker is killed a moment after its start: while it recovers, loads its topics,
             meets its clients and what is left of the former life

@@ -1,4 +1,4 @@
-"""What producers send: all of it follows from the seed, the producer and the sequence id.
+"""The messages of producers, derived from the seed, the producer and the sequence id.
 
 So nobody has to remember what was sent. A message's key is the producer's alone, which makes the
 order of a key's messages that of their sequence ids. Half of the messages go round COLD_KEYS keys,

@@ -1,4 +1,4 @@
-"""A producer in a process of its own: `python -m tests.torture.producing TASK`.
+"""A producer in a separate process: `python -m tests.torture.producing TASK`.
 
 It sends sequence ids 0, 1, 2 ... under one name, over restarts of the broker. When its stream has
 ended for good (a full disk) it makes a producer anew under that name and sends again what has no

@@ -1,4 +1,4 @@
-"""What one reader, or one pass of it over a view, has met of the producers of a topic.
+"""The messages that one reader, or one pass over a view, has met, by producer.
 
 It holds each message to its place: ids rise strictly, a producer's sequence ids rise strictly, a
 value says what its sequence id says. `latest` has of each key the last sequence id that was met, -1

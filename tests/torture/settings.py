@@ -1,4 +1,4 @@
-"""What a round of torture is told, and the bounds of everything in it.
+"""The settings of a round of torture, and their bounds.
 
 >>> TortureSettings(minutes=1, seed=7).producer_names("torture-0")
 ['torture-0-p0', 'torture-0-p1']

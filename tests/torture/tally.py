@@ -1,4 +1,4 @@
-"""What a round of torture counts, and which of the counts must be zero.
+"""The counts of a round of torture, and which of them must be zero.
 
 >>> tally = Tally()
 >>> tally.kills["broker"] += 1

@@ -1,4 +1,4 @@
-"""What the torture would say if something were wrong: each of its counts can rise."""
+"""Tests that the torture reports errors: each of its counts can rise."""
 
 from __future__ import annotations
 

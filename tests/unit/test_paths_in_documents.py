@@ -1,4 +1,4 @@
-"""What the documents name is there: files, folders, links."""
+"""Tests that files, folders and links named in documents exist."""
 
 from __future__ import annotations
 

@@ -47,7 +47,8 @@ class Stats:
 
 
 class Round:
-    """Of one log, from the first dirty offset to the bound. `clean` answers the clean point.
+    """Models the cleaning of one log, from the first dirty offset to the bound. `clean` returns the
+    clean point.
 
     `poll` is called before a segment is read, with MAP or COPY; what it raises ends the round.
     """

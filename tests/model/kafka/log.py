@@ -368,7 +368,7 @@ class Log:
 
 
 class _Aborting:
-    """How a consumer leaves out what was aborted."""
+    """Models how a consumer skips aborted records."""
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
         self._ahead = sorted(aborted, key=lambda txn: txn.first)

@@ -70,7 +70,7 @@ class RoundAborted(Exception):
 
 @dataclass
 class Turn:
-    """What a turn chose and did; `log` is None when nothing was eligible."""
+    """The choice and result of a turn; `log` is None if nothing was eligible."""
 
     log: str | None = None
     chosen: Range | None = None

@@ -1,4 +1,4 @@
-"""What a log knows of producers: epochs, sequences, open transactions, and when it forgets them.
+"""Models a log's producer state: epochs, sequences, open transactions, and expiration.
 
 A producer's entry holds its last five batches; a snapshot of it only the last one. A transaction
 is open until its marker lies below the high watermark.

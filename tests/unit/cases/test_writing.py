@@ -1,4 +1,4 @@
-"""What is shown can be pasted back."""
+"""Tests that printed cases can be parsed again."""
 
 from __future__ import annotations
 

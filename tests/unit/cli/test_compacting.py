@@ -35,7 +35,7 @@ TOPIC = "persistent://public/default/t"
 
 
 class FakeWorker:
-    """What it does with a plan is the strategy's name (fake_compactor.py)."""
+    """A worker that treats a plan as the strategy's name says (fake_compactor.py)."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""What the command line ends with, error class by error class."""
+"""Tests the exit codes of the command line, by error class."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line says to a mistake in typing, and where it takes `--url`."""
+"""Tests the command line's answers to typing errors, and where it accepts `--url`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is printed: for people on a line of its own, for programs as JSON."""
+"""Tests printed output: a line each for people, JSON for programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may stand where on a command line."""
+"""Tests the syntax of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How runs are shown."""
+"""Tests how runs are shown."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_what_a_failed_run_ends_with(reason: str, code: int, is_partitioned: boo
 
 
 class _Admin:
-    """Of a broker whose compactor is in some state."""
+    """An administration of a broker whose compactor is in some state."""
 
     def __init__(self, state: str, message: str) -> None:
         self._info = admin_pb2.GetBrokerInfoResponse(

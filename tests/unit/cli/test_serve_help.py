@@ -1,4 +1,4 @@
-"""What `serve --help` says."""
+"""Tests the output of `serve --help`."""
 
 from __future__ import annotations
 

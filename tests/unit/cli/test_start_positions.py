@@ -1,4 +1,4 @@
-"""Where a read begins, as people write it."""
+"""Tests the notation of start positions."""
 
 from __future__ import annotations
 

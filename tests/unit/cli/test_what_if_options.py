@@ -1,4 +1,4 @@
-"""What `what-if` can be asked, and what it says to what it cannot."""
+"""Tests the questions of `what-if`, and its answers to invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `what-if` shows to people: estimates are marked, and where nothing ran, why."""
+"""Tests the tables of `what-if`: estimates are marked, and reasons given where nothing ran."""
 
 from __future__ import annotations
 

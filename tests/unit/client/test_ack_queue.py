@@ -1,4 +1,4 @@
-"""Acknowledgements on their way: none is lost, few questions are asked."""
+"""Tests acknowledgements in flight: none is lost, and requests are few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How messages become entries, and that the quick way and the long way agree."""
+"""Tests how messages become entries, and that the fast path and the general one agree."""
 
 from __future__ import annotations
 

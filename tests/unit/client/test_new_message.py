@@ -1,4 +1,4 @@
-"""What may be sent: each argument that cannot be is refused with a sentence."""
+"""Tests the arguments of a send: each invalid one is rejected with a sentence."""
 
 from __future__ import annotations
 

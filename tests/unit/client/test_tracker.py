@@ -1,4 +1,4 @@
-"""What a consumer remembers: batches half acknowledged, redeliveries that are due."""
+"""Tests a consumer's tracker: partly acknowledged batches, and redeliveries that are due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What retention has taken out of the compacted view takes no part in later runs."""
+"""Tests that data removed from the compacted view by retention take no part in later runs."""
 
 from __future__ import annotations
 

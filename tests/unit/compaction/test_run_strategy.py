@@ -1,4 +1,4 @@
-"""Which strategy a run has, and when another strategy is a reason for a run."""
+"""Tests which strategy a run has, and when another strategy is a reason for a run."""
 
 from __future__ import annotations
 

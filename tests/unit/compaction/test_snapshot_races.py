@@ -1,4 +1,4 @@
-"""What may happen between the steps of a compaction's snapshot, and of what else seals or rolls.
+"""Tests events between the steps of a compaction's snapshot and of other seals and rolls.
 
 Flushes wait until the test lets them go, so that publishing, rolls, cancellations and trimming fall
 between any two of them. Whatever the order, no acknowledged message is lost.

@@ -1,4 +1,4 @@
-"""What a dead broker's worker left is found, ended and removed; nobody else is touched."""
+"""Tests that only the remains of a dead broker's worker are found, ended and removed."""
 
 from __future__ import annotations
 

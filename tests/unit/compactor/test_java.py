@@ -1,4 +1,4 @@
-"""Which Java the worker finds, and what it says when there is none."""
+"""Tests which Java the worker finds, and its error if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies of one's own without Spark: found, held to their bounds, asked, and looked at."""
+"""Tests user-defined strategies without Spark: loading, bounds, calls, and checks."""
 
 from __future__ import annotations
 

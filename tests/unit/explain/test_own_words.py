@@ -1,4 +1,4 @@
-"""`explain` shows what the class of a strategy of one's own says; no harm comes of asking it."""
+"""Tests that `explain` shows the text of a user-defined strategy's class, without harm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `explain` says under each strategy, in its words, on a few versions of one key."""
+"""Tests `explain`'s texts under each strategy, on a few versions of one key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records have no key: a batch that is framed as one before it is answered as any other."""
+"""Tests which records have no key: a batch framed as one before it gets the same answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch may make an append do: bounded, whatever few bytes of it stand for."""
+"""Tests the bounds of an append's work, however much the bytes of a batch expand to."""
 
 from __future__ import annotations
 

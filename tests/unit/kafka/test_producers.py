@@ -1,4 +1,4 @@
-"""What is known of producers and their transactions, as the real Kafka 4.1.0 answers."""
+"""Tests the state of producers and their transactions, against answers of Kafka 4.1.0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which strategies of one's own may be loaded, before anything of them is."""
+"""Tests which user-defined strategies may be loaded, before any of their code is."""
 
 from __future__ import annotations
 

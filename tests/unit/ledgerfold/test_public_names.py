@@ -1,4 +1,4 @@
-"""What `import ledgerfold` gives, and what it does not load."""
+"""Tests the names of `import ledgerfold`, and which modules it does not load."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, Le
 
 
 class Writer:
-    """What positions need to know of one."""
+    """The part of a writer that positions need."""
 
     def __init__(self, ledger_id: int) -> None:
         self.ledger_id, self.next_entry_id, self.pending_bytes = ledger_id, 0, 0

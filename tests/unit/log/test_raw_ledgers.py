@@ -1,4 +1,4 @@
-"""What is known of a topic's raw ledgers without going through them."""
+"""Tests the figures of raw ledgers that are kept without traversing them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ READERS_MAX = 8
 
 
 class Counts:
-    """Of what is made and read."""
+    """Counts the objects created and read."""
 
     readers = records = 0
 

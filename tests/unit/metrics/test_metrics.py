@@ -1,4 +1,4 @@
-"""What metrics tell of a broker, and the text they are told in."""
+"""Tests the metrics of a broker, and their text format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What no message could be is refused as any other wrong request, and nothing is logged of it."""
+"""Tests that malformed messages are rejected as any other invalid request, without a log entry."""
 
 from __future__ import annotations
 

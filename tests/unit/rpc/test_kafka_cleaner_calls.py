@@ -1,4 +1,4 @@
-"""What the calls about the cleaner tell: of every topic, and which failure it is."""
+"""Tests the calls about the cleaner: each topic's answer, and the kinds of failures."""
 
 from __future__ import annotations
 

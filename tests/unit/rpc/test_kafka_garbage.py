@@ -1,4 +1,4 @@
-"""What no batch, and no marker, could be is refused in words, and is no defect."""
+"""Tests that malformed batches and markers are rejected with a text, and are no defect."""
 
 from __future__ import annotations
 

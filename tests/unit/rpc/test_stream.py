@@ -1,4 +1,4 @@
-"""How a stream's two tasks end: whatever happens to one of them, neither is left."""
+"""Tests how a stream's two tasks end: none remains, whatever happens to the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 
 
 class Fed:
-    """What a stream is of. A context as well: its frames come from `requests`."""
+    """The parts of a stream. Also a context, whose frames come from `requests`."""
 
     def __init__(self, *frames: object) -> None:
         self.requests: asyncio.Queue[Any] = asyncio.Queue()

@@ -1,4 +1,4 @@
-"""What a data directory holds is its owner's alone. No test had looked at the rights of a file."""
+"""Tests that a data directory belongs to its owner alone: the modes of its files."""
 
 from __future__ import annotations
 

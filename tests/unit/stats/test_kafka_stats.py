@@ -1,4 +1,4 @@
-"""What a Kafka topic tells of itself: in stats, and in metrics under Kafka's names."""
+"""Tests the figures of a Kafka topic: in stats, and in metrics under Kafka's names."""
 
 from __future__ import annotations
 

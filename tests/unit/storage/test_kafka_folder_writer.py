@@ -1,4 +1,4 @@
-"""What an exported folder and the files next to it consist of, byte for byte."""
+"""Tests the contents of an exported folder and the files next to it, byte for byte."""
 
 from __future__ import annotations
 

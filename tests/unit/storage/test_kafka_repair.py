@@ -1,4 +1,4 @@
-"""What verify says of a Kafka topic's segments, and what repair makes of damage to them."""
+"""Tests `verify` on a Kafka topic's segments, and the repair of damage to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a repair of a Kafka topic leaves of its transactions, and of offsets that were given out."""
+"""Tests what a repair keeps of a Kafka topic's transactions, and of assigned offsets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _instead(by: bytes, _: bytes) -> bytes:
 
 
 class Repaired:
-    """Its data directory, once it is damaged and repaired."""
+    """A data directory that was damaged and repaired."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.files, self.pairs = snapshot.disk()

@@ -1,4 +1,4 @@
-"""What the native codec tells from the key section alone."""
+"""Tests the facts that the native codec reads from the key section alone."""
 
 from __future__ import annotations
 

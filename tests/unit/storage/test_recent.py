@@ -1,4 +1,4 @@
-"""What was asked for last: bounded, made once, and not kept when it may be of what is gone."""
+"""Tests the cache of recent values: bounded, built once, and not kept if it may be stale."""
 
 from __future__ import annotations
 

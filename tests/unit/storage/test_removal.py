@@ -1,4 +1,4 @@
-"""What no record names: left over, or stored and lost by the metadata."""
+"""Tests files that no record names: left over, or stored and lost by the metadata."""
 
 from __future__ import annotations
 

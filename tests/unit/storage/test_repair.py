@@ -1,4 +1,4 @@
-"""What verify says of records and references, and what repair makes of each."""
+"""Tests `verify` on records and references, and the repair of each."""
 
 from __future__ import annotations
 

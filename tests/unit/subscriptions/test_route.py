@@ -1,4 +1,4 @@
-"""Which view the reads of one reader see, and what is held for it."""
+"""Tests which view a reader's reads see, and what is held for it."""
 
 from __future__ import annotations
 

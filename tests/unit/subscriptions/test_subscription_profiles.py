@@ -1,4 +1,6 @@
-"""What a profile changes for read-compacted consumers (docs/PROFILES.md, rules 8.10, 8.11, 9.2)."""
+"""Tests the effect of a profile on read-compacted consumers (docs/PROFILES.md, rules 8.10, 8.11,
+9.2).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered of producers: never more than is stored, and never less."""
+"""Tests deduplication: the remembered sequence ids are exactly the stored ones."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""A topic is deleted by force while something of it is on its way, and made again: nothing of the
-old one comes back, and nothing of the new one goes."""
+"""Tests deletion by force during operations on a topic, which is then created again: nothing of the
+old topic returns, and nothing of the new one is lost.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What frees room on a full disk is done with the reserve's."""
+"""Tests that operations that free room on a full disk use the reserve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What time alone does to a topic, on a whole broker whose clock is moved by hand."""
+"""Tests the effects of time alone on a topic, on a whole broker with a manual clock."""
 
 from __future__ import annotations
 

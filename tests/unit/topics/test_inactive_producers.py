@@ -1,4 +1,4 @@
-"""Producers that have long been gone are forgotten; numbers are not given out twice."""
+"""Tests that producers inactive for long are forgotten, and numbers are not assigned twice."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a Kafka topic knows of itself, and of producers, after a load, as time goes on, after a roll
-and after a refusal.
+"""Tests a Kafka topic's state, and its producers', after a load, as time passes, after a roll and
+after a rejection.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""A strategy of one's own is stored only once the compactor has said yes; nobody else waits."""
+"""Tests that a user-defined strategy is stored only after the compactor's consent, without delaying
+others.
+"""
 
 from __future__ import annotations
 

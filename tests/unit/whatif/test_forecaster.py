@@ -1,4 +1,4 @@
-"""What the compactor is asked about a topic, and that the topic stays as it is."""
+"""Tests the requests to the compactor about a topic, which stays unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked of the compactor about a Kafka topic, and what stands still meanwhile."""
+"""Tests the requests to the compactor about a Kafka topic, and what is held meanwhile."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.support.kafka_log import KafkaLog, run_round
 
 
 class Time:
-    """It stands, but for waits and what a test adds."""
+    """A clock that advances only by waits and by the test."""
 
     def __init__(self) -> None:
         self.now, self.waits = 0.0, list[float]()
