@@ -47,7 +47,9 @@ def _name(module: Module) -> str:
 
 
 def _named(module: Module) -> Iterator[tuple[tuple[str, ...], int]]:
-    """What an import may mean, likeliest first: in `from a import b`, b may be a module."""
+    """Returns the possible meanings of an import, likeliest first: in `from a import b`, b may be a
+    module.
+    """
     for node in module.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:

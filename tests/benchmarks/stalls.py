@@ -191,7 +191,9 @@ class _Found:
 
 
 async def _beside(lab: _Lab, other: Topic, work: Work, rounds: int) -> _Found:
-    """What publishing to `other` and the loop see while the work is done, so many times."""
+    """Measures publishing to `other` and the loop's delays while the work is done, several
+    times.
+    """
     found = _Found()
 
     async def beat() -> None:

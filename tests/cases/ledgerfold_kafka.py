@@ -188,7 +188,7 @@ class KafkaAnswers:
         committed: bool = False,
         max: int | None = None,
     ) -> Answer:
-        """What a consumer hands on, from there to the end."""
+        """Returns the records that a consumer receives, from there to the end."""
         if timestamp is not None:
             start = data_pb2.StartPosition(publish_time_ms=timestamp)
         elif offset is not None:

@@ -118,7 +118,7 @@ def receive(consumer: Consumer, count: int) -> list[Message]:
 
 
 def raw_publish(url: str, topic: str) -> grpc.RpcError:
-    """What a client of the bare protocol meets when it opens a stream."""
+    """Opens a stream as a client of the bare protocol."""
     with grpc.insecure_channel(url) as channel:
         method: Any = channel.stream_stream
         call = method("/ledgerfold.v1.DataService/Publish")

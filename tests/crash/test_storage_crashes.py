@@ -139,7 +139,7 @@ class Disk:
 
 
 def length() -> int:
-    """How many calls the history makes."""
+    """Returns how many calls the history makes."""
     disk = Disk()
     disk.history(disk.open())
     return len(disk.files.calls)

@@ -84,7 +84,9 @@ class _Generator:
         return [*found, *(["compact"] if self._strategies else []), "RC-read", "raw-read"]
 
     def _settled(self, step: str) -> list[str]:
-        """What moves a cursor behind a closed ledger has it trimmed, sooner or later: now."""
+        """Trims after a step that moves a cursor past a closed ledger: sooner or later, Pulsar
+        does.
+        """
         self._has_closed |= step == "unload"
         self._has_moved |= step == "compact" or " ack" in step
         self._has_moved |= step.startswith(("unsubscribe", "seek c"))

@@ -15,7 +15,7 @@ _TIMEOUT_S = 100
 
 
 def run(scenario: str, broker: BrokerProcess) -> dict[str, Any]:
-    """What tests/support/forking.py says. Its environment is a user's, who knows of nothing."""
+    """Runs tests/support/forking.py in a user's environment, without our variables."""
     environment = dict(os.environ)
     environment.pop("GRPC_ENABLE_FORK_SUPPORT", None)
     done = subprocess.run(

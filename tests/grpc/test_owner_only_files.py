@@ -28,7 +28,7 @@ def open_handed() -> Iterator[None]:
 
 
 def wide(data: Path) -> list[str]:
-    """What others have rights on. Files of the worker come and go."""
+    """Returns the files that others may access. Files of the worker come and go."""
     paths = [
         Path(folder, name)
         for folder, folders, files in os.walk(data)

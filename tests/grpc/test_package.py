@@ -30,7 +30,7 @@ _TIMEOUT_S = 110
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """What it prints. Its environment is a user's: nobody says where this checkout is."""
+    """Returns the output of a command in a user's environment, which does not know the checkout."""
     environment = {name: os.environ[name] for name in os.environ if not name.startswith("PYTHON")}
     environment.pop("GRPC_ENABLE_FORK_SUPPORT", None)
     done = subprocess.run(

@@ -23,7 +23,7 @@ _TIMEOUT_S = 60
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary folders are made, of this test alone."""
+    """Returns the folder of this test's temporary folders."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 

@@ -214,7 +214,7 @@ class History:
     # What there is
 
     def ids(self, reader: LedgerReader | None) -> dict[Id, Id]:
-        """Those under which they were published, by those that they have there."""
+        """Returns the ids of publication by present ids."""
         entries = []
         if reader is not None:
             entries = reader.read(EARLIEST, bytes_max=1 << 30, end=LATEST)
@@ -226,7 +226,7 @@ class History:
         }
 
     def accounts(self) -> Iterator[tuple[Id, pb.ExplainedVersion]]:
-        """Of every version of every key, by the id under which it was published."""
+        """Returns the accounts of every version of every key, by the id of publication."""
         there = self.ids(self.lab.topic.log.views.current.compacted)
         for key in {None, *self.published.values()}:
             versions = self.explain(_request(key)).versions
@@ -299,7 +299,9 @@ class History:
             assert told.rule == named[0].foretold[found]
 
     def is_exact(self) -> bool:
-        """Whether it can be told of every version which run kept it, and which dropped it."""
+        """Returns whether it can be told of every version which run kept it, and which dropped
+        it.
+        """
         strategies = {run.strategy.name for run in self.runs}
         if strategies <= {"publishing-order"}:
             return True

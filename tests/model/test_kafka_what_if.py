@@ -38,7 +38,7 @@ pairs = st.lists(st.tuples(keys, values), min_size=1, max_size=4).map(tuple)
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Step]:
-    """Of plain, idempotent and transactional producers."""
+    """Generates histories of plain, idempotent and transactional producers."""
     steps: list[Step] = []
     is_open: set[int] = set()
     for number in range(draw(st.integers(3, 24))):

@@ -121,7 +121,9 @@ def _judged(sampled: list[Mutant], options: argparse.Namespace) -> list[Result]:
 
 
 def _check_rooms(waiting: list[Mutant], options: argparse.Namespace) -> None:
-    """That everything passes without a defect: else each mutant would seem to be noticed."""
+    """Checks that everything passes without a defect: otherwise each mutant would seem to be
+    noticed.
+    """
     names = {room_of(each.path).name for each in waiting}
     rooms = [each for each in ROOMS if each.name in names]
 

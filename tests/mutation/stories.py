@@ -82,7 +82,7 @@ def sample(stories: Mapping[str, Story], count: int) -> list[str]:
 
 
 def look_for(tree: Tree, story: Story) -> str:
-    """How it was found; "" when it was not. Raises EditError, Broken."""
+    """Returns how it was found; "" if it was not. Raises EditError, Broken."""
     with tree.changed(story.applied(product_sources(tree.root))):
         done = run_seeds(tree, [f"{story.kind}:1:{story.seeds}"], story.says)
     if done.code == 0:

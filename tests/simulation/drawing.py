@@ -325,7 +325,7 @@ class _Steps:
         return [pair_of(all_pairs, self._seed * 3 + at) for at in range(count)]
 
     def _bringing(self, moment: str) -> list[Step]:
-        """What makes it come, mostly."""
+        """Returns the operation that mostly causes it."""
         table = KAFKA_BRINGING if self._is_kafka else BRINGING
         found = next((each for begin, each in table.items() if moment.startswith(begin)), ())
         return self._episode(found) if self._random.random() < 0.8 else []

@@ -67,7 +67,8 @@ def facts_of(segment: KafkaSegment, entries: Entries) -> Facts:
 def deletable(
     log: KafkaLog, entries: Entries, now_ms: int, config: Mapping[str, str], slack_bytes: int = 0
 ) -> int:
-    """How many of the oldest segments may go. `slack_bytes`: that may be there, and not in files.
+    """Returns how many of the oldest segments may be deleted. `slack_bytes`: bytes that may not be
+    in files.
 
     Never the last one here: whether it may go, too, is the caller's to say.
     """

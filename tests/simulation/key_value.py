@@ -109,7 +109,7 @@ class SimKeyValue:
 
 
 def settle_after_crash(store: PairStore, random: Random, on_write: OnWrite) -> bool:
-    """Whether a write that failed shows after all."""
+    """Returns whether a write that failed shows after all."""
     doubtful, store.doubtful = store.doubtful, None
     if doubtful is None or random.random() < 0.5:
         return False

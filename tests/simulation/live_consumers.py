@@ -84,7 +84,7 @@ def _held_back(topic: Topic, sub: Subscription, consumers: list[Consumer]) -> se
 
 
 def _key(attempt: Attempt) -> bytes:
-    """Of the first message. Those without one are together."""
+    """Returns the first message's key; messages without one are together."""
     return attempt.rows[0].key or b""
 
 

@@ -38,7 +38,7 @@ def flip_bit(actors: Actors, random: Random) -> None:
 
 
 def _segments(world: World) -> list[Path]:
-    """Those that hold something, by the names of their ledgers."""
+    """Returns the segments that hold something, by the names of their ledgers."""
     folder = world.disk.find(DATA / "ledgers")
     return [
         DATA / "ledgers" / ledger / name

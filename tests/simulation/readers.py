@@ -339,7 +339,9 @@ class Reader:
                 )
 
     def _has_later_write(self, topic: Topic, key: bytes, at: Position) -> bool:
-        """Whether an entry may lie behind `at` that writes the key, too, acknowledged or not."""
+        """Returns whether an entry may lie behind `at` that writes the key, too, acknowledged or
+        not.
+        """
         return any(
             any(key == each.key for each in attempt.rows) and topic.place.get(attempt, LATEST) > at
             for (name, _, _), attempt in self._world.oracle.attempts.items()

@@ -35,7 +35,9 @@ class Order:
     def covers(
         self, position: Position, publish_ms: int, closed_ms: int | None, now_ms: int
     ) -> bool:
-        """Whether it may have passed that entry. `closed_ms`: of its ledger, if it is closed."""
+        """Returns whether it may have passed that entry. `closed_ms`: of its ledger, if it is
+        closed.
+        """
         if self.limit_ms is not None:
             before_ms = (now_ms if self.ended_ms is None else self.ended_ms) - self.limit_ms
             return publish_ms < before_ms or (closed_ms is not None and closed_ms < before_ms)
@@ -140,11 +142,11 @@ class Subscription:
         self.start, self.has_moved = start, True
 
     def begins_behind(self, position: Position) -> bool:
-        """Whether that entry lies before where it began, or was moved to."""
+        """Returns whether that entry lies before where it began, or was moved to."""
         return self.start is not None and position < self.start
 
     def is_due(self, position: Position, born_step: int) -> bool:
-        """Whether a consumer must get it."""
+        """Returns whether a consumer must get it."""
         if self.is_passed(position):
             return False
         if self.start is not None:
@@ -153,7 +155,7 @@ class Subscription:
 
 
 def covers(record: CursorRecord, position: Position) -> bool:
-    """Whether a durable cursor has that entry as acknowledged."""
+    """Returns whether a durable cursor has that entry as acknowledged."""
     mark_delete = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
     in_range = any(
         each.ledger_id == position.ledger_id

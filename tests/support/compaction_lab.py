@@ -135,7 +135,7 @@ class CountedLog:
         return previous
 
     def check(self) -> None:
-        """It is whole."""
+        """Checks nothing: the archive is intact."""
 
     def segments(self) -> list[SegmentRecord]:
         return []
@@ -327,7 +327,7 @@ class Lab:
         return self.topics[full]
 
     async def ended(self, topic: LabTopic) -> None:
-        """Until the topic has no run on its way."""
+        """Waits until the topic has no run in progress."""
         async with asyncio.timeout(5):
             async for _ in self.scheduler.watch(cast(Any, topic)):
                 pass

@@ -107,7 +107,7 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
 
 
 def is_first(folder: str) -> bool:
-    """Whether no worker was asked before: the folder tells the next one."""
+    """Returns whether no worker was asked before: the folder tells the next one."""
     try:
         os.mkdir(folder)
     except FileExistsError:

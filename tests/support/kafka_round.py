@@ -122,7 +122,7 @@ class KafkaRound:
         return manifest
 
     def folders(self) -> list[Path]:
-        """That it may have made."""
+        """Returns the folders that it may have created."""
         return [self._folder / str(each) for each in self._plan.ledger_ids]
 
     # -- the log before it -----------------------------------------------------------------

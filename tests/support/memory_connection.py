@@ -72,7 +72,7 @@ class MemoryCall:
         self._server.cancel()
 
     def break_off(self) -> None:
-        """What was sent and not received, either way, is lost."""
+        """Breaks the connection: what was sent and not received, either way, is lost."""
         self._error = _rpc_error(grpc.StatusCode.UNAVAILABLE, "The test broke the connection.")
         self._server.cancel()
         self._responses.put_nowait(self._error)

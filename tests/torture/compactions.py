@@ -126,6 +126,6 @@ class Compactions:
                 self._tally.tell(f"run {run.number} of {self._topic}: {run.error_message[:200]}")
 
     def open_runs(self, admin: Admin) -> int:
-        """Those that the history does not show as ended."""
+        """Returns the runs that the history does not show as ended."""
         states = (RUN_STATE_QUEUED, RUN_STATE_RUNNING)
         return sum(run.state in states for run in admin.runs(self._topic))

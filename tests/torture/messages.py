@@ -53,7 +53,7 @@ class Messages:
         return b"%d %d %s" % (sequence_id, self.key_index(sequence_id), padding)
 
     def later(self, sequence_id: int, upto: int) -> Iterator[int]:
-        """Those of the same key, above `sequence_id` and below `upto`."""
+        """Returns the messages of the same key, above `sequence_id` and below `upto`."""
         if sequence_id % 2 == 0:
             yield from range(sequence_id + 2 * COLD_KEYS, upto, 2 * COLD_KEYS)
             return

@@ -33,7 +33,7 @@ def test_three(folder):
 
 
 def arguments(folder: Path, test: str) -> list[str]:
-    """Of a pytest whose only test that is."""
+    """Returns the arguments of a pytest of that test alone."""
     folder.mkdir()
     (folder / "test_it.py").write_text(test)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -ra -p no:cacheprovider\n")

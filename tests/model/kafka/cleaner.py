@@ -195,7 +195,9 @@ class Round:
 
 
 def _is_last_of(batch: Batch, entry: Producer | None) -> bool:
-    """Whether it holds the last sequence, or else the epoch, of a producer that is remembered."""
+    """Returns whether it holds the last sequence, or else the epoch, of a producer that is
+    remembered.
+    """
     if entry is None or not batch.has_producer:
         return False
     last = entry.last_data_offset

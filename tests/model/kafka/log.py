@@ -78,7 +78,7 @@ class Log:
         return self.between(offset, self.active.base)
 
     def roll(self, base: int | None = None) -> None:
-        """An active segment without batches is made anew."""
+        """Rolls the active segment; one without batches is replaced."""
         first = max(self.end if base is None else base, self.end)
         now = self.clock.now_ms
         if self.active.base == first and not self.active.batches:
@@ -159,7 +159,7 @@ class Log:
         return min(self._batch_at(max(unstable, self.start)), self.high_watermark)
 
     def _batch_at(self, offset: int) -> int:
-        """Where the batch begins that holds it, or the next one.
+        """Returns the start of the batch that holds it, or of the next one.
 
         A log start may lie inside it, and a transaction's first batch may have been cleaned away.
         """

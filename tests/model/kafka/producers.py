@@ -187,7 +187,7 @@ class Producers:
 
     @property
     def active(self) -> dict[int, Producer]:
-        """Those that the cleaner keeps something of."""
+        """Returns the producers of which the cleaner keeps something."""
         return {pid: entry.copy() for pid, entry in self.known.items() if not entry.is_forgotten}
 
     def _is_gone(self, entry: Producer, now_ms: int) -> bool:

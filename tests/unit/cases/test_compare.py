@@ -13,7 +13,9 @@ from tests.cases.parser import parse
 
 
 def judge() -> Judge:
-    """Of a topic with E0, the batch E1, and E2 in a second ledger; one answer is saved."""
+    """Builds a comparison with a topic of E0, the batch E1, and E2 in a second ledger; one answer
+    is saved.
+    """
     names = Names()
     for at in ([7, 0, -1], [7, 1, 0], [9, 0, -1]):
         names.add(at)

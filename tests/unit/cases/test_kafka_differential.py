@@ -99,7 +99,9 @@ def test_the_product_answers_as_the_model_does() -> None:
 
 
 def _sent_again(*, clean: bool) -> list[dict[str, Any]]:
-    """A batch of old records, again once the log was opened anew, and when it is over a day old."""
+    """Sends a batch of old records again, after the log was opened again and the batch is a day
+    old.
+    """
     append = {
         "op": "append",
         "log": "t-0",

@@ -107,7 +107,7 @@ TOPIC = "persistent://public/n/t"
 
 
 def asked_by(oracle: OracleTarget, operation: str, **fields: object) -> list[object]:
-    """What the command has been asked because of that: the operation, its order, null keys."""
+    """Returns what the command was asked for that: the operation, its order, null keys."""
     oracle.ask(operation, topic=TOPIC, **fields)
     last = oracle.ask("last-request", topic=TOPIC)["last"]
     return [last.get(name) for name in ("op", "order", "retainNullKey")]

@@ -64,7 +64,7 @@ def worker() -> Iterator[FakeWorker]:
 
 @pytest.fixture
 def data(broker_process: MakeBroker) -> Path:
-    """Of a broker that has ended."""
+    """Returns the data directory of a broker that has ended."""
     broker = broker_process()
     with Client(broker.url) as client:
         producer = client.create_producer("t")

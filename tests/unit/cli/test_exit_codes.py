@@ -82,7 +82,7 @@ def made(cls: type[BaseException]) -> BaseException:
 
 
 def ended_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Ran:
-    """What a command ends with that raises `error`."""
+    """Runs a command that raises `error`. Returns its result."""
 
     class Parser:
         def parse_args(self, arguments: object, options: argparse.Namespace) -> None:

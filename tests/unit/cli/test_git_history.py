@@ -35,7 +35,7 @@ class Repository(GitRepository):
         return list(changes(self.path, last_commit(self.path)))
 
     def left(self) -> dict[str, tuple[str | None, str | None]]:
-        """What a compaction leaves of the history."""
+        """Returns what a compaction keeps of the history."""
         last = {change.path: (change.mode, change.blob) for change in self.history()}
         return {path: state for path, state in last.items() if state != (None, None)}
 

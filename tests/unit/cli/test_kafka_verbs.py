@@ -19,7 +19,7 @@ CALM = ("--cleanup-policy", "compact", "--config", "min.cleanable.dirty.ratio=1"
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a broker of their own: the cleaner looks at all logs that there are."""
+    """Starts a broker for these tests: the cleaner looks at all logs."""
     data_dir = tmp_path_factory.mktemp("kafka-verbs")
     with BrokerProcess(data_dir, arguments=("--compactor", "off")) as broker:
         yield broker.url

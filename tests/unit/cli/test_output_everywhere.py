@@ -106,7 +106,7 @@ for scope, name in (("topics", T), ("topicPolicies", T), ("namespaces", "public/
 def commands(
     parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Those that run, with their parsers."""
+    """Returns all commands that can be run, with their parsers."""
     inner = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
     if not inner:
         yield " ".join(path), parser
@@ -125,7 +125,9 @@ def formats(parser: argparse.ArgumentParser) -> list[str]:
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledgerfold]:
-    """Of a broker with a topic of each kind, a clock that stands, and a worker without Spark."""
+    """Walks all commands on a broker with a topic of each kind, a manual clock, and a worker
+    without Spark.
+    """
     worker = subprocess.Popen(
         [sys.executable, fake_compactor.__file__, "serve"],
         stdin=subprocess.PIPE,

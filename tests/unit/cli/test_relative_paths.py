@@ -31,7 +31,7 @@ VERBS = {
 
 
 def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Those of all its commands, too."""
+    """Returns the actions of all commands."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):

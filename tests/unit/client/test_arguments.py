@@ -72,7 +72,7 @@ def method(kind: type[Any]) -> Iterator[Callable[[str], Callable[..., Any]]]:
 
 
 def others(kind: type[Any]) -> list[tuple[str, str]]:
-    """What Pulsar's methods have and ours have not."""
+    """Returns the arguments that Pulsar's methods have and these do not."""
     return [
         (name, each)
         for name, arguments in PULSAR.items()

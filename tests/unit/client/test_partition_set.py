@@ -66,7 +66,7 @@ def publish(client: Client, keys: list[str] = KEYS, **options: Any) -> list[Mess
 
 
 def by_partition(keys: list[str] = KEYS, partitions: int = 3) -> list[list[bytes]]:
-    """What lies where, in order, when each key's content is the key."""
+    """Returns the contents of partitions, in order, if each key's content is the key."""
     return [
         [key.encode() for key in keys if murmur3_32(key) % partitions == index]
         for index in range(partitions)

@@ -170,7 +170,7 @@ def test_a_small_run_counts_as_the_model(asked: Asked, shape: LogShape, retain: 
 def _two_runs(
     folder: Path, first: LogShape, second: LogShape, runs: tuple[Asked, Asked], retain: bool
 ) -> tuple[list[Stored], list[Stored]]:
-    """What is left after both, and what the second would have left of everything."""
+    """Returns what remains after both runs, and what the second would have kept of everything."""
     log = _add(LogBuilder(folder), first)
     plan = runs[0].plan(log, 100, retain)
     previous = Manifest(segments=run_tasks(plan)[0], horizon=plan.horizon)

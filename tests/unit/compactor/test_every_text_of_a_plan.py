@@ -36,7 +36,7 @@ _MESSAGE_BYTES_MAX = 64 * 2**20
 
 
 def fill(message: Message) -> None:
-    """What a plan needs to be looked at; what it reads is no segment that there may be."""
+    """Fills in what a plan needs to be checked; its input is no possible segment."""
     told: Any = message
     match message.DESCRIPTOR.name:
         case "CompactionPlan":

@@ -145,7 +145,9 @@ def test_nothing_was_published() -> None:
 
 
 def by_horizon(log: StrategicLog, history: History, name: str) -> list[int]:
-    """What a run at each entry leaves of what the one before left and that entry, in bytes."""
+    """Returns what a run at each entry keeps of its predecessor's result and that entry, in
+    bytes.
+    """
     settings, said = SETTINGS.get(name, {}), log.said()
     strategy = strategy_of(CompactionPlan(strategy=name, strategy_settings=settings))
     assert isinstance(strategy, MessageStrategy)

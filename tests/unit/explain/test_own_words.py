@@ -27,7 +27,7 @@ Answer = Callable[[TellChoicesRequest], TellChoicesResponse]
 
 @pytest.fixture
 def lab() -> Iterator[BrokerLab]:
-    """Two messages of key a, one of b, under a strategy of one's own."""
+    """Builds a lab of two messages of key a and one of b, under a user-defined strategy."""
     lab = BrokerLab()
     lab.run(create_subscription(lab.topic, "s", StartPosition(earliest=True)))
     lab.publish([([Message(key, value)], False) for key, value in [(b"a", b"1"), (b"b", b"x")]])
@@ -38,7 +38,7 @@ def lab() -> Iterator[BrokerLab]:
 
 
 def explained(lab: BrokerLab, answer: Answer, *, at: int | None = None) -> ExplainResponse:
-    """Of key a, or of one of its messages."""
+    """Explains key a, or one of its messages."""
 
     async def tell_choices(request: TellChoicesRequest) -> TellChoicesResponse:
         return answer(request)

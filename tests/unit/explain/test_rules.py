@@ -47,7 +47,7 @@ def both(entry_id: int, *, in_raw: bool = True) -> Found:
 
 
 def run(number: int, upto: int, *, previous: int = -1, retains: bool | None = False) -> RunRecord:
-    """It wrote the ledger 100 + number."""
+    """Returns a run that wrote the ledger 100 + number."""
     return RunRecord(
         number=number,
         state=RUN_STATE_SUCCESS,

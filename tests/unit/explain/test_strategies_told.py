@@ -62,7 +62,7 @@ def told_by(
 def run(
     number: int, upto: int, strategy: CompactionStrategy, *, retains: bool = False
 ) -> RunRecord:
-    """It wrote the ledger 100 + number, upon that of the run before."""
+    """Returns a run that wrote the ledger 100 + number, based on the previous run's."""
     return RunRecord(
         number=number,
         state=RUN_STATE_SUCCESS,

@@ -14,7 +14,7 @@ from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducer, KafkaProducers, K
 
 
 def log_of(*segments: KafkaSegment) -> KafkaLog:
-    """Its active segment begins at 9; producer 7 had appended before it."""
+    """Returns a log whose active segment begins at 9; producer 7 had appended before it."""
     known = KafkaProducers(end_offset=9, producers=[KafkaProducer(producer_id=7)])
     return KafkaLog(segments=segments, rolled=known)
 

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.process
 
 
 def python(program: str) -> str:
-    """What a fresh interpreter prints, whose environment is a user's."""
+    """Returns the output of a fresh interpreter in a user's environment."""
     environment = dict(os.environ)
     environment.pop("GRPC_ENABLE_FORK_SUPPORT", None)
     done = subprocess.run(

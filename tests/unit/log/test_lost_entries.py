@@ -30,7 +30,7 @@ def value(number: int) -> bytes:
 
 
 def damage_entry(files: LossyFiles, path: Path, number: int) -> None:
-    """Its value, which says its number, has another one."""
+    """Changes the value of an entry, which says its number."""
 
     def change(data: bytes) -> bytes:
         assert data.count(value(number)) == 1

@@ -151,7 +151,7 @@ def test_after_a_restart_the_same_is_known(lab: BrokerLab, counts: Counts) -> No
 
 
 def made(rng: random.Random, ledger_id: int, *, is_closed: bool) -> LedgerRecord:
-    """Of up to three segments, and perhaps of entries that a repair gave up."""
+    """Builds a log of up to three segments, and perhaps of entries that a repair gave up."""
     record = LedgerRecord(
         ledger_id=ledger_id,
         state=LEDGER_STATE_CLOSED if is_closed else LEDGER_STATE_OPEN,

@@ -48,7 +48,7 @@ class ColdLab:
         self.held.holds = True
 
     async def compact_meanwhile(self, reads: int) -> None:
-        """After that many reads were let go, another one is on its way: then a run commits."""
+        """Commits a run once that many reads have passed, and another is in progress."""
         for _ in range(reads):
             await self.held.has_work()
             self.held.let_go(1)

@@ -181,7 +181,7 @@ def test_the_loop_has_its_turn_between_topics(
 
 
 def run(state: RunState, counts: RunCounts | None = None) -> RunRecord:
-    """It took two seconds."""
+    """Returns a run that took two seconds."""
     return RunRecord(topic="t", state=state, started_ms=1000, ended_ms=3000, counts=counts)
 
 

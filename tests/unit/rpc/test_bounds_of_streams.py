@@ -56,7 +56,7 @@ async def opened(channel: Any, kind: str, name: str = "s") -> Any:
 
 
 async def ended(call: Any) -> LedgerfoldError:
-    """What it ended with."""
+    """Returns how the call ended."""
     error = await end_of(call)
     assert error is not None
     return error_from_rpc(error)

@@ -41,7 +41,7 @@ _fresh = itertools.count()
 
 
 def fill(message: Message) -> None:
-    """What a message needs so that one text alone is odd in it."""
+    """Fills in what a message needs so that only one text in it is odd."""
     names = message.DESCRIPTOR.fields_by_name
     kind = message.DESCRIPTOR.name
     told: Any = message

@@ -95,7 +95,7 @@ class Stream:
         return not isinstance(await self.call.read(), data_pb2.SubscribeResponse)
 
     async def error(self) -> Exception:
-        """What the server ended the stream with."""
+        """Returns the error that ended the stream."""
         try:
             while not await self.is_ended():
                 pass

@@ -24,7 +24,7 @@ def open_handed() -> Iterator[None]:
 
 
 def wide(folder: Path) -> list[str]:
-    """What others have rights on."""
+    """Returns the files that others may access."""
     found = [folder, *folder.rglob("*")]
     return [str(path.relative_to(folder)) for path in found if path.lstat().st_mode & OTHERS]
 

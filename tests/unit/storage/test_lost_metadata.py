@@ -52,7 +52,7 @@ class History(NamedTuple):
 
 
 def recorded(lab: BrokerLab, act: Callable[[], object]) -> History:
-    """What `act` does, write by write; the lab is gone afterwards."""
+    """Records the writes of `act`, one by one; the lab is gone afterwards."""
     stores: list[Pairs] = [lab._pairs.scan(b"")]
 
     def note(call: str) -> None:
@@ -75,7 +75,7 @@ def resumed(kind: type[Lab], files: LossyFiles, pairs: CountedKeyValue) -> Lab:
 
 
 def files_with_entries(snapshot: Snapshot, files: LossyFiles) -> set[str]:
-    """Those of the snapshot that are still there."""
+    """Returns the files of the snapshot that still exist."""
     there = {each.relative for each in unnamed_files(LEDGERS, {}, files) if each.holds_entries}
     whole = {f"{path.parent.name}/{path.name}" for path in snapshot.contents}
     return there & whole
@@ -129,7 +129,7 @@ def all_reads(lab: BrokerLab) -> dict[bool, list[Read]]:
 
 @pytest.fixture(scope="module")
 def whole(history: History) -> dict[bool, list[Read]]:
-    """What readers got before anything was lost."""
+    """Returns what readers received before anything was lost."""
     lab = resumed(BrokerLab, *history.lost(0).disk())
     try:
         return all_reads(lab)

@@ -72,7 +72,7 @@ class Disk:
         self.files.damage(path, lambda data: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
     def set_version(self, ledger_id: int, version: int, entry: int = 2) -> None:
-        """Of an entry's header, which is good otherwise."""
+        """Sets the version in an entry's header, which is good otherwise."""
         folder = LEDGERS / str(ledger_id)
         path = folder / self.files.listdir(folder)[0]
 

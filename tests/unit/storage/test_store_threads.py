@@ -111,7 +111,7 @@ class Opened:
         return self.ledger().close().ledger_id
 
     def read(self, ledger_id: int) -> int:
-        """How many entries it has, all of them read."""
+        """Reads all its entries. Returns their number."""
         reader = self.store.open_reader(ledger_id)
         return len(reader.read(Position(ledger_id, 0), bytes_max=2**20, end=LATEST))
 

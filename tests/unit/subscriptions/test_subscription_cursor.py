@@ -33,7 +33,7 @@ from tests.support.subscription_lab import (
 
 
 def without_delay(topic: MemoryTopic) -> Subscription:
-    """Its cursor is written, and tried again, at the next turn of the loop."""
+    """Writes cursors, and retries, at the next turn of the loop."""
     subscription = Subscription(
         "t", "s", topic.log, Cursor(Position(0, -1)), topic.persist_cursor, persist_delay_ms=0
     )

@@ -63,7 +63,7 @@ def compacted_ledger(lab: BrokerLab) -> dict[str, object]:
 
 
 def folders(lab: BrokerLab) -> set[int]:
-    """Of the ledgers that have files."""
+    """Returns the folders of the ledgers that have files."""
     ledgers = DATA / "ledgers"
     return {int(each) for each in lab.files.listdir(ledgers) if lab.files.listdir(ledgers / each)}
 

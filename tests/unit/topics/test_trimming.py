@@ -39,7 +39,7 @@ def test_what_a_run_has_covered_goes_with_its_commit(lab: BrokerLab) -> None:
 
 
 def keep_nothing(lab: BrokerLab) -> None:
-    """What nobody holds back goes at once."""
+    """Deletes at once what nobody holds back."""
     lab.topic.record.policies.CopyFrom(Policies(emulation=Emulation(trim_without_cursor=True)))
 
 

@@ -86,7 +86,7 @@ def log(tmp_path: Path) -> KafkaLog:
 
 
 def _file_bytes(log: KafkaLog, manifest: CleanManifest) -> tuple[int, int]:
-    """Of what is read, and of what is written."""
+    """Returns the bytes of files read, and written."""
     read = [file.size_bytes for segment in log.segments for file in segment.files]
     return sum(read), sum(file.size_bytes for group in manifest.groups for file in group.files)
 
