@@ -169,7 +169,9 @@ def test_an_open_reader_goes_on(setting: Setting) -> None:
 
 
 def test_a_consumer_goes_on(setting: Setting) -> None:
-    """What it acknowledges is durable when there is room: nothing of it comes again then."""
+    """Its acknowledgements become durable when there is room: no acknowledged message returns
+    then.
+    """
     setting.publish("t", *values(20))
     consumer = setting.subscribe("t")
     setting.publish_until_full("t")
@@ -204,7 +206,7 @@ def test_the_metadata_can_be_written_when_there_is_room(setting: Setting) -> Non
 
 
 def test_an_operator_may_unload_the_topic(setting: Setting) -> None:
-    """Which may need more room than there is, and harms nothing."""
+    """Unloading may need more room than there is, and does no harm."""
     setting.publish("t", *values(5))
     setting.publish_until_full("t")
     with setting.admin() as admin:

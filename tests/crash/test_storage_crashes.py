@@ -231,7 +231,7 @@ def _crashed(number: int) -> Disk:
 
 
 def test_what_cannot_be_removed_at_start_is_left_for_later() -> None:
-    """Of a deleted ledger, of a run that died, a stray file: the start goes on."""
+    """Tests a deleted ledger, a dead run, and a stray file: the start continues."""
 
     def littered() -> tuple[Disk, LedgerStore]:
         disk = Disk()
@@ -305,7 +305,9 @@ def test_what_is_recorded_as_sealed_is_synced(
 
 
 def test_a_folder_is_durable_with_all_its_parents() -> None:
-    """Of three new ones, whichever step was the last; also what a process left that died there."""
+    """Tests three new folders, whichever step was the last; also those left by a process that died
+    there.
+    """
     path = Path("/disk/a/b/c")
     for crash_at in range(1, 7):
         files = LossyFiles(Path("/disk"))

@@ -42,7 +42,7 @@ def checked(ran: Ran) -> str:
 
 @pytest.mark.parametrize(("name", "left"), [("addresses", 3), ("prices", 3)])
 def test_the_worked_examples(cli: Cli, topic: str, name: str, left: int) -> None:
-    """Of each key the last message, in order, under its own id."""
+    """The last message of each key remains, in order, under its own id."""
     ran = cli("demo", name, "--topic", topic)
     assert checked(ran) == "of each key the last message, in order, under its own id"
     assert len(cli("read", topic, "--read-compacted", "--until-end").rows) == left
@@ -81,7 +81,7 @@ def test_the_ticker(cli: Cli, topic: str) -> None:
 
 
 def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
-    """What is left of its history is its last commit's tree, odd paths and deletions and all."""
+    """The tree of the last commit remains of a history, with odd paths and deletions."""
     repository = Repository(tmp_path / "repository")
     for name in ('quo"ted', "tab\there", "line\nbreak", "folder/é", b"latin-\xe9", "goes"):
         repository.write(name)

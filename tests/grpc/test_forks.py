@@ -51,7 +51,9 @@ def test_a_client_cannot_be_made_beside_the_parents(broker: BrokerProcess) -> No
 
 
 def test_a_client_made_after_the_fork_works(broker: BrokerProcess) -> None:
-    """Where the parent had none, and where it closed them before: what a prefork server does."""
+    """Tests a parent without clients, and one that closed them before the fork, as a prefork
+    server.
+    """
     answer = run("new_beside_none", broker)
     *published, held = answer["children"]
     assert answer["pool"] == ["published"] * 4

@@ -108,7 +108,7 @@ def test_what_a_kind_of_topic_does_not_know_is_refused(client: Client, topic: st
 def test_a_refused_batch_fails_alone(
     admin: Admin, client: Client, topic: str, batching_type: BatchingType
 ) -> None:
-    """Those that were sent behind it are stored in order, each once, under new numbers."""
+    """Later batches are stored in order, once each, under new numbers."""
     heard: list[tuple[Result, MessageId | None]] = []
     with client.create_producer(
         topic, batching_enabled=True, batching_max_messages=2, batching_type=batching_type

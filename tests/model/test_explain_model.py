@@ -357,7 +357,7 @@ def _id(record: MessageIdRecord) -> Id:
 def test_explain_agrees_with_what_runs_do(
     steps: list[str | list[tuple[list[Message], bool]]], profile: str
 ) -> None:
-    """Of every version: where it is, what became of it and by which run, what the next run does."""
+    """Tests every version: where it is, which run removed it, and what the next run does."""
     history = History(profile)
     try:
         for step in steps:
@@ -381,7 +381,9 @@ def test_explain_agrees_with_what_runs_do(
 )
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_explain_agrees_with_runs_of_all_strategies(steps: list[Step], profile: str) -> None:
-    """In histories that mix them, too; of one's own nothing is foretold."""
+    """Tests histories of several strategies, too; results of user-defined ones are not
+    predicted.
+    """
     history = History(profile)
     try:
         for step in steps:

@@ -132,7 +132,7 @@ def test_compressed_batches_are_estimated(foretelling: Foretelling, compression:
 
 
 def test_a_log_that_was_cleaned(foretelling: Foretelling) -> None:
-    """What is left of it is all that there was: superseded records took no time and no space."""
+    """A cleaned log is complete for the forecast: superseded records took no time and no space."""
     steps = [Step(400, BATCH[number % 3 :]) for number in range(20)]
     trial = {**BACKOFF, "internal.segment.bytes": "600", "min.cleanable.dirty.ratio": "0"}
     (told,) = foretelling.foretold(steps, [trial]).cleanings

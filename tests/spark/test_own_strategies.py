@@ -260,7 +260,7 @@ def _asked(worker: CompactorProcess, log: LogBuilder, *names: str) -> TopicWhatI
 def test_what_if_has_the_figures_of_their_runs(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
-    """Of either kind; and where they keep others than the rest, their keys differ.
+    """Tests both kinds; if they keep other messages than the rest, their keys differ.
 
     No test had asked for the difference of strategies that keep other messages, one being foreign.
     """
@@ -307,7 +307,7 @@ def _told(worker: CompactorProcess, strategy: str, *values: bytes) -> TellChoice
 
 
 def test_its_words_are_asked_in_the_order_of_the_log(own_worker: CompactorProcess) -> None:
-    """Of each message and the one that stood then; behind a tombstone nothing stands."""
+    """Compares each message with its predecessor; a tombstone has no predecessor after it."""
     told = _told(own_worker, "longest", b"22", b"3", b"444", b"", b"1", b"22")
     assert [(each.left, each.right, each.words) for each in told.choices] == [
         (0, 1, "1 came, 2 stood"),

@@ -135,7 +135,7 @@ class CountedLog:
         return previous
 
     def check(self) -> None:
-        """Checks nothing: the archive is intact."""
+        """Does nothing: the view is intact."""
 
     def segments(self) -> list[SegmentRecord]:
         return []

@@ -63,7 +63,7 @@ def test_a_later_message_of_the_key_will_do() -> None:
 
 @pytest.mark.parametrize("met", [-1, 1])
 def test_a_missing_message_is_lost(met: int) -> None:
-    """Whether nothing is there, or an older one."""
+    """Tests a missing message, and an older one in its place."""
     missing, found = cold(tombstone=False), latest()
     found[MESSAGES.key_index(missing)] = min(met, missing - 1)
     for is_exact in (False, True):

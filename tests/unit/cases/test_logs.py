@@ -39,7 +39,7 @@ def stored(line: str) -> LogText:
 
 @pytest.mark.parametrize("module", [logs, log_lines, series])
 def test_the_example_in_the_module_is_true(module: object) -> None:
-    """What the docstring shows is what happens."""
+    """Runs the example in the docstring."""
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
 
@@ -89,7 +89,7 @@ def test_a_series_repeats_all_since_the_one_before_it() -> None:
     ],
 )
 def test_what_is_stored_is_as_it_is_written(here: str, wanted: str, is_so: bool) -> None:
-    """What is not written is not compared; offsets of batches are, where any offset is."""
+    """Omitted parts are not compared; offsets of batches are, if any offset is given."""
     assert stored(here).is_as(log_of(wanted)) is is_so
     difference = Judge(Names(), {}).differs(log_of(wanted), stored(here))
     assert (difference is None) is is_so

@@ -34,7 +34,7 @@ def test_every_path() -> None:
 
 
 def test_every_operation() -> None:
-    """What another broker is asked, with its fields."""
+    """Tests the requests to another broker, with their fields."""
     rows = re.findall(
         r"^\| (`[a-z`, -]+) \| (.*) \| .*\|$", MANUAL.partition("## Another")[2], re.M
     )

@@ -138,7 +138,7 @@ def test_a_broker_with_an_order_of_its_own(command: str) -> None:
 
 
 def test_stats_do_not_tell_of_runs_outside(oracle: OracleTarget) -> None:
-    """What is not told is looked at in vain, and nobody's failure."""
+    """Unknown stats are compared in vain, and fail nothing."""
     assert oracle.ask("stats", topic=TOPIC)["stats"] == {"compaction": {"removed": 1}}
     oracle.ask("compact-outside", topic=TOPIC)
     assert oracle.ask("stats", topic=TOPIC)["stats"] == {"compaction": None}

@@ -37,7 +37,7 @@ def plain(key: str, value: str) -> Entry:
 
 @pytest.mark.parametrize("module", [parser, protocol])
 def test_the_example_in_the_module_is_true(module: object) -> None:
-    """What the docstring shows is what happens."""
+    """Runs the example in the docstring."""
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
 

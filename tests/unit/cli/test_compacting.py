@@ -178,7 +178,7 @@ def test_a_killed_run_loses_nothing(
 
 
 def test_a_directory_that_is_in_use(data_dir: Path, cli: Ledgerfold) -> None:
-    """Whoever has it is named, and may be asked."""
+    """The error names the owner, and suggests asking it."""
     assert cli("info").code == 0
     ran = ledgerfold("compact", "--data", str(data_dir), "t")
     assert ran.code == 5

@@ -85,7 +85,7 @@ def test_a_whole_directory(data: Path) -> None:
 
 
 def test_a_damaged_entry_is_told_and_given_up(data: Path) -> None:
-    """What verify says, what repair would do, that it does it, and what is left."""
+    """Tests the report of verify, the plan of repair, its application, and the remaining data."""
     path = segments(data)[0]
     size = path.stat().st_size // 4
     flip(path, 2 * size - 1)
@@ -265,7 +265,7 @@ def test_the_commands_of_the_document(data: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_document_names_every_kind() -> None:
-    """Of findings."""
+    """Tests the kinds of findings."""
     kinds = "metadata record reference unrecorded label file entry order gap sums format"
     notes = "torn-tail torn-copy aside orphan repair"
     for kind in [*kinds.split(), *notes.split()]:

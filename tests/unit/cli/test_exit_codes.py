@@ -130,7 +130,7 @@ def test_a_command_that_raises_it_says_so(
 
 
 def test_an_interruption_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who pressed the keys knows."""
+    """The user who interrupted it needs no message."""
     assert ended_with(monkeypatch, KeyboardInterrupt()) == Ran(130, "", "")
 
 
@@ -141,7 +141,7 @@ def test_an_error_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_broker_that_is_away() -> None:
-    """Which one, and what to do."""
+    """The error names the broker, and says what to do."""
     ran = ledgerfold("--url", "127.0.0.1:1", "info")
     assert ran.code == 1
     assert "127.0.0.1:1" in ran.err

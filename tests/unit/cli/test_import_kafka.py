@@ -82,7 +82,8 @@ def test_nothing_ends_a_segment_but_the_folder(
 def test_an_empty_active_segment_tells_its_files_time(
     cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
 ) -> None:
-    """Also once it is loaded anew, until something is appended; one of our own, when it began.
+    """Also after a reload, until something is appended; for a segment created here, its creation
+    time.
 
     No test had asked for more than the times of segments that ended.
     """
@@ -293,7 +294,7 @@ def test_a_broker_that_dies_on_the_way(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What ended the import is told, and what it left that nobody could take away."""
+    """The cause is shown, and what was left because it could not be removed."""
 
     def gone(why: str) -> Callable[..., NoReturn]:
         def call(*_: object, **__: object) -> NoReturn:

@@ -127,7 +127,7 @@ FIELDS = st.lists(st.text(max_size=8), min_size=1, max_size=4, unique=True)
 
 @given(FIELDS, st.data())
 def test_whatever_csv_can_say_is_read_back(names: list[str], data: st.DataObject) -> None:
-    """What Python's own writer writes, line breaks and quotes and all."""
+    """Tests the output of Python's own writer, with line breaks and quotes."""
     values = data.draw(
         st.lists(st.lists(st.text(max_size=8), min_size=len(names), max_size=len(names)))
     )
@@ -248,7 +248,7 @@ def test_tombstones() -> None:
 
 
 def test_event_times() -> None:
-    """Of the row's field, in ms."""
+    """Takes the row's field, in ms."""
     rules = RowRules("id", event_time="at")
     for text in ('"1704067200000"', "1704067200000"):
         message = message_of_row(json_row(f'{{"id":1,"at":{text}}}'), rules)
@@ -305,7 +305,7 @@ def test_rows_before_a_bad_one_are_imported(cli: Ledgerfold, topic: str) -> None
 def test_an_interrupted_import_says_how_to_go_on(
     cli: Ledgerfold, url: str, topic: str, partitions: int, ending: signal.Signals
 ) -> None:
-    """What it says is so: the rest, behind those rows, makes the file whole, and none comes twice.
+    """The suggested command imports the remaining rows, and none twice.
 
     No test had ended an import before its file did.
     """

@@ -98,7 +98,7 @@ def test_an_offset_that_the_log_does_not_have(cli: Ledgerfold, kafka: str) -> No
 
 
 def test_a_log_is_truncated(cli: Ledgerfold, kafka: str) -> None:
-    """A batch that reaches behind its new end goes whole; its offsets are given out again."""
+    """A batch that crosses the new end is removed whole; its offsets are assigned again."""
     assert cli("cleaner", "pause", kafka).code == 0
     assert cli("topics", "truncate-log", kafka, "4").out == "The log ends at offset 4.\n"
     assert cli("topics", "truncate-log", kafka, "1").out == "The log ends at offset 1.\n"
@@ -174,7 +174,7 @@ def test_a_kafka_topic_has_one_policy(cli: Ledgerfold, topic: str, arguments: li
 
 
 def test_the_brokers_settings(cli: Ledgerfold, kafka: str) -> None:
-    """Those that Kafka lets a running broker change; a topic inherits them."""
+    """Tests the settings that Kafka can change on a running broker; a topic inherits them."""
     assert cli("cleaner", "set-config", "log.index.interval.bytes=8192").code == 0
     own = cli("cleaner", "get-config", "--set").rows
     assert [(row["name"], row["value"]) for row in own] == [("log.index.interval.bytes", "8192")]
@@ -189,7 +189,7 @@ def test_the_brokers_settings(cli: Ledgerfold, kafka: str) -> None:
 
 
 def test_partitions_are_kafka_topics(cli: Ledgerfold, topic: str) -> None:
-    """Those that come later, too, with the settings of the whole."""
+    """Also later partitions, with the settings of the topic."""
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
     assert cli("topics", "set-config", topic, "segment.ms=5000").code == 0
     assert cli("topics", "update-partitioned-topic", topic, "-p", "3").code == 0

@@ -171,7 +171,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_each_command_is_known() -> None:
-    """Whoever adds one says here whether it shows something.
+    """Each new command must state here whether it shows something.
 
     No test had gone through all commands of the parser.
     """

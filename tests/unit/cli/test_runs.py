@@ -36,7 +36,7 @@ def test_a_run_that_found_nothing_has_no_horizon() -> None:
 
 
 def test_a_run_for_people() -> None:
-    """What it did, in few columns; an error has one when there is an error."""
+    """Shows the results in few columns; an error column only if there is an error."""
     counts = RunCounts(messages_in=12_000, messages_out=7, bytes_in=2048, bytes_out=100)
     run = RunRecord(
         topic="persistent://public/default/t", number=2, counts=counts, started_ms=5, ended_ms=1255

@@ -287,7 +287,7 @@ def test_compacting_without_a_compactor(cli: Ledgerfold, topic: str) -> None:
 
 
 def test_the_broker(cli: Ledgerfold, data_dir: Path) -> None:
-    """What it says of itself."""
+    """Shows the broker's own description."""
     info = json.loads(cli("info").out)
     assert info["data_dir"] == str(data_dir)
     assert info["compactor"] == "disabled"

@@ -55,7 +55,7 @@ def test_what_has_no_answer_goes_out_again_in_order() -> None:
 
 
 def test_an_answer_from_before_the_connection_broke_says_nothing() -> None:
-    """What went out again waits for the answer to its own question."""
+    """Resent acknowledgements wait for the answer to their own request."""
     queue = filled(1)
     queue.want_answer()
     [first] = frames(queue)
@@ -117,7 +117,7 @@ def test_an_entry_waits_once() -> None:
 
 
 def test_a_question_follows_for_what_one_frame_does_not_hold() -> None:
-    """Who wants an answer wants it about everything."""
+    """A caller that waits for an answer waits for all acknowledgements."""
     queue = filled(12_000)
     queue.want_answer()
     while len(queue):

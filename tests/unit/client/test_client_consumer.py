@@ -179,7 +179,7 @@ def test_wrong_options_are_refused(client: Client, options: dict[str, Any]) -> N
 
 
 def test_no_cumulative_acknowledgement_on_shared_subscriptions(client: Client) -> None:
-    """What lies before may be someone else's."""
+    """Earlier messages may belong to another consumer."""
     fill(client, 1, 1)
     consumer = subscribe(client, SHARED)
     with pytest.raises(NotAllowed):

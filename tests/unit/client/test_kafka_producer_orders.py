@@ -188,7 +188,7 @@ def test_more_are_in_flight_than_the_broker_remembers() -> None:
 
 
 def test_what_follows_a_message_that_was_given_up_has_a_new_epoch() -> None:
-    """Whether the first was stored nobody knows: the second is, once, also where it was not."""
+    """The first message may be stored or not: the second is stored once in either case."""
 
     async def run(is_stored: bool) -> None:
         one = Run(batching=False, send_timeout_millis=60_000)

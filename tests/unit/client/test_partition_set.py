@@ -129,7 +129,7 @@ def test_a_producer_of_a_partitioned_topic_is_one(
 
 
 def test_a_partition_that_refuses_opens_nothing(broker: ThreadedFakeBroker, client: Client) -> None:
-    """What was opened on the other partitions is closed again, and its names are free."""
+    """Partitions that were opened are closed again, and their names are free."""
     broker.topic(name(1)).connected.add("p")
     with pytest.raises(ProducerBusy):
         client.create_producer("t", "p")

@@ -301,7 +301,7 @@ def test_sequence_ids_must_rise() -> None:
 @pytest.mark.parametrize("batching", [None, BatchingType.Default, BatchingType.KeyBased])
 @pytest.mark.parametrize("left", [0, 1])
 def test_sequence_ids_come_to_an_end(batching: BatchingType | None, left: int) -> None:
-    """What is in the queue goes out; what has no id any more is refused, either way in."""
+    """Queued messages are sent; messages without an id are rejected, on both paths."""
     end = 2**63 - 1
     producer, queue, stream = producer_of(
         batching_enabled=batching is not None, batching_type=batching or BatchingType.Default

@@ -58,7 +58,7 @@ def test_a_redelivered_batch_comes_without_what_was_acknowledged() -> None:
 
 
 def test_an_acknowledgement_costs_the_same_in_a_large_batch() -> None:
-    """It changes a bit in place: nothing as long as the batch is made anew each time."""
+    """It changes a bit in place: nothing of the size of the batch is created each time."""
     tracker = BatchAcknowledgements()
     tracker.opened(FIRST, range(300_000))
     tracemalloc.start()

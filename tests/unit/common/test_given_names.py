@@ -55,7 +55,7 @@ def test_what_nobody_could_list_or_type_is_refused(name: str) -> None:
 
 
 def test_stand_ins_are_told_apart() -> None:
-    """Of long names that begin alike, and of those that differ in what is not shown."""
+    """Tests long names that begin alike, and names that differ only in omitted parts."""
     names = ["x" * 2000, "x" * 2001, "a\nb", "a\rb", "a?b"]
     assert len(set(map(shown, names))) == len(names)
     for name in names:

@@ -106,7 +106,7 @@ def test_a_pid_that_is_someone_elses_by_now_is_not_killed(
 
 
 def test_what_is_no_workers_folder_goes_too(tmp_path: Path) -> None:
-    """Whatever an earlier version left; and there may be nothing at all."""
+    """Tests remains of an earlier version, and their absence."""
     end_left_over(tmp_path)
     left = tmp_path / "compactor" / "work"
     (left / "blockmgr").mkdir(parents=True)

@@ -48,7 +48,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Outside
 
 
 def test_a_name_is_an_entry_point_or_a_place(package: OutsidePackage) -> None:
-    """Of a plain name only the packages that are there can tell."""
+    """Only the installed packages can decide on a plain name."""
     assert is_own("longest")
     assert is_own("anything:Here")
     assert not is_own("shortest")
@@ -290,7 +290,7 @@ def _counted(codes: Any, facts: Facts, key_count: int) -> Folded:
     ],
 )
 def test_columns_that_will_not_do(functions: dict[str, Any], why: str) -> None:
-    """What would fail runs, or change what they leave, is found by samples."""
+    """Samples detect columns that would fail runs, or change their result."""
     parts = {"begin": FIRST.begin, "join": FIRST.join, "survivors": FIRST.survivors} | functions
     wrong = Strategy("wrong", 1, parts["begin"], parts["join"], parts["survivors"])
     with pytest.raises(StrategyFailed, match=f"strategy 'wrong': .*{why}"):
@@ -311,7 +311,7 @@ def test_columns_that_will_not_do(functions: dict[str, Any], why: str) -> None:
     ],
 )
 def test_what_a_trial_says(package: OutsidePackage, name: str, why: str) -> None:
-    """Where it is refused, why."""
+    """A rejection states the reason."""
     (package.folder / "unread.py").write_text(
         "class A:\n    reads = ('weight',)\n    def should_keep_left(self, a, b): return True\n"
         "class B:\n    reads = ()\n    def should_keep_left(self, a, b): return b.value == b''\n"

@@ -151,7 +151,7 @@ def test_a_run_takes_the_strategy_that_its_plan_names(shape: LogShape, chunk_row
 
 @given(LOGS, LOGS)
 def test_a_second_run_of_it_goes_on_from_the_first(first: LogShape, second: LogShape) -> None:
-    """What the first kept still comes first."""
+    """The survivors of the first run come first."""
     with tempfile.TemporaryDirectory() as folder:
         log = _log(LogBuilder(Path(folder)), first)
         plan = log.plan(100, strategy=FIRST.name)

@@ -183,7 +183,7 @@ def test_the_keys_that_differ(
 def test_strategies_that_other_jobs_asked_are_compared_as_any(
     shape: LogShape, retain: bool, buckets: int, is_spread: bool
 ) -> None:
-    """A strategy of one's own is asked alone, and its keys differ where runs leave others.
+    """A user-defined strategy is run alone, and its keys differ where its results do.
 
     No test had compared one with strategies that keep something else.
     """
@@ -270,8 +270,8 @@ def test_a_class_that_raises_ends_an_analysis(tmp_path: Path, is_spread: bool) -
 
 
 def test_strategies_of_messages_alone(tmp_path: Path) -> None:
-    """What has no key goes, though the topic keeps it; of two that read different parts both get
-    theirs.
+    """Keyless messages are removed, even if the topic retains them; two strategies that read
+    different parts both get theirs.
     """
     log = _log(tmp_path, [[[Message(b"k", b"2"), Message(None, b"x"), Message(b"k", b"1")]]])
     strategies = [

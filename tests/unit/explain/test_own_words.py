@@ -142,7 +142,7 @@ class Says:
 
 @given(st.text() | st.integers() | st.none() | st.binary())
 def test_words_are_one_short_line(answer: object) -> None:
-    """Whatever was answered, and text that can be sent."""
+    """Tests any answer, and text that can be sent."""
     words = words_of(Says(answer), 1, 2)
     assert words is None or len(words) <= WORDS_MAX
     assert words is None or (len(words.splitlines()) == 1 and words.encode())

@@ -202,14 +202,16 @@ def test_keep_n_counts_since_the_last_tombstone() -> None:
 def test_ready_made_strategies_are_asked_themselves(
     name: str, settings: dict[str, str], expected: list[str]
 ) -> None:
-    """Of 5, 10, 7 and a tombstone."""
+    """Tests 5, 10, 7 and a tombstone."""
     versions = [raw(1), raw(2), raw(3), raw(4, 0)]
     values = {"1:1": b"5", "1:2": b"10", "1:3": b"7"}
     assert told_by(name, versions, settings, values) == expected
 
 
 def test_code_of_one_s_own_is_not_run() -> None:
-    """What is to be seen is told; before the last run it is not known which one dropped it."""
+    """Only observable facts are reported; before the last run it is not known which one dropped
+    it.
+    """
     own = CompactionStrategy(name="shop:Best")
     runs = run(1, 3, own), run(2, 6, own)
     explained = explain([raw(1), both(2), raw(5), raw(8)], facts(*runs, in_force=own)).versions
@@ -225,7 +227,7 @@ def test_code_of_one_s_own_is_not_run() -> None:
 
 
 def test_what_another_strategy_would_have_kept_is_said() -> None:
-    """It does not come back; each run is told by its own strategy."""
+    """It does not return; each run is explained by its own strategy."""
     publishing = CompactionStrategy(name="publishing-order")
     history = [raw(1, event_ms=9_000), both(2, event_ms=1_000), raw(8, event_ms=500)]
     explained = explain(history, facts(run(1, 5, publishing), in_force=EVENT_TIME))
@@ -273,7 +275,7 @@ def test_without_a_key_too_the_run_told_had_the_strategy_told() -> None:
 
 
 def test_where_one_of_several_dropped_it_no_reason_of_one_is_told() -> None:
-    """What is trimmed may have made run 1 keep it, and then run 2 dropped it."""
+    """Trimmed entries may have made run 1 keep it, and then run 2 dropped it."""
     publishing = CompactionStrategy(name="publishing-order")
     runs = run(1, 5, EVENT_TIME), run(2, 5, publishing)
     numbers = CompactionStrategy(name="keep-n", settings={"n": "2"})
@@ -330,7 +332,7 @@ def test_what_is_trimmed_may_have_had_a_part() -> None:
 
 
 def test_message_by_message_no_null_key_is_kept() -> None:
-    """Whatever the policy says."""
+    """Tests any policy."""
     numeric = CompactionStrategy(name="numeric")
     given = facts(
         run(1, 5, numeric, retains=True), in_force=numeric, has_key=False, retain_null_key=True

@@ -138,7 +138,7 @@ def test_replication_is_taken_as_it_comes() -> None:
 
 
 def test_a_batch_that_is_known_is_so_although_it_comes_next() -> None:
-    """A leader's batches are taken whatever their numbers: they may begin anew in between."""
+    """A leader's batches are accepted with any sequence numbers: they may start over in between."""
     log = Partition()
     first = log.send(1, 10, records=10, origin=Origin.REPLICATION)
     log.send(1, 0, records=10, origin=Origin.REPLICATION)
@@ -261,7 +261,7 @@ def test_a_resend_is_known_however_old_its_records_are() -> None:
 
 @pytest.mark.parametrize("by_record_time", [False, True])
 def test_a_load_knows_what_was_appended_lately(by_record_time: bool) -> None:
-    """Or, as Kafka, goes by the records' time alone."""
+    """Or, as Kafka, uses the records' time alone."""
     log = Partition()
     log.now_ms = 9 * DAY_MS
     log.send(1, 0, time_ms=5)
@@ -274,7 +274,7 @@ def test_a_load_knows_what_was_appended_lately(by_record_time: bool) -> None:
 
 
 def test_a_snapshot_of_an_older_build_says_nothing_of_appends() -> None:
-    """Its producers go by the records' time."""
+    """The producers' age is that of their records."""
     log = Partition()
     log.now_ms = 9 * DAY_MS
     log.send(1, 0, time_ms=5)

@@ -58,7 +58,7 @@ def test_nobody_needs_another_module_to_catch_an_error() -> None:
 
 
 def test_every_name_of_pulsars_is_there_or_has_no_counterpart() -> None:
-    """Those that are there stand beside the client as well."""
+    """The existing ones are also attributes of the client's module."""
     there = PULSAR_NAMES - WITHOUT_COUNTERPART
     assert PULSAR_NAMES >= WITHOUT_COUNTERPART
     assert there <= set(errors.__all__)

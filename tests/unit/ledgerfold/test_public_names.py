@@ -99,7 +99,7 @@ def test_grpc_is_told_of_forks_before_it_is_loaded(statement: str) -> None:
 
 
 def test_the_version_is_one() -> None:
-    """Of the module, the command line and the file that packaging reads."""
+    """Compares the module, the command line and the file that packaging reads."""
     assert ledgerfold.__version__ == __version__
     assert command_line("--version").out == f"ledgerfold {__version__}\n"
     changelog = (ROOT / "CHANGELOG.md").read_text()

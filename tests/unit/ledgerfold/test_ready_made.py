@@ -58,7 +58,7 @@ def test_numeric(previous: bytes | None, current: bytes, left: bool) -> None:
     * 2
 )
 def test_numeric_is_exact(previous: str, current: str) -> None:
-    """Whatever shortcut it takes."""
+    """Tests any shortcut."""
     old, new = number(previous.encode()), number(current.encode())
     left = new is None or (old is not None and old >= new)
     said = [Said("k", text.encode()) for text in (previous, current)]

@@ -205,7 +205,7 @@ def test_latest_is_before_what_is_on_its_way_to_the_disk() -> None:
 
 
 def test_a_reader_at_the_end_of_a_ledger_that_goes_misses_no_deletion() -> None:
-    """It had read all of it; what comes behind is held for it, whatever commits."""
+    """It had read all of it; entries after it are held for it, whatever commits."""
     lab = lab_of("documented")
     call = lab.reader(EARLIEST, read_compacted=True)
     found = call.rest()

@@ -144,7 +144,7 @@ def test_the_horizon_lags_by_what_no_run_has_seen(lab: BrokerLab, reader: Metric
 
 
 def test_the_last_success_outlives_a_restart(lab: BrokerLab, reader: MetricsReader) -> None:
-    """The sums begin anew; when it last went well is durable. Failures do not count."""
+    """Sums start over; the time of the last success is durable. Failures do not count."""
     name = "ledgerfold_compaction_seconds_since_success"
     lab.publish(ENTRIES)
     lab.compact()
@@ -163,7 +163,7 @@ def test_the_last_success_outlives_a_restart(lab: BrokerLab, reader: MetricsRead
 def test_the_loop_has_its_turn_between_topics(
     lab: BrokerLab, reader: MetricsReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is unloaded in such a turn is left out, and the others are told."""
+    """Topics that are unloaded in between are left out, and the others are included."""
     monkeypatch.setattr(readings, "SLICE_S", 0)
 
     async def unload_in_between() -> Readings:

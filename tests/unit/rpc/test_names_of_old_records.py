@@ -90,7 +90,7 @@ def test_subscriptions_are_listed_and_counted(lab: BrokerLab, served: ServedLab)
 
 
 def test_runs_are_listed(served: ServedLab) -> None:
-    """What does not fit into a message is cut."""
+    """Runs that do not fit into a message are cut."""
     runs = served.ask(admin_pb2.ListRunsRequest()).runs
     assert [run.number for run in runs] == [2, 1]
     assert all(run.strategy.startswith("m:CCC") for run in runs)

@@ -30,7 +30,7 @@ def wide(folder: Path) -> list[str]:
 
 
 def test_what_a_start_makes(tmp_path: Path) -> None:
-    """Lock, metadata, reserve, ledgers; the process is as before when it lets go."""
+    """Lock, metadata, reserve, ledgers; the process is as before once it closes them."""
     data = tmp_path / "data"
     data.mkdir()
     assert wide(data) == ["."]

@@ -47,7 +47,7 @@ def test_a_file_that_was_closed_goes_on_where_it_was(files: Files, tmp_path: Pat
 
 
 def test_what_is_closed_for_a_while_is_synced_first(tmp_path: Path) -> None:
-    """What nobody has synced yet; and what is synced already is not synced again."""
+    """Unsynced data are synced; synced data are not synced again."""
     files = LossyFiles(tmp_path)
     appending = AppendFiles(files, 1)
     first, second = tmp_path / "first", tmp_path / "second"
@@ -85,7 +85,7 @@ def test_a_sync_that_fails_at_closing_ends_that_file_and_no_other(tmp_path: Path
 
 
 def test_a_write_that_failed_is_not_forgotten_by_closing(tmp_path: Path) -> None:
-    """Opened anew, the file would look healthy."""
+    """Opened again, the file would look intact."""
     files = LossyFiles(tmp_path)
     appending = AppendFiles(files, 1)
     first = appending.create(tmp_path / "first")

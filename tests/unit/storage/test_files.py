@@ -148,7 +148,9 @@ def test_a_failed_read_is_a_disk_failure(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_what_is_in_memory_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
-    """What was just written is, where the file system can tell; bytes behind the end are not."""
+    """Recently written data are in memory, if the file system can tell; bytes after the end are
+    not.
+    """
     write(REAL, tmp_path / "a", b"0123456789")
     file = REAL.open_read(tmp_path / "a")
     buffer = bytearray(4)

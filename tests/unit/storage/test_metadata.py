@@ -55,7 +55,7 @@ def test_pairs_are_found_by_key_and_prefix_in_order(pairs: KeyValueStore) -> Non
 
 
 def test_rocks_remembers(tmp_path: Path) -> None:
-    """What was written is there when the folder is opened again."""
+    """Written pairs are there when the folder is opened again."""
     store = RocksKeyValue(tmp_path / "metadata")
     store.write({b"k": b"v"}, ())
     store.close()
@@ -226,7 +226,7 @@ def test_a_store_from_before_versions_were_told_is_served_on() -> None:
 
 
 def test_a_later_builds_store_is_refused() -> None:
-    """No id is given out from it, and nothing is written."""
+    """No id is assigned from it, and nothing is written."""
     pairs = MemoryKeyValue()
     later = encode_record(StoreRecord(next_ledger_id=9, store_version=STORE_VERSION + 1))
     pairs.write({b"store": later}, ())

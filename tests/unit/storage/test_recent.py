@@ -32,7 +32,7 @@ def test_the_first_of_two_that_are_made_at_once_is_what_both_get() -> None:
 
 
 def test_what_was_begun_before_a_forgetting_is_not_kept() -> None:
-    """Whoever asked gets it all the same."""
+    """The caller gets the value all the same."""
     recent = LruCache[int, str](2)
 
     def make() -> str:

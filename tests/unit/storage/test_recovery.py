@@ -203,7 +203,9 @@ def test_a_ledger_whose_next_file_was_never_made_is_closed_without_it(tmp_path: 
 
 @pytest.mark.parametrize(("damage", "survive"), TORN, ids=name)
 def test_a_torn_tail_is_cut_and_kept_aside(tmp_path: Path, damage: Damage, survive: int) -> None:
-    """What follows the last whole entry is in a .torn file, the rest of the ledger is closed."""
+    """The bytes after the last whole entry are in a .torn file, the rest of the ledger is
+    closed.
+    """
     directory = Directory(tmp_path)
     directory.damage(damage)
     torn = directory.first_file.read_bytes()
@@ -227,7 +229,7 @@ def test_a_torn_tail_is_cut_and_kept_aside(tmp_path: Path, damage: Damage, survi
 
 @pytest.mark.parametrize(("damage", "survive"), TORN, ids=name)
 def test_a_torn_tail_of_version_1_is_cut(tmp_path: Path, damage: Damage, survive: int) -> None:
-    """What an older build left is closed as it would have closed it."""
+    """An older build's file is closed as that build would have closed it."""
     directory = Directory(tmp_path)
     directory.turn_into_version_1()
     directory.damage(damage)
@@ -500,7 +502,7 @@ def test_metadata_of_a_newer_build_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_an_entry_of_a_newer_format_is_neither_cut_nor_skipped(tmp_path: Path) -> None:
-    """What a newer build wrote is left for it."""
+    """A newer build's entry is left for it."""
     directory = Directory(tmp_path)
 
     def newer(content: bytes, offsets: list[int]) -> bytes:
@@ -537,7 +539,7 @@ def test_a_missing_file_is_reported_and_raises_when_read(tmp_path: Path, is_clos
 
 
 def test_the_missing_last_file_of_an_open_ledger_raises_when_read(tmp_path: Path) -> None:
-    """Of a file that is gone before it was sealed nobody knows how much it held: not nothing."""
+    """The size of a file that vanished before it was sealed is unknown: it is not empty."""
     directory = Directory(tmp_path, segment_bytes_max=250)
     lost = directory.segments()[-1]
     lost.unlink()

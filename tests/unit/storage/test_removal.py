@@ -40,7 +40,7 @@ def forget(lab: BrokerLab, ledger_id: int) -> None:
 def test_entries_that_the_metadata_have_lost_are_kept_and_told(
     starts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where they are, at each start; their topic is not served (test_lost_metadata.py)."""
+    """They stay in place, at each start; their topic is not served (test_lost_metadata.py)."""
     lab = BrokerLab()
     paths = stored(lab)
     data = lab.files.open_read(paths[0]).pread(1 << 20, 0)

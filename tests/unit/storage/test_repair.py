@@ -262,7 +262,7 @@ def test_what_a_later_build_wrote_is_left(disk: Disk) -> None:
 
 
 def test_a_store_of_a_later_build_is_left(disk: Disk) -> None:
-    """Whatever else is wrong with it."""
+    """Tests any other defect in addition."""
     later = StoreRecord(next_ledger_id=1, store_version=STORE_VERSION + 1)
     disk.pairs.write({b"store": encode_record(later)}, ())
     disk.flip(2, 50)
@@ -316,7 +316,7 @@ def test_ids_never_change_and_counts_are_told(disk: Disk) -> None:
 
 
 def test_damage_to_an_open_ledger_closes_it(disk: Disk) -> None:
-    """How many messages a bad header hid, nobody knows."""
+    """The number of messages that a bad header hid is unknown."""
     disk.flip(5, 10)
     (step,) = disk.offline.plan().steps
     assert (step.entries, step.messages) == ("0", None)
@@ -389,7 +389,7 @@ def test_a_label_that_is_replaced_is_copied_first(disk: Disk) -> None:
 
 
 def test_a_ledger_that_is_mended_is_as_old_as_before(disk: Disk) -> None:
-    """No test had compared the times of a record that a repair makes anew."""
+    """Compares the times of a record that a repair creates again."""
     before = disk.metadata.ledger(5)
     assert before is not None
     disk.flip(5, 10)

@@ -179,7 +179,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 15)), max_size=40))
 def test_the_cursor_agrees_with_a_set(steps: list[tuple[bool, int]]) -> None:
-    """Whatever is acknowledged, and only that, is acknowledged; also after a restart."""
+    """Exactly the acknowledged entries count as acknowledged, also after a restart."""
     cursor, model = Cursor(Position(1, -1)), set[int]()
     for cumulative, entry_id in steps:
         if cumulative:

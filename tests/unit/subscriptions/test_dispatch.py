@@ -114,7 +114,7 @@ def test_failover_on_a_partition_is_handed_over_when_a_passive_one_leaves() -> N
 
 
 def test_ordered_types_count_redeliveries_by_rewinds() -> None:
-    """What was sent before a rewind counts once more, what waited in a queue does not."""
+    """Messages sent before a rewind count once more, messages waiting in a queue do not."""
     dispatcher, c = SingleActiveDispatcher(), consumer("c", 1)
     dispatcher.add(c)
 
@@ -273,7 +273,7 @@ def test_key_shared_new_entries_stay_behind_redelivered_ones() -> None:
 
 
 def test_key_shared_a_read_that_a_negative_ack_overtook_waits_behind_it() -> None:
-    """What was read before the entry was given back does not go out before it."""
+    """Entries read before the entry was given back are not sent before it."""
     dispatcher, c = KeySharedDispatcher(), consumer("c", 1)
     dispatcher.add(c)
     slots = dict.fromkeys(range(4), 7)

@@ -77,7 +77,7 @@ def test_who_has_had_nothing_goes_along_with_every_run() -> None:
 
 
 def test_a_reader_that_ends_lets_go() -> None:
-    """Of the compacted ledger and of the raw ones; closing twice is closing once."""
+    """It releases the compacted ledger and the raw ones; closing twice is closing once."""
     log: Any = Log(View(None, FIRST))
     route = Route(Emulation(), read_compacted=True)
     view = route.view(Position(0, 0), log)

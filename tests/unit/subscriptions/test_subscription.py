@@ -282,7 +282,7 @@ def test_failover_tells_who_is_active_and_hands_over() -> None:
 
 
 def test_failover_lower_priority_number_takes_over() -> None:
-    """What waited unsent at the old one is taken back, with its permits."""
+    """Unsent entries of the old consumer are taken back, with its permits."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1")
@@ -302,7 +302,7 @@ def test_failover_lower_priority_number_takes_over() -> None:
 
 
 def test_failover_on_a_partition_takes_back_what_waits_when_a_passive_one_leaves() -> None:
-    """Of a, b, c the second is active on partition 1: b, and c when a is gone."""
+    """Among a, b, c the second is active on partition 1: b, and c once a is gone."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.name = "t-partition-1"

@@ -214,7 +214,7 @@ def test_a_failed_read_is_an_error_not_silence(
 
 
 def test_a_mark_delete_is_durable_only_when_its_record_is() -> None:
-    """Trimming goes by it: what a crash brings back must still be there."""
+    """Trimming uses it: entries that a crash brings back must still be there."""
 
     async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1", "c=1")
@@ -233,7 +233,7 @@ def test_a_mark_delete_is_durable_only_when_its_record_is() -> None:
 
 
 def test_a_seek_holds_what_it_goes_back_to_before_it_is_durable() -> None:
-    """Backwards: at once. And acknowledgements behind it do not let go of it until they are."""
+    """Backwards: at once. Acknowledgements after it release nothing until they are durable."""
 
     async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1", "c=1")

@@ -169,7 +169,7 @@ def test_a_limit_that_makes_no_sense_is_refused(lab: BrokerLab, limit_ms: int) -
 
 @pytest.mark.parametrize("type_", list(SubscriptionType))
 def test_consumers_stay_and_get_what_comes_behind(lab: BrokerLab, type_: SubscriptionType) -> None:
-    """What they hold already may come to its end with them; it is not delivered again."""
+    """The messages that they already hold may be finished; they are not delivered again."""
     subscription, topic = subscribe(lab), lab.topic
     publish(lab, 3)
 

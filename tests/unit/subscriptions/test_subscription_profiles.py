@@ -137,7 +137,7 @@ def test_what_was_acknowledged_one_by_one_and_reconnections(passing: bool, expec
 
 
 def test_gaps_in_the_raw_ledgers_count_as_acknowledged_in_every_profile() -> None:
-    """Where no entry is, there is nothing to acknowledge: the end of a ledger, say."""
+    """Positions without an entry need no acknowledgement: the end of a ledger, for example."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.profile = NO_PASSING

@@ -45,7 +45,7 @@ def values(lab: BrokerLab) -> list[bytes]:
 def test_what_a_failed_flush_lost_is_stored_when_it_is_sent_again(
     call: str, is_restarted: bool
 ) -> None:
-    """Whether the topic was unloaded in between, or the broker restarted."""
+    """Tests an unload in between, and a restart of the broker."""
     lab = BrokerLab()
     first, second, third = (entry(lab, value) for value in (b"1", b"2", b"3"))
     assert send(lab, first) == 1

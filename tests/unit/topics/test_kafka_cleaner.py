@@ -381,7 +381,7 @@ def test_a_topic_that_moves_keeps_no_other_from_its_retention(
 
 
 def test_two_threads_take_two_logs(lab: KafkaLab, worker: HeldWorker) -> None:
-    """Also while one of them writes a checkpoint anew: the other waits, and chooses behind it."""
+    """Also while one of them rewrites a checkpoint: the other waits, and chooses after it."""
     fill(lab)
     lab.run(lab.broker.create_topic(OTHER, {"cleanup.policy": "compact"}))
     other = lab.run(lab.broker.kafka_topic(OTHER, to_write=True))

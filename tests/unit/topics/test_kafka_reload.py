@@ -138,7 +138,7 @@ def test_an_undecided_batch_that_the_log_begins_in_is_not_stable(lab: KafkaLab) 
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
 def test_a_transaction_index_that_was_taken_over_stays(lab: KafkaLab, ending: str) -> None:
-    """Of the active segment, too, whose batches tell less."""
+    """Also that of the active segment, whose batches say less."""
     lab.add([A], [B])
     line = AbortedTransaction(7, 0, 1, 2)
     lab.run(take_over(lab.kafka.log, lab.kafka.stored, [line]))

@@ -66,7 +66,7 @@ def test_an_entry_that_is_split_elsewhere_than_its_batch_is_refused(
 def test_on_emulated_time_no_more_is_decompressed_than_may_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where each record gets its time, whatever the topic asks of it else."""
+    """Tests topics that set each record's time, with any other settings."""
     monkeypatch.setattr(opened, "BYTES_MAX", 100_000)
     lab = KafkaLab({"cleanup.policy": "delete", "max.message.bytes": "10000"})
     producer = lab.kafka.attach_producer("p")
@@ -273,7 +273,7 @@ def test_chance_takes_from_a_segments_age(
 
 
 def test_batches_are_shown_in_pages(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is asked for, a page is the bound."""
+    """A page is the bound, whatever is requested."""
     monkeypatch.setattr(kafka_topic, "PAGE_BYTES", 150)
     lab.add([A], [B], [A, B], [A])
     pages, start = list[list[int]](), 0

@@ -73,7 +73,7 @@ def three_segments(lab: KafkaLab) -> None:
 @pytest.mark.parametrize("offset", range(7))
 @pytest.mark.parametrize("ending", ["nothing", "restart", "crash"])
 def test_the_log_ends_where_it_was_cut(lab: KafkaLab, offset: int, ending: str) -> None:
-    """The segment that holds the offset is the active one; its offsets are given out again."""
+    """The segment that holds the offset is the active one; its offsets are assigned again."""
     three_segments(lab)
     assert truncate(lab, offset).log_end_offset == offset
     if ending != "nothing":
@@ -156,7 +156,7 @@ def test_the_logs_start_is_no_higher_than_its_end(lab: KafkaLab) -> None:
 
 
 def test_a_cleaned_segment_can_be_the_active_one(lab: KafkaLab) -> None:
-    """What a round left of it stays, and appends go on in it."""
+    """The remains of a cleaning stay, and appends continue in it."""
     lab.add([A], [B], [A], [B])
     roll(lab)
     assert lab.clean().outcome is not None
@@ -221,7 +221,7 @@ def test_producers_are_those_of_what_is_left(lab: KafkaLab) -> None:
 
 @pytest.mark.parametrize("ending", ["nothing", "crash"])
 def test_a_segments_snapshot_tells_of_what_a_cleaning_took(lab: KafkaLab, ending: str) -> None:
-    """Of a batch that is not its producer's last one any more a round leaves nothing."""
+    """A cleaning removes batches that are not their producer's last ones."""
     lab.run(lab.kafka.partition.change_config({"internal.segment.bytes": "200"}))
     batch: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     lab.add([A], base_sequence=0, **batch)

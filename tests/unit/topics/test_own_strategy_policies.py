@@ -46,7 +46,9 @@ def lab() -> Iterator[BrokerLab]:
 
 
 def test_other_policies_are_set_meanwhile(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the same topic, of its namespace, of all levels whose own checks are on their way."""
+    """Tests policies of the same topic, of its namespace, and of all levels with checks in
+    progress.
+    """
     policies = PolicyStore(lab.broker)
 
     async def main() -> None:

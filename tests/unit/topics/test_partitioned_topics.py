@@ -220,7 +220,7 @@ def test_new_partitions_get_the_subscriptions_of_the_first_from_the_beginning(la
 
 
 def test_policies_are_the_partitioned_topics(lab: Lab) -> None:
-    """What a partition's record says does not count; a partition of nothing is a plain topic."""
+    """A partition's own record does not count; a partition of nothing is a plain topic."""
     asyncio.run(lab.partitions.create(T, 2))
     asyncio.run(
         lab.partitions.update_policies(T, lambda own: Policies(compaction_threshold_bytes=5))

@@ -67,7 +67,7 @@ def test_two_that_come_at_once(lab: BrokerLab) -> None:
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_subscriptions_have_names_of_their_own(lab: BrokerLab, durable: bool) -> None:
-    """Whoever comes second hears of it: as in Pulsar a durable one is not allowed at all."""
+    """A second one is rejected: as in Pulsar a durable one is not allowed at all."""
     reader = opened(lab)
     with pytest.raises(SubscriptionBusy, match="a reader or table view uses it"):
         lab.run(create_subscription(lab.topic, "view", EARLIEST, durable=durable))
@@ -79,6 +79,6 @@ def test_subscriptions_have_names_of_their_own(lab: BrokerLab, durable: bool) ->
 
 
 def test_compactions_name_is_its_own(lab: BrokerLab) -> None:
-    """Whether or not there was one."""
+    """Tests topics with and without one."""
     with pytest.raises(NotAllowed, match="__compaction"):
         opened(lab, ReaderOptions(subscription="__compaction"))

@@ -27,9 +27,7 @@ def lab() -> Iterator[BrokerLab]:
 
 
 def test_what_a_run_has_covered_goes_with_its_commit(lab: BrokerLab) -> None:
-    """Though the run counts as on its way until that has ended. Tests of trimming had asked for
-    it by a call of its own, behind the run.
-    """
+    """Even though the run counts as in progress until that has ended."""
     lab.publish([([Message(b"%d" % (n % 5), b"v")], False) for n in range(20)])
     run = lab.compact()
     assert run is not None

@@ -77,7 +77,7 @@ def test_the_cleaner_is_paused_meanwhile(lab: KafkaLab) -> None:
 
 
 def test_segments_that_went_meanwhile(lab: KafkaLab) -> None:
-    """Whoever asked is to try again."""
+    """The caller is told to try again."""
 
     async def asked() -> None:
         worker = lab.compactor

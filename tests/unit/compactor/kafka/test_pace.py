@@ -95,7 +95,7 @@ def _file_bytes(log: KafkaLog, manifest: CleanManifest) -> tuple[int, int]:
 def test_a_round_waits_for_all_that_it_reads_twice_and_writes(
     log: KafkaLog, time: Time, monkeypatch: pytest.MonkeyPatch, side_by_side: int
 ) -> None:
-    """What each task may is a share of what the round may."""
+    """The share of each task is a part of the cleaning's."""
     if side_by_side == 2:
         monkeypatch.setattr(plan_module, "SOLO_BYTES", 0)
     monkeypatch.setattr(tasks_module, "TaskThrottle", time.pace)

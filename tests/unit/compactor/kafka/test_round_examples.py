@@ -62,7 +62,7 @@ def test_the_map_fills(log: KafkaLog) -> None:
 
 
 def test_what_is_read_for_a_full_map_ends_at_the_record_that_has_no_place(log: KafkaLog) -> None:
-    """Those without a key before it are read, too; of what follows it nothing is."""
+    """Keyless records before it are read, too; none after it."""
     log.write("0:a=1 | [1:b=1 2:=x 3:c=1 4:=y] |")
     log.settings["keys_max"] = 2
     manifest = log.clean()
@@ -342,7 +342,7 @@ def test_untouched_batches_are_copied_as_bytes(log: KafkaLog) -> None:
 
 
 def test_a_segment_may_lie_in_several_ledgers(log: KafkaLog) -> None:
-    """A broker that starts anew goes on with the active segment in another ledger."""
+    """A restarted broker continues the active segment in another ledger."""
     log.write("0:a=1 1:b=1 | 2:a=2 |")
     first, second = log.segments
     first.files.extend(second.files)
