@@ -75,7 +75,7 @@ class Run:
         # What is to be undone when the case is over, the last first.
         self.at_end: list[Callable[[], object]] = []
         self._began_ms: int | None = None
-        # Of Kafka's cleaner: the answer of the last turn, and one that is on its way.
+        # Kafka's cleaner: the answer of the last turn, and a turn in progress.
         self.turn: dict[str, Any] = {}
         self.turning: Future[dict[str, Any]] | None = None
 

@@ -2,7 +2,7 @@
 one.
 
 One history (appends, group commits, rolls, a seal, a close, a second ledger) runs again and again;
-each time another call goes wrong. Then the store is opened anew, and what must hold is checked:
+each time another call goes wrong. Then the store is opened again, and what must hold is checked:
 
 1. what a flush acknowledged is there, under its position, byte for byte;
 2. nothing is there that was not appended, positions have no gaps;

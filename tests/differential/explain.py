@@ -88,7 +88,7 @@ def _is_active_later(steps: Sequence[str], ours: str, theirs: str) -> bool:
     """Returns whether only time differs: Pulsar makes a Failover consumer active after a second,
     and a run may be over by then.
 
-    What it left out does not come there, and what it numbered anew comes under its new number.
+    What it left out does not come there, and what it renumbered comes under its new number.
     """
     opened = next((n for n, step in enumerate(steps) if "type=Failover" in step), len(steps))
     mine, others = _messages(ours), _messages(theirs)

@@ -11,8 +11,8 @@ It publishes (keys, no keys, tombstones, empty values, batches, compression, eve
 properties), compacts, unloads and trims, and reads: from earliest, latest and ids, inclusive or
 not, raw and read-compacted, with readers that stay open and seek, with consumers of each type.
 What depends on chance or on time in one of the brokers is left out: two consumers that share,
-batches of one (Pulsar's clients disagree on them), what is on its way while something happens, and
-what Pulsar trims in the background.
+batches of one (Pulsar's clients disagree on them), messages in flight while something happens, and
+Pulsar's trimming in the background.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def _readme(done: list[Done], reader: Reader) -> None:
     later = out["ledgerfold read addresses --read-compacted --until-end -o jsonl"]
     assert re.findall(r'"key": "(.*?)"', later) == ["1002", "1001"]
     assert len(out["ledgerfold runs addresses"].splitlines()) == 2
-    # What is trimmed goes by itself every two minutes, too: the second may come too late.
+    # Ledgers are also trimmed automatically every two minutes: the second may come too late.
     trims = [each.out for each in done if each.what.startswith("ledgerfold topics trim")]
     assert trims[0] == "0 ledgers removed\n"
     with Admin(reader.here("127.0.0.1:7650")) as admin:

@@ -135,7 +135,7 @@ def test_a_busy_producer(broker: BrokerProcess, client: Client) -> None:
                 return
 
     with in_thread(send):
-        wait_until(lambda: sent > 10_000, "messages on their way")
+        wait_until(lambda: sent > 10_000, "messages in flight")
         assert broker.stop(END_S) == 0
         broker.start()
         before = sent

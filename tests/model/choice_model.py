@@ -14,7 +14,7 @@ from tests.model.strategic_model import Said, strategic
 from tests.model.strategy_model import Message, outcome_of
 from tests.support.strategic_classes import Everything
 
-# The last one stands for a strategy of one's own.
+# The last one represents a user-defined strategy.
 CLASSES: dict[str, type[TopicCompactionStrategy]] = {
     **READY_MADE,
     "shop:Everything": Everything,

@@ -110,7 +110,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self._forget_readers()
         self.lab.crash(tail)
         assert not self.lab.report.damaged
-        # (a) and (b): what was acknowledged, then a part of what was on its way, from its front.
+        # (a) and (b): the acknowledged entries, then a part of those in flight, from the front.
         found = self.lab.read(EARLIEST, read_compacted=False)
         kept = {read.position for read in found}
         survived = [position in kept for position in positions]

@@ -36,7 +36,7 @@ from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.property_tests import examples
 
-# Of one's own: the broker does not know it, the compactor in memory does.
+# User-defined: the broker does not know it, the compactor in memory does.
 OWN = "shop:Everything"
 # "MQ==" is also what the key b"1" looks like on the wire: the two are one key.
 KEYS = st.sampled_from([b"a", b"b", b"", b"MQ==", None])

@@ -6,7 +6,7 @@
     scripts/mutate --stories [NAME ...]
 
 What was found out is kept in a file (--results), and a run that was ended goes on there; modules
-that changed since are looked at anew. --again also looks once more at what was alive.
+that changed since are mutated again. --again also looks once more at what was alive.
 Exit codes: 0 what has to be noticed was, 1 it was not, 2 usage, 3 tests fail without a defect.
 """
 

@@ -1,6 +1,6 @@
 """Mutants without observable effect, each with the reason (equal.toml).
 
-An entry goes by the function, the rule and the lines, so it outlives moves of the code. One that
+The function, the rule and the lines identify an entry, so it outlives moves of the code. One that
 fits no mutant any more is stale, and is to be removed.
 """
 

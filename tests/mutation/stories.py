@@ -15,7 +15,7 @@ They stand in defects/*.toml, a table for each room:
 
 `kind`: of the scenarios that find it; `seeds`: within how many, from seed 1 on; `says`: what the
 failure says. An edit is found by its lines (edits.py), in whatever module they stand. One that does
-not fit any more fails loudly, and is to be made anew.
+not fit any more fails loudly, and must be updated.
 """
 
 from __future__ import annotations

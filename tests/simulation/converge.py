@@ -61,7 +61,7 @@ async def converge(actors: Actors) -> None:
     for producer in kafka:
         producer.end(Random(producer.number))
     await _until(world, lambda: all(each.is_idle for each in kafka), "producers")
-    # An order that is still on its way would change what is looked at.
+    # An order that is still in progress would change what is looked at.
     await _until(world, lambda: not world.calls, "calls that end")
     await _until(world, lambda: not _is_compacting(world), "runs that end")
     await _until(world, lambda: _is_quiet(world), "trimming that ends")
@@ -225,7 +225,7 @@ async def _look_at(actors: Actors, name: str, *, read_compacted: bool) -> None:
     while True:
         topic = oracle.topics.get(name)
         if topic is None:
-            # An administrator's call was on its way.
+            # An administrator's call was in progress.
             return
         # The first use loads a topic, and that may trim it.
         gone, horizon = len(topic.removed), topic.horizon

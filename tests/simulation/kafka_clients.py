@@ -119,7 +119,7 @@ class KafkaProducer:
 
     @property
     def may_be_bumped(self) -> bool:
-        """Returns whether no end of a transaction is on its way: a coordinator does one after the
+        """Returns whether no end of a transaction is in progress: a coordinator does one after the
         other.
         """
         if self.is_plain or self.is_over or self.is_zombie:

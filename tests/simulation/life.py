@@ -48,7 +48,7 @@ class Attempt:
     def holds(self, messages: Sequence[StoredMessage], *, is_part: bool, is_anew: bool) -> bool:
         """Returns whether these are all of it; or, with `is_part`, some rows, each in its place.
 
-        `is_anew`: runs may have numbered what they left anew; sequence ids tell which rows it is.
+        `is_anew`: runs may have renumbered their survivors; sequence ids tell which rows it is.
         """
         if not is_part:
             return messages == list(self.rows)

@@ -31,7 +31,7 @@ class Limits(NamedTuple):
 
     @property
     def hides(self) -> bool:
-        """Returns whether what it lets go is gone from the compacted view, too."""
+        """Returns whether data outside the limits are hidden from the compacted view, too."""
         return self.age_ms > 0 or self.size_bytes > 0
 
     def let_go(self, closed_ms: int, kept_bytes: int, now_ms: int) -> bool:

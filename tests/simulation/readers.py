@@ -151,7 +151,7 @@ class Reader:
         self.ended_with = connection.error
         if isinstance(connection.error, Corruption | MissingFile | CompactedLedgerDamaged):
             if not self._world.oracle.is_damaged:
-                self._world.oracle.fail(f"{self.name} is told of damage: {connection.error!r}")
+                self._world.oracle.fail(f"{self.name} meets damage: {connection.error!r}")
             self._is_closed = True
         elif isinstance(connection.error, TopicNotFound):
             self._is_closed |= self._world.oracle.is_beyond(self.topic_name)

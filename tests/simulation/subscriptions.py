@@ -23,7 +23,7 @@ class Order:
     """A request to skip entries: of one subscription, or of all ("").
 
     `limit_ms`: what is older than that when it is carried out; `entries`: so many at most; `upto`:
-    those up to there, once the order is over. `ended_ms` None: it is on its way, or in force.
+    those up to there, once the order is over. `ended_ms` None: it is in progress, or in force.
     """
 
     subscription: str = ""
@@ -82,7 +82,7 @@ class Subscription:
         self.durable_upto: tuple[Position, int] = (EARLIEST, 0)
         # Consumers of compacted data acknowledge what they never got.
         self.has_compacted = False
-        # Seeks begun and ended; nothing is known for certain while one is on its way.
+        # Seeks begun and ended; nothing is known for certain while one is in progress.
         self.moves = 0
         self.is_moving = 0
         # Where those led to that no record tells of yet, and the incarnation of the last record.

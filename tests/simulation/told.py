@@ -59,12 +59,12 @@ class Told:
         self.subscribed: set[str] = set()
         # Whether such a subscription, by its topic and name, is to begin with the oldest message.
         self.begins_early: dict[tuple[str, str], bool] = {}
-        # Orders that are on their way, by topic: they may find the next one of the name.
+        # Orders in progress, by topic: they may find the next one of the name.
         self.orders: dict[str, list[Order]] = {}
-        # Seeks that are on their way, by topic and subscription.
+        # Seeks in progress, by topic and subscription.
         self.moves: dict[tuple[str, str], list[Move]] = {}
-        # Topics from which an administrator takes ledgers, whoever has read them: calls that are
-        # on their way, and those that ever were.
+        # Topics from which an administrator takes ledgers, whoever has read them: calls in
+        # progress, and those ever made.
         self.truncating: Counter[str] = Counter()
         self.ever_truncated: set[str] = set()
         # After a crash: a write shows whose call is gone.
@@ -74,7 +74,7 @@ class Told:
         # Of partitioned topics.
         self.partitions: dict[str, int] = {}
         self.parents: dict[str, Policies] = {}
-        # Calls that make partitions and are on their way: the step at which each was made.
+        # Calls in progress that create partitions: the step at which each was made.
         self.growing: dict[int, int] = {}
         self._of_ledger: dict[int, Topic] = {}
         self._numbers: dict[str, dict[int, str]] = {}
@@ -175,7 +175,7 @@ class Told:
     ) -> Attempt | None:
         """Returns the entry that a reader received part of; None if it is not as it was sent.
 
-        One that was numbered anew has the sequence id of the last message that is left.
+        A renumbered one has the sequence id of the last message that is left.
         """
         attempt = self._of_message.get((topic.name, batch.producer_name, header.sequence_id))
         is_anew = self.profile == "pulsar-4"
@@ -219,8 +219,8 @@ class Told:
     def is_stale(self, topic: Topic, position: Position, run_number: int | None) -> bool:
         """Returns whether a read-compacted read that is up to date passes over that entry.
 
-        `run_number`: the run whose view the broker shows, 0 for none. It may lag by the write that
-        is on its way, and by no more. None: whoever could say is unloading the topic.
+        `run_number`: the run whose view the broker shows, 0 for none. It may lag by the write in
+        progress, and by no more. None: the topic, which could say, is being unloaded.
         """
         if self.topics.get(topic.name) is not topic:
             return False

@@ -102,7 +102,7 @@ class World:
         self.in_order = False
         # Faults are over: nothing goes wrong any more.
         self.is_converging = False
-        # Unary calls that are on their way.
+        # Unary calls in progress.
         self.calls = 0
         self._next_crash_is_power = False
         self._workers: list[Process] = []

@@ -14,7 +14,7 @@ What a run does is the plan's `strategy`: "publishing-order" answers with a mani
 "ending" is refused by a first worker that then ends, "dying" ends it at once; "break" fails without
 an ErrorInfo; "empty" ends without a manifest.
 
-Of strategies of one's own it knows "fake:Good"; a check of "fake:Slow" does not end.
+Of user-defined strategies it knows "fake:Good"; a check of "fake:Slow" does not end.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Nothing in between takes time or has threads, so a test decides in which order things happen, and
 the same decisions end the same way.
-`break_off` is noticed by both ends; what was on its way is lost.
+`break_off` is noticed by both ends; messages in flight are lost.
 """
 
 from __future__ import annotations

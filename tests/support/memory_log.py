@@ -39,7 +39,7 @@ class MemoryLog:
         self.error: Exception | None = None
         self.closed: Exception | None = None
         self._changed = asyncio.Condition()
-        # Reads wait until it is set: a test may change things while one is on its way.
+        # Reads wait until it is set: a test may change things during one.
         self.gate = asyncio.Event()
         self.gate.set()
 

@@ -273,7 +273,7 @@ class Log:
                 self._recover(segment)
         self.end = self.active.next_offset
         if self.end < self.start:
-            # What was truncated in the middle of nothing: the log begins anew where it starts.
+            # Truncated below every batch: the log starts again there.
             self.segments = [Segment(self.start, now, now)]
             self.end = self.start
         self.start = max(self.start, self.segments[0].base)

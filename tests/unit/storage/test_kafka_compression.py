@@ -63,7 +63,7 @@ def test_streams_that_other_clients_write_are_read() -> None:
 
 @pytest.mark.parametrize("codec", [each for each in PACKING if each != KafkaCompression.ZSTD])
 def test_a_stream_that_ends_early_is_refused(codec: KafkaCompression) -> None:
-    """Of zstd the reader returns what exists, and the records do not end with it."""
+    """A reader of zstd returns what exists, and the records do not end with it."""
     packed = compress(codec, b"some records " * 20)
     with pytest.raises(KafkaError, match="cannot decompress"):
         decompress(codec, packed[:-9])

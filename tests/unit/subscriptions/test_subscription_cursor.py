@@ -310,7 +310,7 @@ def test_a_subscription_that_is_durable_stays_though_a_later_write_fails() -> No
         topic.may_write.set()
         topic.may_write.clear()
         await topic.writing.wait()
-        # The first write has ended well, and the second one is on its way.
+        # The first write has ended well, and the second one is in progress.
         topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
         topic.may_write.set()
         subscription = await first

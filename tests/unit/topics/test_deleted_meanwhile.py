@@ -276,9 +276,6 @@ def test_a_topic_named_as_a_partition_does_not_come_into_being_beside_it(lab: Br
 def test_a_partition_that_goes_while_it_is_loaded_comes_not_beside_fewer(lab: BrokerLab) -> None:
     """A concurrent caller has seen the partition, waits for its deletion, and finds that no
     partition has that number.
-
-    No test had made the partitioned topic anew, with fewer partitions, while a use of one of its
-    partitions waited for the deletion.
     """
     name = "persistent://public/default/parts"
     last = partition_name(name, 2)

@@ -1,4 +1,4 @@
-"""Tests entries in flight that may not become durable: nobody is told of them as if they were."""
+"""Tests entries in flight that may not become durable: nobody hears of them as if they were."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_a_marker_that_is_lost_ends_its_transaction_all_the_same(log: KafkaLog) 
 
 
 def test_a_marker_of_which_the_header_is_left_is_a_message_that_is_read(log: KafkaLog) -> None:
-    """Where the map comes to it again, for a checkpoint that was set back."""
+    """The map meets it again after a checkpoint was set back."""
     log.settings["delete_retention_ms"] = 0
     log.write("0:a=1")
     _marker(log, 1, 1, ControlType.COMMIT)
