@@ -140,7 +140,7 @@ def test_compacting_all_partitions(cli: Cli, topic: str) -> None:
     assert {row["key"]: row["value"] for row in read} == {"a": "2", "b": "1", "c": "2"}
 
 
-def test_a_run_that_is_on_its_way(cli: Cli, topic: str, compactor: CompactorProcess) -> None:
+def test_a_run_in_progress(cli: Cli, topic: str, compactor: CompactorProcess) -> None:
     """A second one is a conflict, waiting may time out; cancelled, it counts as an error."""
     cli("produce", topic, "-K", ":", stdin=b"".join(b"%d:x\n" % n for n in range(200_000)))
     # However fast the run is: it goes on until the second one was asked for.

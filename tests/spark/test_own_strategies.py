@@ -223,7 +223,7 @@ def test_a_check_says_what_it_found(own_worker: CompactorProcess) -> None:
         assert (found.name, found.version, found.kind) == (name, version, kind)
 
 
-def test_code_that_was_replaced_is_loaded_anew(
+def test_replaced_code_is_loaded_again(
     own_worker: CompactorProcess, package: OutsidePackage, tmp_path: Path
 ) -> None:
     """Python processes that have the old one are not asked again, and the record says the new."""

@@ -520,7 +520,7 @@ def test_a_run_that_someone_else_cancelled(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_stopping_the_supervisor_fails_the_run_on_its_way(tmp_path: Path) -> None:
+def test_stopping_the_supervisor_fails_the_run_in_progress(tmp_path: Path) -> None:
     """Nobody waits for ever."""
 
     async def body() -> None:

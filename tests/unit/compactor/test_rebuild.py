@@ -83,7 +83,7 @@ def test_kept_rows_are_what_they_were(
 
 
 @given(batches(), COMPRESSIONS, st.booleans(), st.data())
-def test_kept_rows_may_be_numbered_anew(
+def test_kept_rows_may_be_renumbered(
     batch: tuple[NativeBatchBuilder, int],
     compression: Compression,
     was_rebuilt: bool,

@@ -187,7 +187,7 @@ def _three() -> list[Message]:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_what_is_left_of_a_batch_is_numbered_anew(tmp_path: Path, compression: int) -> None:
+def test_survivors_of_a_batch_are_renumbered(tmp_path: Path, compression: int) -> None:
     """STR-05: key2=m3 was index 2 and is index 1 then; otherwise it stays what it was."""
     log = _log(tmp_path, _three(), compression=compression)
     plan = log.strategic_plan(100, "newest")
@@ -221,7 +221,7 @@ def test_what_kept_its_numbers_gets_new_ones_with_the_next_run(tmp_path: Path) -
     assert _ids(log, records) == [(1, 0, 0), (1, 0, 1), (2, 0, 0), (2, 0, 1)]
 
 
-def test_columns_are_not_numbered_anew(tmp_path: Path) -> None:
+def test_columns_are_not_renumbered(tmp_path: Path) -> None:
     """Only strategies of messages are: Pulsar's other compactors keep ids."""
     log = _log(tmp_path, _three())
     plan = log.plan(100)

@@ -191,7 +191,7 @@ def test_offsets_that_lead_astray_are_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "error", [Corruption("f", 3, "x", "y"), MissingFile("f", "the plan")], ids=lambda e: e.reason
 )
-def test_an_error_keeps_its_class_on_its_way_to_the_driver(error: LedgerfoldError) -> None:
+def test_an_error_keeps_its_class_up_to_the_driver(error: LedgerfoldError) -> None:
     """A task's error is raised with class, reason and text."""
     arrived = Failure.of(error).error()
     assert type(arrived) is type(error)

@@ -232,7 +232,7 @@ def test_shares_add_up(batches: list[list[tuple[int, int]]]) -> None:
         assert section.shares(some, bounds, entries[some]).tolist() == shares[some].tolist()
 
 
-def test_bytes_of_what_is_built_anew_are_near(tmp_path: Path) -> None:
+def test_bytes_of_rebuilt_batches_are_near(tmp_path: Path) -> None:
     """Values that do not compress, half of each batch gone: within 3% of what a run writes."""
     log = LogBuilder(tmp_path)
     generator = random.Random(1)

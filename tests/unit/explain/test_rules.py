@@ -189,7 +189,7 @@ def test_a_run_that_did_not_record_its_policy_may_have_dropped_null_keys() -> No
     assert retaining.null_keys_dropped_by(Position(1, 5)) is None
 
 
-def test_a_compaction_that_began_anew_forgets_the_runs_before() -> None:
+def test_a_compaction_that_started_over_forgets_earlier_runs() -> None:
     """A run upon nothing read all raw data again, whatever earlier runs had done with them."""
     fresh = line(run(1, 10), run(2, 20, previous=-1))
     assert fresh.first_over(Position(1, 5)) == RunSpan(2, 2)

@@ -208,7 +208,7 @@ def test_ready_made_strategies_are_asked_themselves(
     assert told_by(name, versions, settings, values) == expected
 
 
-def test_code_of_one_s_own_is_not_run() -> None:
+def test_user_defined_code_is_not_run() -> None:
     """Only observable facts are reported; before the last run it is not known which one dropped
     it.
     """

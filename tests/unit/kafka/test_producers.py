@@ -97,7 +97,7 @@ def test_the_same_numbers_in_another_cut_are_no_duplicate() -> None:
         log.send(1, 0, records=1)
 
 
-def test_numbers_begin_anew_behind_the_largest() -> None:
+def test_numbers_start_over_after_the_largest() -> None:
     log = Partition()
     log.send(1, INT_MAX - 1, records=2)
     assert log.send(1, 0) == (2, 2)

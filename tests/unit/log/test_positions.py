@@ -85,7 +85,7 @@ def test_a_ledger_that_is_still_written_may_get_more_though_another_follows() ->
     assert setting.positions.next(Position(2, 1)) == (2, 2)
 
 
-def test_the_end_of_nothing_is_before_what_is_on_its_way() -> None:
+def test_the_end_of_an_empty_log_is_before_entries_in_flight() -> None:
     setting = Setting({2: 0, 5: 0})
     assert setting.positions.last() == (5, -1)
     setting.writers.follow(writer(2), writer(5))

@@ -180,7 +180,7 @@ def test_who_keeps_the_view_it_began_with_gets_all_of_it() -> None:
     lab.stop()
 
 
-def test_latest_is_before_what_is_on_its_way_to_the_disk() -> None:
+def test_latest_is_before_entries_in_flight_to_the_disk() -> None:
     """Also where the ledger that it goes to was followed by another one already."""
     lab = BrokerLab()
     held = HeldExecutor()

@@ -33,7 +33,7 @@ def test_nothing_set_is_the_documented_profile() -> None:
     assert emulation(Settings(), Settings()) == PROFILES[DOCUMENTED] == Emulation()
 
 
-def test_a_level_that_names_a_profile_starts_anew_from_it() -> None:
+def test_a_level_that_names_a_profile_starts_over_from_it() -> None:
     """The namespace's profile hides the broker's single fields; its own fields count."""
     broker = Settings(profile=PULSAR_4, exact_backlog=True)
     namespace = Settings(profile=PULSAR_4, partitioned_status=True)

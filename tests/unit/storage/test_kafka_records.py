@@ -135,7 +135,7 @@ def test_the_broker_stamps_without_touching_what_the_checksum_covers() -> None:
     assert header.crc == read_batch_header(batch).crc
 
 
-def test_sequences_begin_anew_behind_the_largest() -> None:
+def test_sequences_start_over_after_the_largest() -> None:
     """As Kafka counts them: 31 bits."""
     batch = build_columns([b"k"] * 3, [b""] * 3, [1] * 3, producer_id=4, base_sequence=2**31 - 2)
     assert check_batch(batch).last_sequence == 0

@@ -187,9 +187,7 @@ def test_what_was_aborted_when_the_log_was_closed_stays_so() -> None:
 
 @ENDINGS
 @pytest.mark.parametrize(("steps", "lost"), [("...", 2), ("....", 2), (".|..", 2), ("..", 0)])
-def test_offsets_at_the_logs_end_are_not_given_out_again(
-    ending: str, steps: str, lost: int
-) -> None:
+def test_offsets_at_the_logs_end_are_not_assigned_again(ending: str, steps: str, lost: int) -> None:
     repaired = Log(steps).ended(ending)
     end = steps.count(".")
     repaired.lose(*range(lost, end))

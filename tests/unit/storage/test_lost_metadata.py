@@ -267,7 +267,7 @@ def test_the_partitions_of_a_topic_come_back_with_their_number() -> None:
     lab.stop()
 
 
-def test_a_partitioned_topic_is_not_made_anew_beside_a_lost_partition() -> None:
+def test_a_partitioned_topic_is_not_created_again_beside_a_lost_partition() -> None:
     lab, name = BrokerLab(), "persistent://public/default/orders"
 
     def act() -> None:
@@ -336,7 +336,7 @@ def test_a_copy_of_the_metadata_outlives_a_power_loss() -> None:
     assert files.listdir(DATA / "repairs" / repair / "metadata") == ["000004.log"]
 
 
-def test_a_mark_that_is_gone_is_told_and_made_anew_by_a_repair() -> None:
+def test_a_missing_mark_is_reported_and_restored_by_a_repair() -> None:
     lab = BrokerLab()
     files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
     files.remove(write_mark_path(DATA))

@@ -176,7 +176,7 @@ def test_a_value_that_cannot_be_read_is_an_error(value: bytes, error: type[Excep
         MetadataStore(pairs).topics()
 
 
-def test_ledger_ids_are_never_given_out_twice() -> None:
+def test_ledger_ids_are_never_assigned_twice() -> None:
     """Not by several threads, not after a restart, and with one write for many."""
     pairs = MemoryKeyValue()
     given: list[int] = []

@@ -54,7 +54,7 @@ def test_entries_that_the_metadata_have_lost_are_kept_and_told(
     lab.stop()
 
 
-def test_the_id_of_a_folder_that_is_there_is_never_given_out() -> None:
+def test_the_id_of_an_existing_folder_is_never_assigned() -> None:
     """Also where the metadata went back to a time before it."""
     lab = BrokerLab()
     paths = stored(lab)

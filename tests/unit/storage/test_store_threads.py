@@ -247,7 +247,7 @@ def test_topics_side_by_side(opened: Opened) -> None:
 
 
 @pytest.mark.usefixtures("hasty_threads")
-def test_no_ledger_id_is_given_out_twice(opened: Opened) -> None:
+def test_no_ledger_id_is_assigned_twice(opened: Opened) -> None:
     with ThreadPoolExecutor(TOPICS) as pool:
         blocks = pool.map(
             lambda _: [opened.metadata.allocate_ledger_id() for _ in range(200)], range(TOPICS)

@@ -76,7 +76,7 @@ def test_who_has_had_nothing_goes_along_with_every_run() -> None:
     assert route.held_position(FIRST.next, SECOND) is None
 
 
-def test_a_reader_that_ends_lets_go() -> None:
+def test_a_closed_reader_releases_its_ledgers() -> None:
     """It releases the compacted ledger and the raw ones; closing twice is closing once."""
     log: Any = Log(View(None, FIRST))
     route = Route(Emulation(), read_compacted=True)

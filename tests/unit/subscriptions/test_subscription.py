@@ -325,7 +325,7 @@ def test_failover_on_a_partition_takes_back_what_waits_when_a_passive_one_leaves
     run(test)
 
 
-def test_exclusive_redelivery_rewinds_even_while_a_read_is_on_its_way() -> None:
+def test_exclusive_redelivery_rewinds_even_during_a_read() -> None:
     """The order is kept: everything unacknowledged comes again, then the rest, nothing twice."""
 
     async def test(topic: MemoryTopic) -> None:

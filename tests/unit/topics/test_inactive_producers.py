@@ -96,7 +96,7 @@ def test_a_producer_that_disconnects_is_seen_to_leave(lab: BrokerLab) -> None:
     assert before_ms < left_ms <= lab.clock.now_ms()
 
 
-def test_a_number_is_not_given_out_again(metadata: MetadataStore) -> None:
+def test_a_number_is_not_assigned_again(metadata: MetadataStore) -> None:
     """The name may come back; what entries say of the old number is nobody's."""
     record = TopicRecord(name="t")
     producers = Producers(metadata, record)

@@ -236,7 +236,7 @@ def test_a_failure_that_the_worker_told_of_ends_no_thread(
     assert lab.broker.cleaner.is_uncleanable(TOPIC) is not worker_died
 
 
-def test_a_topic_that_is_made_anew_is_neither_marked_nor_paused(lab: KafkaLab) -> None:
+def test_a_topic_created_again_is_neither_marked_nor_paused(lab: KafkaLab) -> None:
     """As by an import that failed, and is begun again."""
     cleaner = lab.broker.cleaner
     for _ in range(2):
@@ -401,7 +401,7 @@ def test_two_threads_take_two_logs(lab: KafkaLab, worker: HeldWorker) -> None:
 GAUGE = "kafka.log:type=LogCleaner,name={}"
 
 
-def test_t102_gauges_stay_when_the_cleaner_begins_anew_and_go_with_it(lab: KafkaLab) -> None:
+def test_t102_gauges_stay_when_the_cleaner_restarts_and_end_with_it(lab: KafkaLab) -> None:
     cleaner = lab.broker.cleaner
     idle = cleaner.gauge_values()
 

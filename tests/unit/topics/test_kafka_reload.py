@@ -64,7 +64,7 @@ def test_indexes_go_on_where_a_load_finds_them(lab: KafkaLab, ending: str) -> No
     assert described(lab).segments[0].offset_index_bytes == 8 * entries
 
 
-def test_a_segment_that_ended_is_not_counted_anew(lab: KafkaLab) -> None:
+def test_an_ended_segment_is_not_counted_again(lab: KafkaLab) -> None:
     """A load in its midst has its effect on its indexes, also after the next one."""
     lab.add([A], [A])
     lab.restart()

@@ -137,7 +137,7 @@ def test_other_topics_are_refused(lab: KafkaLab) -> None:
         lab.run(truncate_log(lab.broker, "persistent://public/default/pulsar", 0))
 
 
-def test_below_the_first_segment_the_log_begins_anew(lab: KafkaLab) -> None:
+def test_below_the_first_segment_the_log_starts_over(lab: KafkaLab) -> None:
     three_segments(lab)
     lab.run(lab.kafka.log.drop_first(lambda: 1, lambda record, batch: None))
     lab.run(lab.kafka.partition.set_log_start(3))

@@ -134,7 +134,7 @@ def test_a_reader_goes_on_behind_what_was_truncated(lab: BrokerLab) -> None:
 
 
 @pytest.mark.parametrize("name", ["documented", "pulsar-4"])
-def test_truncate_ends_the_run_on_its_way(lab: BrokerLab, name: str) -> None:
+def test_truncate_ends_the_run_in_progress(lab: BrokerLab, name: str) -> None:
     """Its input goes: it changes nothing, and leaves no file behind."""
     profile(lab, name)
     send(lab, "a=1 b=1")
@@ -271,7 +271,7 @@ def test_a_terminated_topic_is_read_and_compacted(lab: BrokerLab) -> None:
     assert (read(lab, compacted=True), read(lab, compacted=False)) == ("a=2", "a=1 a=2")
 
 
-def test_what_was_on_its_way_is_part_of_a_terminated_topic(lab: BrokerLab) -> None:
+def test_entries_in_flight_are_part_of_a_terminated_topic(lab: BrokerLab) -> None:
     """It is durable before the end is; its producer gets the receipt, then the error."""
 
     async def body() -> int:
