@@ -228,7 +228,7 @@ FREEING: dict[str, Callable[[Admin], None]] = {
 
 
 @pytest.mark.parametrize("name", FREEING)
-def test_what_frees_space_needs_none(setting: Setting, name: str) -> None:
+def test_deleting_needs_no_free_space(setting: Setting, name: str) -> None:
     """Also on a disk that takes no metadata any more. What it frees serves everybody."""
     topic = "p-partition-0" if name == "delete-partitioned" else "t"
     with setting.admin() as admin:

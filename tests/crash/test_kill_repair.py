@@ -171,7 +171,7 @@ def test_a_repair_that_is_killed_is_done_by_the_next_one(harmed: Snapshot) -> No
         assert not offline.unfinished()
 
 
-def test_what_is_changed_is_kept_as_it_was(harmed: Snapshot) -> None:
+def test_changed_files_are_backed_up(harmed: Snapshot) -> None:
     """Each file that was damaged, and is there, is in the repair's folder, byte for byte."""
     files, pairs = harmed.disk()
     plan = Offline(DATA, pairs, files).repair()

@@ -230,7 +230,7 @@ def _crashed(number: int) -> Disk:
     return disk
 
 
-def test_what_cannot_be_removed_at_start_is_left_for_later() -> None:
+def test_files_that_cannot_be_removed_at_start_are_left_for_later() -> None:
     """Tests a deleted ledger, a dead run, and a stray file: the start continues."""
 
     def littered() -> tuple[Disk, LedgerStore]:
@@ -281,7 +281,7 @@ def test_a_folder_that_was_left_is_removed_with_the_next_ledger() -> None:
 
 @pytest.mark.parametrize("durability", ["fsync", "os"])
 @pytest.mark.parametrize("restarts", [True, False])
-def test_what_is_recorded_as_sealed_is_synced(
+def test_segments_recorded_as_sealed_are_synced(
     monkeypatch: pytest.MonkeyPatch, durability: str, restarts: bool
 ) -> None:
     """A process dies and leaves what it never synced; the next one seals that; the power goes."""

@@ -104,7 +104,7 @@ def test_a_difference_is_shown(cli: Cli, topic: str) -> None:
     assert "stranger" in ran.out
 
 
-def test_what_is_no_repository(cli: Cli, tmp_path: Path) -> None:
+def test_a_folder_without_a_repository(cli: Cli, tmp_path: Path) -> None:
     """Said in git's words, with 2."""
     ran = cli("demo", "git", str(tmp_path))
     assert ran.code == 2

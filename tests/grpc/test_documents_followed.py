@@ -102,7 +102,7 @@ def test_every_document_is_followed() -> None:
     assert found == set(FOLLOWED)
 
 
-def test_what_is_passed_over_is_there() -> None:
+def test_skipped_messages_exist() -> None:
     """No reason outlives its command."""
     commands = [
         step.command for name in FOLLOWED for block in document(ROOT / name) for step in block.steps

@@ -31,7 +31,7 @@ def run(scenario: str, broker: BrokerProcess) -> dict[str, Any]:
     return answer
 
 
-def test_what_the_parent_opened_says_so_in_the_child(broker: BrokerProcess) -> None:
+def test_objects_of_the_parent_say_so_in_the_child(broker: BrokerProcess) -> None:
     """Every call raises at once, children end in peace, and the parent loses nothing."""
     answer = run("inherited", broker)
     used, *idle = answer["children"]

@@ -139,7 +139,7 @@ def test_the_source_distribution_builds_the_same_wheel(built: Path, tmp_path: Pa
     assert contents(tmp_path / WHEEL) == contents(built / WHEEL)
 
 
-def test_what_is_in_the_wheel(built: Path) -> None:
+def test_the_contents_of_the_wheel(built: Path) -> None:
     """Types and the wire contract, and no requirement of Spark's but for the extra of that name."""
     files = contents(built / WHEEL)
     assert {"ledgerfold/py.typed", "ledgerfold/v1/admin.proto"} <= set(files)

@@ -59,9 +59,7 @@ def grouped(messages: list[Message]) -> list[list[str]]:
     ]
 
 
-def test_what_was_published_comes_back_in_order_of_each_partition(
-    client: Client, topic: str
-) -> None:
+def test_messages_are_read_in_the_order_of_each_partition(client: Client, topic: str) -> None:
     """Ids name the partition, also when it is read by its own name."""
     publish(client, topic, KEYS)
     read = list(client.create_reader(topic, MessageId.earliest))

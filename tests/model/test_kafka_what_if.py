@@ -90,7 +90,7 @@ def check(foretelling: Foretelling, steps: Sequence[Step], trial: Mapping[str, s
         assert told.space_mean_bytes == pytest.approx(lived.mean_bytes(told.end_ms))
 
 
-def test_what_retention_leaves_may_be_dirty_enough(foretelling: Foretelling) -> None:
+def test_segments_left_by_retention_may_be_dirty_enough(foretelling: Foretelling) -> None:
     """It took what was clean: the next turn cleans the rest, though nothing is new."""
 
     def step(after_ms: int, key: bytes, records: int) -> Step:

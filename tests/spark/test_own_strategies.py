@@ -277,7 +277,7 @@ def test_what_if_has_the_figures_of_their_runs(
     assert (differing.key, [each.value for each in differing.kept]) == (b"a", [b"22", b"3", b"1"])
 
 
-def test_what_goes_wrong_in_a_what_if_is_told_of_it_alone(
+def test_an_error_of_a_what_if_concerns_it_alone(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
     """Within the bounds of a run, and before it is asked at all; the worker serves on."""

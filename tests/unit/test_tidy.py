@@ -98,7 +98,7 @@ def test_bad_words_can_fail(line: str) -> None:
     assert len(tidy.bad_words({"docs/a.md": line})) == 1
 
 
-def test_what_is_allowed_is_not_found() -> None:
+def test_allowed_code_is_not_reported() -> None:
     """The one module that may do a thing may do it."""
     allowed = [
         Module("storage/files.py", "import os\nos.fsync(3)"),

@@ -141,7 +141,7 @@ def test_the_product_has_kafkas_defects_where_they_are_wanted(
             assert (found is None) is (other == profile), told(found) if found else other
 
 
-def test_what_is_known_to_differ_is_named() -> None:
+def test_known_differences_are_named() -> None:
     append = {"op": "append", "log": "t-0", "codec": "snappy"}
     sizes = Difference([append], 0, "info of t-0", {"size": 8}, {"size": 9})
     assert explanation(sizes) == SNAPPY

@@ -67,7 +67,7 @@ def test_a_refusal_has_its_codes(oracle: OracleTarget) -> None:
     assert refused.value.codes == {"Conflict", "409"}
 
 
-def test_what_the_command_does_not_know(oracle: OracleTarget) -> None:
+def test_answers_that_the_command_does_not_have(oracle: OracleTarget) -> None:
     """Is no refusal of the broker's; nor is its end."""
     for operation in ("terminate", "kill"):
         with pytest.raises(Unsupported):

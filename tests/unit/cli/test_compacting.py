@@ -213,7 +213,7 @@ def test_a_directory_or_a_topic_that_is_not_there(data: Path, tmp_path: Path) ->
         (["--compaction-strategy", "newest", "--compactor-type", "EVENT_TIME"], "not allowed with"),
     ],
 )
-def test_what_cannot_be_meant(cli: Ledgerfold, arguments: list[str], why: str) -> None:
+def test_invalid_input(cli: Ledgerfold, arguments: list[str], why: str) -> None:
     """Before anything begins."""
     ran = cli("compact", "t", *arguments)
     assert ran.code == 2

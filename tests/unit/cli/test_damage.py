@@ -134,7 +134,7 @@ def test_a_table(data: Path) -> None:
     assert advice.startswith("`ledgerfold repair ")
 
 
-def test_what_is_not_there_or_in_use(data: Path, tmp_path: Path) -> None:
+def test_missing_files_and_files_in_use(data: Path, tmp_path: Path) -> None:
     """Neither is made, nor opened beside its owner."""
     for verb in ("verify", "repair"):
         ran = ledgerfold(verb, str(tmp_path / "elsewhere"))

@@ -330,7 +330,7 @@ def test_shallow_clones_are_told(
 
 
 @pytest.mark.parametrize("ask", [last_commit, is_shallow])
-def test_what_is_no_repository(tmp_path: Path, ask: Callable[[Path], object]) -> None:
+def test_a_folder_without_a_repository(tmp_path: Path, ask: Callable[[Path], object]) -> None:
     """Said in git's own words."""
     with pytest.raises(InvalidRequest, match="git: "):
         ask(tmp_path)

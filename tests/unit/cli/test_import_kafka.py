@@ -310,7 +310,7 @@ def test_a_broker_that_dies_on_the_way(
     assert "A part of dying may be left" in capsys.readouterr().err
 
 
-def test_what_is_not_for_a_folder(cli: Ledgerfold, tmp_path: Path) -> None:
+def test_options_that_are_not_for_a_folder(cli: Ledgerfold, tmp_path: Path) -> None:
     assert cli("import", "kafka-log").code == 2
     assert cli("import", "kafka-log", str(tmp_path), "--key", "id").code == 2
     assert cli("import", str(tmp_path / "a.csv"), "--key", "id", "--config", "a=b").code == 2

@@ -258,7 +258,7 @@ def test_event_times() -> None:
 @pytest.mark.parametrize(
     "at", ["null", '""', '"soon"', "-1", "1.5", "1e3", "true", str(2**63), "9" * 30]
 )
-def test_what_is_no_event_time(at: str) -> None:
+def test_invalid_event_times(at: str) -> None:
     """The line is named."""
     with pytest.raises(InvalidRequest, match="Line 1: 'at' is not a time in ms"):
         message_of_row(json_row(f'{{"id":1,"at":{at}}}'), RowRules("id", event_time="at"))
@@ -400,7 +400,7 @@ def test_an_empty_file_is_no_rows(cli: Ledgerfold, topic: str, tmp_path: Path) -
         (["no.csv"], 2, "--key"),
     ],
 )
-def test_what_is_wrong_with_the_command(
+def test_mistakes_in_the_command(
     cli: Ledgerfold, arguments: list[str], code: int, wrong: str
 ) -> None:
     """Said before anything is sent."""

@@ -73,7 +73,7 @@ def test_ids_are_offsets(cli: Ledgerfold, kafka: str) -> None:
     assert cli("topics", "get-message-id", kafka, "-d", "0").out == "0:0\n"
 
 
-def test_what_no_message_of_the_kind_has(cli: Ledgerfold, kafka: str, topic: str) -> None:
+def test_fields_that_no_message_of_the_kind_has(cli: Ledgerfold, kafka: str, topic: str) -> None:
     """A Kafka topic's ids are of ledger 0; a Pulsar topic has no offsets and no transactions."""
     ran = cli("read", kafka, "-m", "3:2", "--until-end")
     assert (ran.code, "has the id 0:N" in ran.err) == (2, True), ran.err
@@ -150,7 +150,7 @@ def test_settings_are_set_told_and_taken_back(cli: Ledgerfold, kafka: str) -> No
         ("segment.ms", 2, "expected NAME=VALUE"),
     ],
 )
-def test_what_kafka_refuses_is_refused_in_its_words(
+def test_settings_that_kafka_rejects_are_rejected_in_its_words(
     cli: Ledgerfold, untouched: str, pair: str, code: int, says: str
 ) -> None:
     """And nothing of what came with it is set."""
@@ -362,7 +362,7 @@ def test_resume_reaches_the_partitions_that_are_paused(
         ["read", "--read-compacted"],
     ],
 )
-def test_what_is_of_pulsar_topics_alone(
+def test_verbs_for_pulsar_topics_alone(
     cli: Ledgerfold, untouched: str, arguments: list[str]
 ) -> None:
     """A sentence that says what to do."""
@@ -381,7 +381,7 @@ def test_what_is_of_pulsar_topics_alone(
         ["cleaner", "pause"],
     ],
 )
-def test_what_is_of_kafka_topics_alone(cli: Ledgerfold, topic: str, arguments: list[str]) -> None:
+def test_verbs_for_kafka_topics_alone(cli: Ledgerfold, topic: str, arguments: list[str]) -> None:
     assert cli(*arguments, topic).code == 3
     assert cli("topics", "create", topic).code == 0
     ran = cli(*arguments, topic)

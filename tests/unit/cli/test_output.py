@@ -135,7 +135,7 @@ def test_a_message_for_people(key: bytes | None, value: bytes | None, line: str)
 
 
 @given(st.text())
-def test_what_is_printable_stays_on_its_line(text: str) -> None:
+def test_printable_text_stays_on_its_line(text: str) -> None:
     """No control character is left, all others are."""
     shown = printable(text)
     assert shown.splitlines() in ([shown], [])
@@ -280,7 +280,7 @@ def test_a_long_value_on_a_terminal(
     assert width_of(options(None, no_truncate=True)) is None
 
 
-def test_what_the_terminal_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_that_the_terminal_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key in another script is escaped where the locale knows only ASCII, and ends nothing."""
     from ledgerfold.broker.cli.main import main
 
@@ -294,7 +294,7 @@ def test_what_the_terminal_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @given(st.text("ab cd漢", max_size=60), st.integers(24, 90))
-def test_what_is_wrapped_is_all_there(text: str, width: int) -> None:
+def test_wrapped_text_is_complete(text: str, width: int) -> None:
     """Word by word, in lines that are no wider than they may be, as a table and as blocks.
 
     No test had asked whether a sentence can still be read on a narrow terminal.

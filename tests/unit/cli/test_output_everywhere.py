@@ -181,7 +181,7 @@ def test_each_command_is_known() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, given in SHOWING.items() if given is not None])
-def test_what_shows_something_shows_it_in_each_form(
+def test_commands_with_output_support_each_form(
     name: str, walked: Ledgerfold, paths: dict[str, Path]
 ) -> None:
     """JSON is JSON, lines of it are objects, and a table is neither."""
@@ -210,7 +210,7 @@ def check(form: str, out: str) -> None:
         assert not out.startswith(("{", "["))
 
 
-def test_what_has_no_form_shows_nothing(walked: Ledgerfold) -> None:
+def test_commands_without_forms_show_nothing(walked: Ledgerfold) -> None:
     """Each does what it is told, one after the other, and standard output is empty."""
     for name, given in SILENT.items():
         ran = walked(*name.split(), *given.split())

@@ -98,7 +98,7 @@ def test_runs_name_their_strategy(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("is_partitioned", [False, True])
-def test_what_a_failed_run_ends_with(reason: str, code: int, is_partitioned: bool) -> None:
+def test_the_exit_code_of_a_failed_run(reason: str, code: int, is_partitioned: bool) -> None:
     """Damage that it met is damage, of a topic and of a partition."""
     failed = RunRecord(topic="t", state=RUN_STATE_ERROR, error_reason=reason, error_message="no")
     status = admin_pb2.GetCompactionStatusResponse(

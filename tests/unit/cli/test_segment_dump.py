@@ -138,7 +138,7 @@ def test_a_damaged_file(segment: Path, damage: Callable[[Path], None], messages:
     assert offset <= named <= segment.stat().st_size
 
 
-def test_what_is_no_segment(tmp_path: Path) -> None:
+def test_files_that_are_no_segment(tmp_path: Path) -> None:
     """Some other file, none, or a folder."""
     other = tmp_path / "other"
     other.write_text("not a segment " * 100)

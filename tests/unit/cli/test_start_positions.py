@@ -64,7 +64,7 @@ def test_starts(text: str, start: MessageId | int) -> None:
         "\u0661:\u0662",
     ],
 )
-def test_what_is_no_start(text: str) -> None:
+def test_invalid_start_positions(text: str) -> None:
     """Refused with what may be written instead."""
     with pytest.raises(InvalidRequest, match="expected earliest, latest") as caught:
         parse_start(text)

@@ -113,9 +113,7 @@ def test_the_first_message_since_a_time(cli: Ledgerfold, topic: str) -> None:
         (["--compression", "brotli", "-m", "x"], "invalid choice"),
     ],
 )
-def test_what_cannot_be_meant(
-    cli: Ledgerfold, topic: str, arguments: list[str], wrong: str
-) -> None:
+def test_invalid_input(cli: Ledgerfold, topic: str, arguments: list[str], wrong: str) -> None:
     """Said before anything is sent, with 2."""
     ran = cli("produce", topic, *arguments)
     assert ran.code == 2
@@ -263,7 +261,7 @@ def test_reading_what_is_not_there(cli: Ledgerfold, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b/c/d", "persistent://a/b/c/d", "a/b/c/"])
-def test_what_is_no_topic_name(cli: Ledgerfold, name: str) -> None:
+def test_invalid_topic_names(cli: Ledgerfold, name: str) -> None:
     """Refused with the forms that there are, by each command."""
     for arguments in (("topics", "create"), ("read",), ("produce",), ("topics", "stats")):
         ran = cli(*arguments, name)

@@ -29,7 +29,7 @@ def entry_ids(acks: list[data_pb2.Ack]) -> list[int]:
     return [position.entry_id for ack in acks for position in ack.positions]
 
 
-def test_what_has_an_answer_is_forgotten() -> None:
+def test_answered_acknowledgements_are_forgotten() -> None:
     """Nothing of it goes out again when the connection breaks later."""
     queue = filled(3)
     queue.want_answer()
@@ -42,7 +42,7 @@ def test_what_has_an_answer_is_forgotten() -> None:
     assert entry_ids(frames(queue)) == [3, 4]
 
 
-def test_what_has_no_answer_goes_out_again_in_order() -> None:
+def test_unanswered_acknowledgements_are_resent_in_order() -> None:
     """Before what came meanwhile, and with a question."""
     queue = filled(3)
     frames(queue)

@@ -107,7 +107,7 @@ def test_one_that_nobody_has(name: str, method: Callable[[str], Callable[..., An
             method(name)(*GIVEN[name], consumername="c")
 
 
-def test_what_asks_for_nothing_is_taken(kind: type[Any]) -> None:
+def test_arguments_that_request_nothing_are_accepted(kind: type[Any]) -> None:
     """A program may say so."""
     client = kind("127.0.0.1:1", authentication=None, use_tls=False)
     if kind is Client:

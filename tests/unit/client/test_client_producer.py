@@ -406,7 +406,7 @@ def test_closing_the_client_ends_an_opening_that_waits(
     assert [type(error) for error in outcomes] == [AlreadyClosed]
 
 
-def test_what_is_opened_while_the_client_closes_is_closed_too(
+def test_objects_opened_while_the_client_closes_are_closed(
     broker: ThreadedFakeBroker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody would close it any more."""

@@ -186,7 +186,7 @@ def test_acknowledgements_go_to_the_partition(broker: ThreadedFakeBroker, client
             consumer.acknowledge(strange)
 
 
-def test_what_is_not_acknowledged_comes_again(client: Client) -> None:
+def test_unacknowledged_messages_are_redelivered(client: Client) -> None:
     publish(client)
     consumer = subscribe(client, negative_ack_redelivery_delay_ms=1)
     messages = receive(consumer, len(KEYS))

@@ -348,7 +348,7 @@ def test_a_closed_queue_takes_nothing() -> None:
         queue.add(NewMessage(b"3", None), None, wait=True)
 
 
-def test_what_comes_the_quick_way_too_late_fails() -> None:
+def test_late_messages_on_the_fast_path_fail() -> None:
     """A message that slipped in while the queue was closed is not lost in silence."""
     results: list[str] = []
     producer, queue, _ = producer_of()

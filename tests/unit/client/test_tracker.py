@@ -129,7 +129,7 @@ def test_positions_are_due_in_order_once_their_delay_is_over() -> None:
     assert delayed.next_due_ms is None
 
 
-def test_what_is_acknowledged_is_not_due_any_more() -> None:
+def test_acknowledged_messages_are_not_due() -> None:
     """One by one, and all up to a position."""
     delayed = DelayedPositions(100)
     for position in (FIRST, SECOND, THIRD):

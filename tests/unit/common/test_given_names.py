@@ -38,13 +38,13 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("name", [*FINE, "x" * NAME_CHARACTERS_MAX])
-def test_what_pulsar_takes_is_taken(name: str) -> None:
+def test_names_that_pulsar_accepts_are_accepted(name: str) -> None:
     check_name("A subscription", name)
     assert shown(name) == name
 
 
 @pytest.mark.parametrize("name", [*REFUSED, "x" * (NAME_CHARACTERS_MAX + 1)])
-def test_what_nobody_could_list_or_type_is_refused(name: str) -> None:
+def test_names_that_nobody_could_type_are_rejected(name: str) -> None:
     """No test had named anything so."""
     with pytest.raises(InvalidRequest, match=r"^A producer cannot be named '"):
         check_name("A producer", name)

@@ -78,7 +78,7 @@ def test_a_view_of_which_nothing_is_shown_has_no_last_entry(lab: BrokerLab) -> N
     assert lab.run(lab.topic.log.search.last_entry(True)) is None
 
 
-def test_what_pulsar_keeps_shown_wins(lab: BrokerLab) -> None:
+def test_pulsar_4_keeps_the_whole_view(lab: BrokerLab) -> None:
     """Under `pulsar-4` retention hides nothing of the view, and a run reads all of it."""
     emulation = Emulation(profile="pulsar-4")
     strategy = CompactionStrategy(name="keep-first")

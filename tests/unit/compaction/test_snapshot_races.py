@@ -99,7 +99,7 @@ class Race:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("before", [1, 3])
-def test_what_is_published_in_the_middle_of_a_snapshot_is_not_lost(step: int, before: int) -> None:
+def test_messages_published_during_a_snapshot_are_not_lost(step: int, before: int) -> None:
     """Also when it rolls the ledger: whatever call to the disk the snapshot is at."""
     race = Race()
     race.lab.run(_publish(race, before))

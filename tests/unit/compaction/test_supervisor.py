@@ -148,7 +148,7 @@ def test_it_starts_a_worker_and_runs_a_plan(tmp_path: Path) -> None:
     assert list((tmp_path / "compactor" / "work").iterdir()) == []
 
 
-def test_what_an_earlier_worker_left_is_cleared(tmp_path: Path) -> None:
+def test_the_remains_of_an_earlier_worker_are_cleared(tmp_path: Path) -> None:
     """Its working directory and its log are emptied."""
     left = tmp_path / "compactor" / "work" / "blockmgr"
     left.mkdir(parents=True)

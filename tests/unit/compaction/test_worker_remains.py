@@ -105,7 +105,7 @@ def test_a_pid_that_is_someone_elses_by_now_is_not_killed(
     assert process.poll() is None
 
 
-def test_what_is_no_workers_folder_goes_too(tmp_path: Path) -> None:
+def test_folders_of_earlier_versions_are_removed(tmp_path: Path) -> None:
     """Tests remains of an earlier version, and their absence."""
     end_left_over(tmp_path)
     left = tmp_path / "compactor" / "work"

@@ -101,7 +101,7 @@ def test_without_any_version_the_source_is_one(package: OutsidePackage) -> None:
         ("ends:A", {}, r"module ends cannot be imported \(SystemExit: 3\)"),
     ],
 )
-def test_what_cannot_be_loaded(
+def test_strategies_that_cannot_be_loaded(
     package: OutsidePackage, name: str, settings: dict[str, str], why: str
 ) -> None:
     """A sentence with the name, whatever the code raises."""
@@ -123,7 +123,9 @@ def test_what_cannot_be_loaded(
         ("subprocess:Popen", "class Popen has no method should_keep_left"),
     ],
 )
-def test_what_is_no_strategy_is_not_called(package: OutsidePackage, name: str, why: str) -> None:
+def test_objects_that_are_no_strategy_are_not_called(
+    package: OutsidePackage, name: str, why: str
+) -> None:
     """No test had named a callable that is no strategy: it was called, then refused."""
     (package.folder / "called.py").write_text(
         "def call(command=None): raise AssertionError\n"
@@ -310,7 +312,7 @@ def test_columns_that_will_not_do(functions: dict[str, Any], why: str) -> None:
         ("unread:B", "AttributeError: the class does not list 'value'"),
     ],
 )
-def test_what_a_trial_says(package: OutsidePackage, name: str, why: str) -> None:
+def test_the_result_of_a_trial(package: OutsidePackage, name: str, why: str) -> None:
     """A rejection states the reason."""
     (package.folder / "unread.py").write_text(
         "class A:\n    reads = ('weight',)\n    def should_keep_left(self, a, b): return True\n"
@@ -323,7 +325,7 @@ def test_what_a_trial_says(package: OutsidePackage, name: str, why: str) -> None
     sys.modules.pop("unread", None)
 
 
-def test_what_a_trial_tells_of_one_that_will_do(package: OutsidePackage) -> None:
+def test_the_result_of_a_successful_trial(package: OutsidePackage) -> None:
     """All that a run needs to know without loading it."""
     found = tried("longest", {"even": "yes"}, DEFAULT_LIMITS)
     assert {**found, "source": ""} == {

@@ -211,7 +211,7 @@ def test_a_single_survivor_is_published_alone(tmp_path: Path) -> None:
     assert _ids(log, records) == [(1, 0, -1), (1, 1, -1), (2, 0, -1)]
 
 
-def test_what_kept_its_numbers_gets_new_ones_with_the_next_run(tmp_path: Path) -> None:
+def test_complete_entries_are_renumbered_by_the_next_run(tmp_path: Path) -> None:
     """All of an entry survives, and still it must be rewritten."""
     log = _log(tmp_path, _three())
     plan = log.strategic_plan(100, "newest")

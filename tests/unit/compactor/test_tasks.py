@@ -124,7 +124,7 @@ def test_a_compacted_entry_above_its_horizon_is_damage(tmp_path: Path) -> None:
         run_tasks(plan)
 
 
-def test_what_retention_removed_from_the_view_does_not_count(tmp_path: Path) -> None:
+def test_messages_removed_by_retention_do_not_count(tmp_path: Path) -> None:
     """A compacted segment that begins before the floor gives what lies at and behind it: the
     hidden `a` does not replace the one that can be read.
     """

@@ -94,7 +94,7 @@ def nonsense(request: TellChoicesRequest) -> TellChoicesResponse:
         (nonsense, ""),
     ],
 )
-def test_what_goes_wrong_is_a_note(lab: BrokerLab, answer: Answer, note: str) -> None:
+def test_errors_are_notes(lab: BrokerLab, answer: Answer, note: str) -> None:
     """The versions are told as ever."""
     told = explained(lab, answer)
     assert [each.words for each in told.versions] == ["", ""]

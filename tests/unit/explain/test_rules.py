@@ -219,7 +219,7 @@ def test_one_copy_and_two_copies_are_told_apart() -> None:
     ]
 
 
-def test_what_is_nowhere_any_more_names_the_runs_that_come_into_question() -> None:
+def test_messages_that_are_gone_name_the_possible_runs() -> None:
     """The rule that removed it is unknown, and not invented."""
     message_id = MessageId(ledger_id=1, entry_id=4, batch_index=-1, partition=-1)
     trimmed = explain_trimmed(message_id, facts(20, TWO_RUNS))

@@ -226,7 +226,7 @@ def test_user_defined_code_is_not_run() -> None:
     assert [each.next for each in explained][1::2] == [next_one, next_one]
 
 
-def test_what_another_strategy_would_have_kept_is_said() -> None:
+def test_messages_that_another_strategy_would_have_kept_are_named() -> None:
     """It does not return; each run is explained by its own strategy."""
     publishing = CompactionStrategy(name="publishing-order")
     history = [raw(1, event_ms=9_000), both(2, event_ms=1_000), raw(8, event_ms=500)]
@@ -254,7 +254,7 @@ def test_runs_of_several_strategies_are_told_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_what_several_strategies_kept_is_told_by_a_run_of_the_last(is_whole: bool) -> None:
+def test_messages_kept_by_several_strategies_are_explained_by_the_last(is_whole: bool) -> None:
     """Run, strategy and rule are of one run: the first that kept it by the strategy told."""
     two = CompactionStrategy(name="keep-n", settings={"n": "2"})
     runs = run(1, 5, EVENT_TIME), run(2, 5, two), run(3, 5, two)
@@ -307,7 +307,7 @@ def test_without_a_key_several_reasons_are_none() -> None:
     assert (told.what, told.rule) == (f"null key, {by}", pb.COMPACTION_RULE_UNSPECIFIED)
 
 
-def test_what_was_young_and_is_the_latest_is_told_by_the_run_that_found_it_so() -> None:
+def test_young_latest_messages_are_explained_by_the_run_that_met_them() -> None:
     """The first run kept it for another reason."""
     window = CompactionStrategy(name="event-time-window", settings={"lag_ms": str(HOUR_MS)})
     runs = [run(number, 5, window) for number in (1, 2, 3)]
@@ -318,7 +318,7 @@ def test_what_was_young_and_is_the_latest_is_told_by_the_run_that_found_it_so() 
     assert (told.kept_by.first, told.rule) == (2, pb.COMPACTION_RULE_LATEST_EVENT)
 
 
-def test_what_is_trimmed_may_have_had_a_part() -> None:
+def test_trimmed_messages_may_have_taken_part() -> None:
     """Then the compacted ledger is believed, and nothing is called damage."""
     runs = run(1, 3, EVENT_TIME), run(2, 6, EVENT_TIME)
     history = [raw(2, event_ms=5_000), raw(5, event_ms=6_000), raw(8, event_ms=1_000)]

@@ -213,14 +213,14 @@ def test_a_marker_forgets_sequence_numbers_of_another_epoch_only() -> None:
     assert log.producers.last_entries() == {1: LastEntry(-1, 1)}
 
 
-def test_what_cleaning_left_of_a_marker() -> None:
+def test_the_remains_of_a_marker_after_a_cleaning() -> None:
     log = Partition()
     header = BatchHeader(0, 0, 0, 2, 0, 0x30, 0, -1, 0, 1, 0, -1, 0)
     log.append(header, None, Origin.REPLICATION)
     assert log.producers.entries[1].epoch == -1
 
 
-def test_what_is_refused_changes_nothing() -> None:
+def test_rejected_batches_change_nothing() -> None:
     log = Partition()
     log.send(1, 0, records=3, time_ms=9)
     before = list(log.producers.snapshot())

@@ -192,7 +192,7 @@ def test_texts_that_are_damaged(text: str) -> None:
         st.integers(-1, 2**63 - 1),
     )
 )
-def test_what_is_written_is_read(offsets: dict[TopicPartition, int]) -> None:
+def test_written_values_are_read(offsets: dict[TopicPartition, int]) -> None:
     assert read_checkpoint(checkpoint_text(offsets), PATH) == offsets
 
 

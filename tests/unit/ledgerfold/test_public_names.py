@@ -62,7 +62,7 @@ def test_a_name_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     "module", ["storage.ledger", "compactor.job.tasks", "errors", "version", "broker.cli.main"]
 )
-def test_what_needs_no_client_loads_none(module: str) -> None:
+def test_modules_without_a_client_load_none(module: str) -> None:
     """Spark's Python workers, readers of files and the command line's help start quickly."""
     program = (
         f"import sys, ledgerfold.{module}\n"

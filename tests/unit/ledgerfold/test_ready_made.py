@@ -99,7 +99,7 @@ def test_newest_and_keep_first() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "+", "1 2", "0x10", "1_000", "1e", "NaN", "-inf", "²"])
-def test_what_is_no_number(text: str) -> None:
+def test_invalid_numbers(text: str) -> None:
     assert number(text) is None
     assert number(text.encode()) is None
 

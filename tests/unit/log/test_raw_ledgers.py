@@ -110,7 +110,7 @@ def test_reading_makes_a_reader_a_ledger_and_reads_no_record(
     assert counts.records <= 1
 
 
-def test_what_is_told_of_a_topic_needs_neither_readers_nor_records(
+def test_metrics_of_a_topic_need_neither_readers_nor_records(
     lab: BrokerLab, counts: Counts
 ) -> None:
     topic = lab.topic

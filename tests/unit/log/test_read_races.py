@@ -108,7 +108,7 @@ def test_a_consumer_misses_nothing(profile: str, reads: int) -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("read_compacted", [True, False])
-def test_what_was_read_of_a_topic_that_is_unloaded_is_not_sent(
+def test_entries_read_from_an_unloaded_topic_are_not_sent(
     profile: str, read_compacted: bool
 ) -> None:
     """Nor is an error: a run may have committed since, and deleted what was to be read."""
@@ -154,7 +154,7 @@ def test_the_last_message_is_not_looked_for_in_a_topic_that_is_unloaded() -> Non
     lab.stop()
 
 
-def test_what_was_read_ahead_is_dropped_when_a_run_commits() -> None:
+def test_entries_read_ahead_are_dropped_when_a_run_commits() -> None:
     """A reader that takes one message at a time gets no more of the old view than a consumer."""
     lab = lab_of("pulsar-4")
     call = lab.reader(EARLIEST, read_compacted=True)

@@ -87,7 +87,7 @@ def test_names_end_as_prometheus_wants_it() -> None:
     assert all(each.name.endswith("_total") == (each.kind == "counter") for each in all_metrics())
 
 
-def test_what_a_topic_tells(lab: BrokerLab, reader: MetricsReader) -> None:
+def test_the_figures_of_a_topic(lab: BrokerLab, reader: MetricsReader) -> None:
     """As `topics stats`; nothing of compaction before a run (MET-01)."""
     lab.run(create_subscription(lab.topic, "s", StartPosition(earliest=True)))
     lab.publish(ENTRIES)

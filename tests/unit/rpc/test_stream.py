@@ -75,7 +75,7 @@ def test_it_ends_when_all_is_delivered() -> None:
 @pytest.mark.parametrize(
     ("frame", "expected"), [(b"refused", InvalidRequest), (b"defect", KeyError)]
 )
-def test_what_is_not_taken_ends_it(frame: bytes, expected: type[Exception]) -> None:
+def test_a_rejected_frame_ends_the_stream(frame: bytes, expected: type[Exception]) -> None:
     """Nothing behind it is looked at. Only a refusal is told to what is fed."""
 
     async def test() -> None:

@@ -29,7 +29,7 @@ def wide(folder: Path) -> list[str]:
     return [str(path.relative_to(folder)) for path in found if path.lstat().st_mode & OTHERS]
 
 
-def test_what_a_start_makes(tmp_path: Path) -> None:
+def test_the_files_of_a_start(tmp_path: Path) -> None:
     """Lock, metadata, reserve, ledgers; the process is as before once it closes them."""
     data = tmp_path / "data"
     data.mkdir()

@@ -48,7 +48,7 @@ def test_a_ledger_whose_files_are_gone() -> None:
     lab.stop()
 
 
-def test_what_a_start_found() -> None:
+def test_the_findings_of_a_start() -> None:
     """In an open ledger, whose files are all there."""
     lab = BrokerLab()
     lab.publish(MESSAGES)

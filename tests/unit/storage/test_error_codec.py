@@ -62,7 +62,7 @@ def test_attributes_come_back_with_their_types(error: LedgerfoldError) -> None:
     assert told
 
 
-def test_what_a_newer_version_says_is_understood_as_far_as_it_goes() -> None:
+def test_errors_of_a_newer_version_are_decoded_as_far_as_known() -> None:
     found = decode_error("BROKEN_CLOCK", "It stands.", {"hour": "25", "offset": "late"})
     assert type(found) is LedgerfoldError
     assert (found.message, vars(found)) == ("It stands.", {"from_broker": True})

@@ -21,9 +21,7 @@ PACKING = [codec for codec in KafkaCompression if codec]
 
 
 @given(CODECS, st.binary(max_size=200), st.integers(0, 2000))
-def test_what_was_compressed_is_read_again(
-    codec: KafkaCompression, data: bytes, times: int
-) -> None:
+def test_compressed_data_are_read_again(codec: KafkaCompression, data: bytes, times: int) -> None:
     """Over one block of each framing or several."""
     assert decompress(codec, compress(codec, data * times)) == data * times
 

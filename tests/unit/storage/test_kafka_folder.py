@@ -78,7 +78,7 @@ def test_a_torn_tail_behind_a_split(tmp_path: Path) -> None:
     assert (offsets, torn and torn.offset) == ([FAR + 1], 2 * len(batch(0)))
 
 
-def test_what_was_never_finished_is_nothing(tmp_path: Path) -> None:
+def test_unfinished_files_of_a_cleaning_are_ignored(tmp_path: Path) -> None:
     for base in (0, 10, 20):
         write(tmp_path, base, base)
     write(tmp_path, 10, 10, suffix=".swap")

@@ -80,7 +80,7 @@ def test_a_batch_is_written_byte_for_byte() -> None:
         ("commit, horizon", "commit", (1,), HORIZON_MS),
     ],
 )
-def test_what_is_kept_is_kept_byte_for_byte(
+def test_batches_are_kept_byte_for_byte(
     name: str, of: str, keep: tuple[int, ...], horizon: int | None
 ) -> None:
     """A horizon is set once, and what loses nothing else is left alone."""

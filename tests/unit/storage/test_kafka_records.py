@@ -49,7 +49,7 @@ def batches(draw: st.DrawFn) -> tuple[int, list[KafkaRecord]]:
 
 
 @given(batches(), st.sampled_from(KafkaCompression))
-def test_what_was_built_is_read_again(
+def test_built_batches_are_read_again(
     made: tuple[int, list[KafkaRecord]], compression: KafkaCompression
 ) -> None:
     """Under every codec, with whatever offsets and times 64 bits hold."""

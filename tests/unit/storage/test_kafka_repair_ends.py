@@ -139,7 +139,7 @@ class Repaired:
         (".tatc|t", 2, [0, 3]),
     ],
 )
-def test_what_was_aborted_stays_so(
+def test_aborted_records_stay_aborted(
     ending: str, steps: str, lost: int, committed: list[int]
 ) -> None:
     """Its marker is lost, or something behind it."""
@@ -172,13 +172,13 @@ def test_a_segment_that_a_repair_ended_tells_of_itself(
 
 
 @ENDINGS
-def test_what_was_aborted_in_a_segment_that_is_gone_stays_so(ending: str) -> None:
+def test_records_aborted_in_a_lost_segment_stay_aborted(ending: str) -> None:
     repaired = Log(".t|a.|.|.").ended(ending)
     repaired.lose_ledgers(repaired.segments[1])
     repaired.check([0, 4, 5], end=6)
 
 
-def test_what_was_aborted_when_the_log_was_closed_stays_so() -> None:
+def test_records_aborted_before_the_log_was_closed_stay_aborted() -> None:
     """In its active segment."""
     repaired = Log(".|.ta.").ended("stop")
     repaired.lose(3)

@@ -116,7 +116,7 @@ def test_sequential_reads_give_every_entry_once(
     assert read == written
 
 
-def test_what_is_not_in_memory_is_left_to_a_read_that_may_wait(tmp_path: Path) -> None:
+def test_data_not_in_memory_are_left_to_a_read_that_may_wait(tmp_path: Path) -> None:
     """Every other read of these files that may not wait finds nothing."""
     opened = Opened(tmp_path / "data", LossyFiles(tmp_path), segment_bytes_max=2000)
     writer = opened.writer()
@@ -474,9 +474,7 @@ def test_open_files_and_readers_are_bounded(
         writer.close()
 
 
-def test_what_a_reader_remembers_is_bounded(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_memory_of_a_reader_is_bounded(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ends of reads are forgotten, oldest first, and found again without them."""
     monkeypatch.setattr(reader_module, "NEXT_MAX", 4)
     writer = opened.writer()

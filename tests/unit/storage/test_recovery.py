@@ -390,7 +390,7 @@ def test_damage_under_the_same_boot_is_never_cut(
 
 
 @pytest.mark.parametrize("damage", WITHIN, ids=name)
-def test_what_was_damage_once_stays_damage(tmp_path: Path, damage: Damage) -> None:
+def test_known_damage_stays_damage(tmp_path: Path, damage: Damage) -> None:
     """Also after a power loss, when the same bytes would pass for a torn tail."""
     directory = Directory(tmp_path)
     directory.damage(damage)
@@ -571,7 +571,7 @@ def test_lost_metadata_does_not_make_ledgers_orphans(tmp_path: Path) -> None:
     assert directory.first_file.exists()
 
 
-def test_what_no_record_names_is_removed(tmp_path: Path) -> None:
+def test_files_that_no_record_names_are_removed(tmp_path: Path) -> None:
     """Files and folders of a run that died go; what is not ours stays."""
     directory = Directory(tmp_path)
     ledgers = tmp_path / "ledgers"

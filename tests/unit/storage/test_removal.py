@@ -70,7 +70,7 @@ def test_the_id_of_an_existing_folder_is_never_assigned() -> None:
     lab.stop()
 
 
-def test_what_a_run_left_is_removed() -> None:
+def test_the_remains_of_a_run_are_removed() -> None:
     """Its entries are those of other ledgers: nothing of it was ever anybody's."""
     lab = BrokerLab()
     paths = stored(lab)

@@ -249,7 +249,7 @@ def test_a_ledger_without_record_and_files_is_named_no_longer(disk: Disk) -> Non
     assert disk.mended() == (RAW - 6, VIEW - 3)
 
 
-def test_what_a_later_build_wrote_is_left(disk: Disk) -> None:
+def test_files_of_a_later_build_are_left(disk: Disk) -> None:
     """A record of a later version: nothing is done at all."""
     key = key_of(LedgerRecord(ledger_id=4))
     value = disk.pairs.get(key)
@@ -409,7 +409,7 @@ def test_a_torn_tail_is_a_note(disk: Disk) -> None:
     assert disk.mended() == (RAW - 1, VIEW - 1)
 
 
-def test_what_a_power_loss_may_have_left_is_a_note(disk: Disk) -> None:
+def test_the_remains_of_a_power_loss_are_a_note(disk: Disk) -> None:
     """Nothing proves that the open ledger's last entry was acknowledged: a start cuts it, too."""
     disk.flip(5, disk.entry_bytes + 10)
     assert disk.kinds() == [("entry", 5)]
@@ -571,7 +571,7 @@ def test_a_compacted_ledger_that_nobody_names_goes(disk: Disk) -> None:
 # Notes
 
 
-def test_what_a_start_deals_with_is_a_note(disk: Disk) -> None:
+def test_defects_that_a_start_repairs_are_a_note(disk: Disk) -> None:
     """Files that no record names, half written ones, copies of torn tails."""
     for name in ("99.tmp", "00000000000000000009.log", "0.log.torn"):
         disk.files.create(LEDGERS / "1" / name).write([b"x"])

@@ -84,7 +84,7 @@ def test_none_is_taken_where_there_is_little(disk: Disk, reserve: Reserve, tmp_p
     assert reserve.is_there
 
 
-def test_what_was_lent_is_taken_back_as_far_as_it_is_there(
+def test_the_reserve_is_renewed_as_far_as_there_is_room(
     disk: Disk, reserve: Reserve, tmp_path: Path
 ) -> None:
     """Before somebody else takes it: the next deletion, or start, had none. The rest follows."""

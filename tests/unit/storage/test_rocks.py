@@ -116,7 +116,7 @@ def test_a_write_that_proves_durable_is_taken_back(pairs: RocksKeyValue, tmp_pat
 
 
 @pytest.mark.parametrize("text", [FULL, NOT_SYNCED])
-def test_what_is_there_can_be_read_as_long_as_the_disk_is_full(
+def test_data_can_be_read_while_the_disk_is_full(
     pairs: RocksKeyValue, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """Opened for reading only; the failed write does not show, even if the log has it."""

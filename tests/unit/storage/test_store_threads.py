@@ -142,7 +142,7 @@ def test_nobody_waits_for_a_record_that_another_thread_reads(tmp_path: Path) -> 
         assert opened.read(second) == 1
 
 
-def test_what_is_opened_while_it_is_deleted_is_not_kept(opened: Opened) -> None:
+def test_files_opened_during_their_deletion_are_not_kept(opened: Opened) -> None:
     """An open file's bytes would stay on the disk. Who has opened it may read it to its end."""
     ledger_id = opened.closed_id()
     with opened.files.opened.held(lambda: opened.read(ledger_id)):

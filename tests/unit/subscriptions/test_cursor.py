@@ -148,7 +148,7 @@ def test_the_record_gives_the_cursor_back() -> None:
     assert shape(again) == shape(cursor) == "1:2 (1:3..1:4] (1:7..4:3]"
 
 
-def test_what_is_acknowledged_on_both_sides_of_a_ledger_s_end_is_recorded() -> None:
+def test_acknowledgements_on_both_sides_of_a_ledgers_end_are_recorded() -> None:
     """One by one, with a gap noted between: they become one range."""
     cursor = Cursor(EARLIEST)
     cursor.note_gap(at("1:3"), at("2:0"))

@@ -113,7 +113,7 @@ def test_without_the_field_or_read_compacted_nothing_is_kept() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("keeps", [False, True])
-def test_what_was_read_of_a_view_that_is_gone_is_read_again(keeps: bool, fails: bool) -> None:
+def test_entries_of_a_replaced_view_are_read_again(keeps: bool, fails: bool) -> None:
     """A run that commits during a read may trim what that read was about to find."""
     first, second, third = (View(None, Position(1, number)) for number in (1, 2, 3))
     log: Any = Log(first)

@@ -89,7 +89,7 @@ def test_an_idle_subscription_does_not_read() -> None:
     run(test)
 
 
-def test_what_was_not_acknowledged_comes_again_after_a_disconnect() -> None:
+def test_unacknowledged_messages_are_redelivered_after_a_disconnect() -> None:
     """Acknowledged entries stay away, also those acknowledged one by one."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -242,7 +242,7 @@ def test_key_shared_keeps_a_key_together() -> None:
     run(test)
 
 
-def test_what_a_passive_consumer_asks_for_again_is_not_sent_again() -> None:
+def test_redelivery_requests_of_a_passive_consumer_are_ignored() -> None:
     """It has nothing; the active one would get all once more. Only active ones had asked."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -346,7 +346,7 @@ def test_exclusive_redelivery_rewinds_even_during_a_read() -> None:
     run(test)
 
 
-def test_what_a_subscription_refuses() -> None:
+def test_requests_that_a_subscription_rejects() -> None:
     """SUB-05; a second Exclusive consumer; another type or durability; cumulative on Shared."""
 
     async def test(topic: MemoryTopic) -> None:

@@ -118,7 +118,7 @@ def test_sub_superseded_entries_stay_in_the_backlog_of_who_acknowledges_one_by_o
 @pytest.mark.parametrize(
     ("passing", "expected"), [(True, "a=1 c=1 e=1"), (False, "a=1 b=1 c=1 e=1")]
 )
-def test_what_was_acknowledged_one_by_one_and_reconnections(passing: bool, expected: str) -> None:
+def test_single_acknowledgements_and_reconnections(passing: bool, expected: str) -> None:
     """Pulsar 4.0.7 does not look at acknowledgements in compacted ledgers (apache/pulsar#23494)."""
 
     async def test(topic: MemoryTopic) -> None:

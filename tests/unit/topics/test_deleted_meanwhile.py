@@ -155,7 +155,7 @@ def test_a_deletion_takes_no_subscription_of_the_next_topic(
     assert cursors(lab) == [("s", -1)]
 
 
-def test_what_is_acknowledged_after_the_end_is_not_written(lab: BrokerLab) -> None:
+def test_acknowledgements_after_the_end_are_not_written(lab: BrokerLab) -> None:
     """A hand that still holds the subscription of a topic that is gone."""
     subscription = lab.run(create_subscription(lab.topic, "s", EARLIEST))
     lab.run(lab.broker.delete_topic(TOPIC, force=True))

@@ -111,7 +111,7 @@ def test_a_cursor_is_written_when_its_delay_is_over_on_the_broker_s_clock(lab: B
     assert stored() == 0
 
 
-def test_what_fails_in_one_topic_ends_nothing(
+def test_a_failure_in_one_topic_ends_nothing(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the other checks of the topic, nor the other topics, nor the next time."""

@@ -280,7 +280,7 @@ def test_without_a_compactor_nothing_is_marked(lab: KafkaLab, worker: HeldWorker
 
 
 @pytest.mark.parametrize("how", ["pause", "policy", "unload", "delete"])
-def test_what_changes_the_log_ends_its_round(lab: KafkaLab, worker: HeldWorker, how: str) -> None:
+def test_changes_of_the_log_end_its_cleaning(lab: KafkaLab, worker: HeldWorker, how: str) -> None:
     fill(lab)
     cleaner, topic = lab.broker.cleaner, lab.kafka
 

@@ -106,9 +106,7 @@ def test_a_duplicate_in_a_log_without_batches_is_answered_at_once(
 
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
-def test_what_lies_below_the_logs_start_is_not_asked_for_producers(
-    lab: KafkaLab, ending: str
-) -> None:
+def test_batches_below_the_log_start_are_not_replayed(lab: KafkaLab, ending: str) -> None:
     """A snapshot there tells of nothing that is left, as in Kafka."""
     send(lab, 0)
     lab.run(lab.kafka.partition.set_log_start(1))
@@ -207,7 +205,7 @@ def test_a_log_that_begins_there_already_is_not_read(
     assert [lab.run(lab.kafka.partition.set_log_start(each)) for each in (0, 1)] == [1, 1]
 
 
-def test_what_was_appended_before_a_refusal_can_be_read(lab: KafkaLab) -> None:
+def test_batches_before_a_rejected_one_can_be_read(lab: KafkaLab) -> None:
     with pytest.raises(KafkaError):
         lab.add([A], [(None, b"keyless")])
     assert described(lab).high_watermark == 1

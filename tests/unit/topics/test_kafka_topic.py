@@ -134,7 +134,7 @@ def test_a_roll_of_an_empty_segment_is_none(lab: KafkaLab) -> None:
 
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
-def test_what_was_acknowledged_is_there_again(lab: KafkaLab, ending: str) -> None:
+def test_acknowledged_batches_are_there_again(lab: KafkaLab, ending: str) -> None:
     for at in range(10):
         lab.add([A, B])
         if at % 4 == 3:

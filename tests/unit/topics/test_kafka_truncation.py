@@ -263,7 +263,7 @@ def test_a_transaction_whose_marker_is_gone_is_open_again(lab: KafkaLab) -> None
     assert offsets(lab, committed=True) == [0]
 
 
-def test_what_was_aborted_stays_so_when_its_producers_are_forgotten(lab: KafkaLab) -> None:
+def test_aborted_records_stay_aborted_after_their_producers_expire(lab: KafkaLab) -> None:
     """A load after a crash replays nothing of them then."""
     batch: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
     lab.add([A], base_sequence=0, **batch)
@@ -308,7 +308,7 @@ def test_a_reader_connects_again_and_is_refused_beyond_the_end(lab: KafkaLab) ->
     assert lab.records(1) == []
 
 
-def test_what_was_appended_a_moment_ago_goes_too(lab: KafkaLab) -> None:
+def test_recently_appended_batches_are_removed_too(lab: KafkaLab) -> None:
     """It is durable before, so its producer has its receipt."""
 
     async def both() -> None:

@@ -84,7 +84,7 @@ def test_other_policies_are_set_meanwhile(lab: BrokerLab, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "error", [InvalidStrategy("mine:Own", "it raises"), CompactorUnavailable("There is none.")]
 )
-def test_what_was_refused_is_not_set(
+def test_rejected_settings_are_not_set(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """On no level."""

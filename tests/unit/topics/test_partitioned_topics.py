@@ -173,7 +173,7 @@ def test_a_partition_is_not_created_by_hand(lab: Lab) -> None:
         lab.partitions.check_creatable(name)
 
 
-def test_what_may_come_into_being_by_being_used(lab: Lab) -> None:
+def test_topics_that_are_created_by_use(lab: Lab) -> None:
     """A plain topic under a partition's name that belongs to nothing; nothing else of these."""
     lab.partitions.check_usable(P1)
     asyncio.run(lab.partitions.create(T, 1))

@@ -185,7 +185,7 @@ def test_a_run_after_a_truncation_in_pulsar_4_keeps_the_compacted_data(lab: Brok
 
 
 @pytest.mark.parametrize("is_moved", [True, False])
-def test_what_a_run_reads_is_not_trimmed(lab: BrokerLab, is_moved: bool) -> None:
+def test_ledgers_that_a_run_reads_are_not_trimmed(lab: BrokerLab, is_moved: bool) -> None:
     """Though `__compaction` has passed it, by a truncation before, or moved meanwhile."""
     profile(lab, "pulsar-4")
     send(lab, "a=1 b=1 a=2")

@@ -26,7 +26,7 @@ def lab() -> Iterator[BrokerLab]:
     lab.stop()
 
 
-def test_what_a_run_has_covered_goes_with_its_commit(lab: BrokerLab) -> None:
+def test_ledgers_covered_by_a_run_are_deleted_with_its_commit(lab: BrokerLab) -> None:
     """Even though the run counts as in progress until that has ended."""
     lab.publish([([Message(b"%d" % (n % 5), b"v")], False) for n in range(20)])
     run = lab.compact()

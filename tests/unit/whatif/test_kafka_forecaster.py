@@ -117,13 +117,13 @@ def test_segments_that_went_meanwhile(lab: KafkaLab) -> None:
         ),
     ],
 )
-def test_what_is_refused(lab: KafkaLab, request_: WhatIfRequest, why: str) -> None:
+def test_rejected_requests(lab: KafkaLab, request_: WhatIfRequest, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         lab.run(KafkaForecaster(lab.broker).answer([lab.kafka], request_))
     assert not lab.compactor.analyses
 
 
-def test_what_kafka_refuses(lab: KafkaLab) -> None:
+def test_batches_that_kafka_rejects(lab: KafkaLab) -> None:
     """In its words, also where two settings do not go together."""
     lags = {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}
     with pytest.raises(KafkaError, match="conflict topic config setting"):

@@ -59,7 +59,7 @@ def test_work_counts_and_a_lull_saves_nothing(time: Time) -> None:
 
 
 @pytest.mark.parametrize(("rate", "at_once"), [(inf, CHUNK_BYTES), (1_000, 300), (0, 1)])
-def test_what_is_read_at_once_is_worth_an_interval(time: Time, rate: float, at_once: int) -> None:
+def test_one_read_covers_an_interval(time: Time, rate: float, at_once: int) -> None:
     assert time.pace(rate).at_once(CHUNK_BYTES) == at_once
 
 

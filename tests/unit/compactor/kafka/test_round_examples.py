@@ -61,7 +61,7 @@ def test_the_map_fills(log: KafkaLog) -> None:
     assert (log.checkpoint, log.text()) == (5, "2:k0=2 3:k1=2 4:k2=1")
 
 
-def test_what_is_read_for_a_full_map_ends_at_the_record_that_has_no_place(log: KafkaLog) -> None:
+def test_reading_for_a_full_map_ends_at_the_record_without_room(log: KafkaLog) -> None:
     """Keyless records before it are read, too; none after it."""
     log.write("0:a=1 | [1:b=1 2:=x 3:c=1 4:=y] |")
     log.settings["keys_max"] = 2
@@ -69,7 +69,7 @@ def test_what_is_read_for_a_full_map_ends_at_the_record_that_has_no_place(log: K
     assert (manifest.stats.map_messages_read, log.checkpoint) == (3, 2)
 
 
-def test_what_is_read_for_the_map_counts_from_the_batch_of_the_first_dirty_offset(
+def test_reading_for_the_map_counts_from_the_batch_of_the_first_dirty_offset(
     log: KafkaLog,
 ) -> None:
     log.write("0:a=1 [1:b=1 2:=x 3:c=1] 4:d=1 |")
@@ -146,7 +146,7 @@ def test_a_header_alone_is_left_byte_for_byte(log: KafkaLog, name: str, of: str)
         ("commit, horizon", "commit", []),
     ],
 )
-def test_what_is_rebuilt_is_rebuilt_byte_for_byte(
+def test_batches_are_rebuilt_byte_for_byte(
     log: KafkaLog, name: str, of: str, superseded: list[bytes]
 ) -> None:
     """As Kafka's own classes do. A marker of which no data is left gets its horizon."""
