@@ -1,8 +1,8 @@
-"""The documents, as somebody follows them: from README.md on, on one broker's relative directory.
+"""The documents, as somebody follows them: from README.md on, on one broker's relative
+directory.
 
 Every command and every snippet runs as it is written, one document behind the other, in a folder in
-which nothing else is. No test had gone through more than one document on one broker, nor on a data
-directory that is named as README.md names it. Each can be followed by itself, too.
+which nothing else is. Each can be followed by itself, too.
 """
 
 from __future__ import annotations

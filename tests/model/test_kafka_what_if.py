@@ -162,7 +162,7 @@ def test_markers_count_as_records_before_and_after(foretelling: Foretelling) -> 
     ],
 )
 def test_no_round_says_why(foretelling: Foretelling, trial: dict[str, str], why: str) -> None:
-    """No test had asked what somebody makes of 0 rounds."""
+    """A forecast without a cleaning gives the reason."""
     steps = [Step(400, BATCH[number % 3 :]) for number in range(8)]
     told, rounds = foretelling.foretold(
         steps, [{**BACKOFF, **trial}, {**BACKOFF, "internal.segment.bytes": "600"}]

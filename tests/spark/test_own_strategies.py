@@ -195,7 +195,7 @@ def test_one_that_does_not_answer_samples_is_refused(
 def test_a_plan_that_names_what_was_not_allowed(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
-    """No test had a plan name a callable that is no strategy: it was called, then refused."""
+    """A callable that is no strategy is rejected without a call."""
     told, log = tmp_path / "told", _log(tmp_path, A1)
     harm = {"command": f"touch {told}"}
     error = _refused(own_worker, log, "os:system", harm)
@@ -260,10 +260,7 @@ def _asked(worker: CompactorProcess, log: LogBuilder, *names: str) -> TopicWhatI
 def test_what_if_has_the_figures_of_their_runs(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
-    """Tests both kinds; if they keep other messages than the rest, their keys differ.
-
-    No test had asked for the difference of strategies that keep other messages, one being foreign.
-    """
+    """Tests both kinds; if they keep other messages than the rest, their keys differ."""
     log = _log(tmp_path, A1, A22, B1, A3)
     found = _asked(own_worker, log, "longest", "newest", "first")
     for at, each in enumerate(found.forecasts):

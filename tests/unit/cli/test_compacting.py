@@ -114,10 +114,7 @@ def test_a_run_outside_of_the_broker(data: Path, worker: FakeWorker) -> None:
 def test_spark_is_waited_for_where_there_is_what_it_needs(
     data: Path, tmp_path: Path, broker_process: MakeBroker
 ) -> None:
-    """Without Java nothing warms up: what to install is told, by a broker, and without one.
-
-    No test had a machine without Java.
-    """
+    """Without Java nothing warms up: what to install is told, by a broker, and without one."""
     environment = {"JAVA_HOME": "", "PATH": str(tmp_path / "nothing")}
     without = subprocess.run(
         command("compact", "--data", str(data), "t"),

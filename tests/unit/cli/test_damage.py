@@ -182,10 +182,7 @@ HARMS = [flip_a_bit_of_the_log, empty_the_log, cut_the_log, lose_the_manifest, l
 
 @pytest.mark.parametrize("harm", HARMS, ids=lambda each: each.__name__)
 def test_lost_metadata_are_told_and_put_back(data: Path, harm: Callable[[Path], None]) -> None:
-    """Not by --yes alone; and not one message goes that was in a ledger.
-
-    No test had emptied RocksDB's log: "No message is lost" was said when every topic was.
-    """
+    """Not by --yes alone; and not one message goes that was in a ledger."""
     harm(data)
     before = everything(data)
     ran = ledgerfold("verify", str(data), "-o", "json")

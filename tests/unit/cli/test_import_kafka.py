@@ -84,8 +84,6 @@ def test_an_empty_active_segment_tells_its_files_time(
 ) -> None:
     """Also after a reload, until something is appended; for a segment created here, its creation
     time.
-
-    No test had asked for more than the times of segments that ended.
     """
     folder = make(tmp_path / "idle-0", {0: []})
     assert cli("import", "kafka-log", str(folder)).code == 0
@@ -156,10 +154,7 @@ def test_the_aborted_index_comes_whole(
     is_active: bool,
     has_data: bool,
 ) -> None:
-    """A cleaning took a transaction's first records, or all: its marker alone tells too little.
-
-    No test had imported a log whose index its batches do not tell.
-    """
+    """A cleaning took a transaction's first records, or all: its marker alone tells too little."""
     name = f"index-{int(is_active)}{int(has_data)}"
     folder = make(tmp_path / f"{name}-0", {0: [0]} if is_active else {0: [0], 9: [9]})
     data = transaction(3, is_marked=False) if has_data else b""

@@ -305,10 +305,7 @@ def test_rows_before_a_bad_one_are_imported(cli: Ledgerfold, topic: str) -> None
 def test_an_interrupted_import_says_how_to_go_on(
     cli: Ledgerfold, url: str, topic: str, partitions: int, ending: signal.Signals
 ) -> None:
-    """The suggested command imports the remaining rows, and none twice.
-
-    No test had ended an import before its file did.
-    """
+    """The suggested command imports the remaining rows, and none twice."""
     if partitions:
         assert cli("topics", "create-partitioned-topic", topic, "-p", str(partitions)).code == 0
     header, rows = b"id\n", [b"%d\n" % number for number in range(3000)]

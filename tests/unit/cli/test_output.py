@@ -295,10 +295,7 @@ def test_text_that_the_terminal_cannot_encode(monkeypatch: pytest.MonkeyPatch) -
 
 @given(st.text("ab cd漢", max_size=60), st.integers(24, 90))
 def test_wrapped_text_is_complete(text: str, width: int) -> None:
-    """Word by word, in lines that are no wider than they may be, as a table and as blocks.
-
-    No test had asked whether a sentence can still be read on a narrow terminal.
-    """
+    """Word by word, in lines that are no wider than they may be, as a table and as blocks."""
     row = {"id": "1:2:-1:3", "what": text or "-"}
     lines = aligned([row, {**row, "what": "short"}], width, wrapped=("what",)).splitlines()
     assert all(cell_len(line) <= width for line in lines)

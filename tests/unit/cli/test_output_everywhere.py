@@ -171,10 +171,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_each_command_is_known() -> None:
-    """Each new command must state here whether it shows something.
-
-    No test had gone through all commands of the parser.
-    """
+    """Each new command must state here whether it shows something."""
     assert set(PARSERS) == {*SHOWING, *SILENT, *TELLING, *OF_FILES}
     with_output = {name for name, parser in PARSERS.items() if formats(parser)}
     assert with_output == set(SHOWING)

@@ -1,8 +1,4 @@
-"""Every path that an option, a setting or a call takes is absolute from there on.
-
-No test had started a broker on a relative data directory and cleaned a Kafka topic: rounds of the
-cleaner handed the worker a relative folder, which it refuses.
-"""
+"""Every path that an option, a setting or a call takes is absolute from there on."""
 
 from __future__ import annotations
 

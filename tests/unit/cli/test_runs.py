@@ -153,8 +153,6 @@ def test_waiting_for_spark(
 ) -> None:
     """That it warms up is told while it does; what to install, to who does not wait for the end,
     which says it, too.
-
-    No test had asked a machine without Java.
     """
     admin = _Admin(state, message)
     monkeypatch.setattr("ledgerfold.broker.cli.topics.compaction.admin_of", lambda options: admin)

@@ -162,10 +162,7 @@ def test_consuming_without_acknowledging(cli: Ledgerfold, topic: str) -> None:
 
 
 def test_consuming_says_that_it_made_a_topic(cli: Ledgerfold) -> None:
-    """As Pulsar's makes one; the name may have been mistyped. Once: then it is there.
-
-    No test had consumed a topic that was not there.
-    """
+    """As Pulsar's makes one; the name may have been mistyped. Once: then it is there."""
     consume = ("consume", "mistyped", "-s", "s", "--until-end")
     name = "persistent://public/default/mistyped"
     assert cli(*consume).err == f"Topic {name} did not exist and was created.\n"

@@ -84,10 +84,7 @@ def others(kind: type[Any]) -> list[tuple[str, str]]:
 def test_each_of_pulsars_is_named(
     kind: type[Any], method: Callable[[str], Callable[..., Any]]
 ) -> None:
-    """As what it is that is not emulated, and before anybody is asked.
-
-    No test had used an argument of Pulsar's client that is not here.
-    """
+    """As what it is that is not emulated, and before anybody is asked."""
     missing = others(kind)
     assert len(missing) > 30
     for name, argument in missing:

@@ -45,7 +45,7 @@ def test_names_that_pulsar_accepts_are_accepted(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*REFUSED, "x" * (NAME_CHARACTERS_MAX + 1)])
 def test_names_that_nobody_could_type_are_rejected(name: str) -> None:
-    """No test had named anything so."""
+    """The error shows a short stand-in for the name."""
     with pytest.raises(InvalidRequest, match=r"^A producer cannot be named '"):
         check_name("A producer", name)
     stand_in = shown(name)

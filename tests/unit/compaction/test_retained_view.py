@@ -34,11 +34,7 @@ def shown(lab: BrokerLab) -> list[tuple[bytes | None, bytes]]:
 
 
 def test_a_hidden_message_wins_no_run(lab: BrokerLab) -> None:
-    """The run judges the key by the messages that can be read, and copies no other.
-
-    No test had compacted a view of which retention had hidden a part that shared its segment with a
-    part that it had not: whole segments were left out, and a hidden message in any other one won.
-    """
+    """The run judges the key by the messages that can be read, and copies no other."""
     strategy = CompactionStrategy(name="keep-first")
     set_policies(lab, Policies(compaction_strategy=strategy, retention_ms=-1, retention_bytes=-1))
     publish(lab, (b"a", b"1"), *((b"b%d" % each, b"x") for each in range(STORE.ledger_entries_max)))

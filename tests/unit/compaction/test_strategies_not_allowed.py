@@ -1,8 +1,4 @@
-"""Tests that a user-defined strategy that is not allowed is rejected wherever it is named.
-
-No test had named a callable that is no strategy, nor asked what is loaded before a refusal: by any
-of these ways, any module was imported, and any of its callables called.
-"""
+"""Tests that a user-defined strategy that is not allowed is rejected wherever it is named."""
 
 from __future__ import annotations
 

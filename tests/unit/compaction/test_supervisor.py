@@ -204,9 +204,8 @@ def test_a_worker_that_dies_in_a_run(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_stops_serving_is_not_ready_while_its_runs_end(tmp_path: Path) -> None:
-    """Its JVM is gone, say; the run says so itself, and whoever asks for the state is told at once.
-
-    No test had looked at the state between the end of a worker's health and its own.
+    """Its JVM is gone, say; the run says so itself, and whoever asks for the state is told at
+    once.
     """
 
     async def body() -> None:

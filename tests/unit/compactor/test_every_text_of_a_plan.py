@@ -1,7 +1,6 @@
 """Every text of every request that a worker takes, with what nobody would write there.
 
-Plans that make no sense are refused before Spark is asked, so none is needed. No test had sent a
-worker a text that no broker writes.
+Plans that make no sense are refused before Spark is asked, so none is needed.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def test_strategies_that_cannot_be_loaded(
 def test_objects_that_are_no_strategy_are_not_called(
     package: OutsidePackage, name: str, why: str
 ) -> None:
-    """No test had named a callable that is no strategy: it was called, then refused."""
+    """A callable that is no strategy is rejected without a call."""
     (package.folder / "called.py").write_text(
         "def call(command=None): raise AssertionError\n"
         "class Plain:\n    def __init__(self, command): call()\n"

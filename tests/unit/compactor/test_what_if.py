@@ -183,10 +183,7 @@ def test_the_keys_that_differ(
 def test_strategies_that_other_jobs_asked_are_compared_as_any(
     shape: LogShape, retain: bool, buckets: int, is_spread: bool
 ) -> None:
-    """A user-defined strategy is run alone, and its keys differ where its results do.
-
-    No test had compared one with strategies that keep something else.
-    """
+    """A user-defined strategy is run alone, and its keys differ where its results do."""
     with tempfile.TemporaryDirectory() as folder:
         plan = _log(Path(folder), shape).plan(100, retain)
         alike: dict[str, Any] = {"buckets": buckets, "is_spread": is_spread}

@@ -52,10 +52,7 @@ def explained(lab: BrokerLab, answer: Answer, *, at: int | None = None) -> Expla
 
 
 def test_it_is_asked_about_the_messages_of_the_key(lab: BrokerLab) -> None:
-    """With all their parts, in order; its words stand beside the version that they are about.
-
-    No test had a class that could say something.
-    """
+    """With all their parts, in order; its words stand beside the version that they are about."""
     asked: list[TellChoicesRequest] = []
 
     def answer(request: TellChoicesRequest) -> TellChoicesResponse:

@@ -241,10 +241,7 @@ def test_expiry_is_by_the_records_time_and_waits_for_transactions() -> None:
 
 
 def test_a_resend_is_known_however_old_its_records_are() -> None:
-    """A producer that Kafka forgets keeps nothing in the log; what it sends again is known.
-
-    No test had sent a batch again whose records were over a day old.
-    """
+    """A producer that Kafka forgets keeps nothing in the log; what it sends again is known."""
     log = Partition()
     log.now_ms = 9 * DAY_MS
     log.send(1, 0, records=2, time_ms=5)

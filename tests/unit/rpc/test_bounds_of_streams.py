@@ -1,7 +1,4 @@
-"""All streams together have bounds, over a real connection.
-
-No test had left many readers unread: each cost megabytes, and there was no end of them.
-"""
+"""All streams together have bounds, over a real connection."""
 
 from __future__ import annotations
 

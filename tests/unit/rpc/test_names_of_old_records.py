@@ -1,7 +1,7 @@
 """Names that no client may give any more are in the metadata of an earlier version.
 
 Everything that lists, counts or tells goes on, and calls them by stand-ins, by which they can be
-deleted. No test had stored a name of megabytes: two of them, and no answer fitted into a message.
+deleted.
 """
 
 from __future__ import annotations

@@ -30,10 +30,7 @@ def remove_files(lab: BrokerLab, ledger_id: int) -> None:
 
 
 def test_a_ledger_whose_files_are_gone() -> None:
-    """Before anybody reads it; the open one is none of them, though its file grows.
-
-    No test had asked the stats about a raw ledger that went while its topic was loaded.
-    """
+    """Before anybody reads it; the open one is none of them, though its file grows."""
     lab = BrokerLab()
     lab.publish(MESSAGES)
     first = lab.topic.record.ledger_ids[0]

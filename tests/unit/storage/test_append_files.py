@@ -178,7 +178,7 @@ def test_short_of_descriptors_idle_files_are_closed(tmp_path: Path) -> None:
 
 
 def test_other_failures_are_not_retried(tmp_path: Path) -> None:
-    """The disk's failure is told. Only too many open files had been made to fail."""
+    """The disk's failure is told."""
 
     class FailingFiles(Files):
         fails = False

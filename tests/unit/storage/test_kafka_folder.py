@@ -53,10 +53,7 @@ FAR = 2**31 - 1
 def test_a_segment_with_offsets_too_far_from_its_base_is_split(
     tmp_path: Path, base: int, offsets: list[int], pieces: dict[int, list[int]]
 ) -> None:
-    """As Kafka's cleaner does; in front of another one, and as the last.
-
-    No test had read a segment that an old version of Kafka had let grow too wide.
-    """
+    """As Kafka's cleaner does; in front of another one, and as the last."""
     path = write(tmp_path, base, *offsets)
     for following in ([], [4 * FAR]):
         for each in following:

@@ -95,10 +95,7 @@ def test_batches_are_kept_byte_for_byte(
 
 
 def test_a_batch_that_has_its_horizon_and_loses_nothing_is_not_rebuilt() -> None:
-    """Its header says what no rebuilding would: a largest time that none of its records has.
-
-    No test had held such a batch to its bytes; what is rebuilt of Kafka's own is the same.
-    """
+    """Its header says what no rebuilding would: a largest time that none of its records has."""
     batch = golden("horizon")
     header = read_batch_header(batch)
     raised = header._replace(max_timestamp_ms=header.max_timestamp_ms + 1)

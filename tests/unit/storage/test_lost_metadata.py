@@ -183,7 +183,7 @@ def test_a_repair_gives_back_what_the_ledgers_tell(
 
 
 def test_a_trimmed_ledger_that_the_view_covers_to_its_end_is_no_loss() -> None:
-    """No test had looked at what a repair tells of it, nor had a view that ends with a ledger."""
+    """Verify and repair report no loss."""
 
     def act() -> None:
         publish(lab, 0, STORE.ledger_entries_max)
@@ -322,7 +322,7 @@ def test_entries_of_no_known_topic_stay_as_copies_and_are_counted() -> None:
 
 
 def test_a_copy_of_the_metadata_outlives_a_power_loss() -> None:
-    """No test had had files there: on the disk in memory, records are no files."""
+    """The store has real files here, unlike on the disk in memory."""
     lab = BrokerLab()
     files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
     pairs.write({}, [key for key, _ in pairs.scan(b"")])

@@ -375,7 +375,7 @@ def test_a_segment_that_a_record_does_not_name_takes_its_place() -> None:
 
 
 def test_a_label_that_is_replaced_is_copied_first(disk: Disk) -> None:
-    """A label that is missing is only written. No test had damaged a label, or looked at copies."""
+    """A label that is missing is only written."""
     path = LEDGERS / "1" / "label"
     disk.files.damage(path, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
     damaged = disk.files.open_read(path).pread(1 << 20, 0)

@@ -291,10 +291,7 @@ def test_key_shared_a_read_that_a_negative_ack_overtook_waits_behind_it() -> Non
 def test_a_replay_reads_a_bounded_number_of_entries(
     make: type[SharedDispatcher], more: int
 ) -> None:
-    """The bound itself is read at once; the entry after it waits for the next read.
-
-    No test had given back as many entries as the bound.
-    """
+    """The bound itself is read at once; the entry after it waits for the next read."""
     dispatcher, c = make(), consumer("c", 1, permits=10 * REPLAY_BATCH_MAX)
     c.room_bytes = 100 * REPLAY_BATCH_MAX
     dispatcher.add(c)

@@ -243,7 +243,7 @@ def test_key_shared_keeps_a_key_together() -> None:
 
 
 def test_redelivery_requests_of_a_passive_consumer_are_ignored() -> None:
-    """It has nothing; the active one would get all once more. Only active ones had asked."""
+    """It has nothing; the active one would get all once more."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1")

@@ -157,7 +157,7 @@ def test_a_write_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureF
 def test_a_subscription_that_could_not_be_made_is_not_written_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its creator was told so. No test had waited for the disk to take it after all."""
+    """Its creator was told so."""
 
     async def test(topic: MemoryTopic) -> None:
         monkeypatch.setattr(cursor_writer, "WallClock", lambda: topic.clock)
@@ -256,7 +256,7 @@ def test_a_seek_holds_what_it_goes_back_to_before_it_is_durable() -> None:
 
 
 def test_a_subscription_is_moved_by_one_at_a_time() -> None:
-    """No test had begun a seek while another one was being written."""
+    """A second seek during the write of the first is rejected."""
 
     async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1")
@@ -295,9 +295,7 @@ def test_a_write_that_failed_is_not_durable() -> None:
 
 def test_a_subscription_that_is_durable_stays_though_a_later_write_fails() -> None:
     """Two consumers ask for a new subscription at once. The first write of its cursor is durable,
-    and the one that the second consumer waits for fails. No test had let a write fail between the
-    two: the subscription was removed, its record stayed on the disk, and whoever subscribed next
-    began a new one at the end of the log.
+    and the one that the second consumer waits for fails.
     """
 
     async def test(topic: MemoryTopic) -> None:

@@ -73,10 +73,7 @@ def test_a_producer_is_forgotten_when_it_was_away_for_long(metadata: MetadataSto
 
 
 def test_its_time_begins_when_it_leaves(metadata: MetadataStore) -> None:
-    """Not when somebody last looked whether it was there.
-
-    No test had let a producer leave between two looks, and asked for the very millisecond.
-    """
+    """Not when somebody last looked whether it was there."""
     producers = Producers(metadata)
     record = producers.register("p")
     assert producers.forget_inactive(["p"], HOUR_MS) == []

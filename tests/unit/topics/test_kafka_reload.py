@@ -165,10 +165,7 @@ def test_an_empty_segment_tells_when_it_began(lab: KafkaLab, ending: str) -> Non
 
 @pytest.mark.parametrize("by_retention", [False, True])
 def test_nothing_gets_stable_while_the_log_begins_later(lab: KafkaLab, by_retention: bool) -> None:
-    """A transaction that began below the new start is open, whatever is read in between.
-
-    No test had looked at a log between the write that moves its start and the read behind it.
-    """
+    """A transaction that began below the new start is open, whatever is read in between."""
     lab.add([A], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     lab.run(lab.kafka.roll())
     lab.add([B], [A])

@@ -230,7 +230,7 @@ def test_neither_kind_is_taken_for_the_other(lab: KafkaLab) -> None:
 
 
 def test_a_topic_that_is_not_there_is_not_made_by_its_use(lab: KafkaLab) -> None:
-    """It would be one of Pulsar's. Only a topic of that kind had been asked for by mistake."""
+    """It would be one of Pulsar's."""
     with pytest.raises(TopicNotFound):
         lab.run(lab.broker.kafka_topic(TOPIC + "2"))
     assert lab.metadata.topic(TOPIC + "2") is None
@@ -329,7 +329,7 @@ def begin(lab: KafkaLab, base_offset: int) -> int:
 
 
 def test_a_segment_does_not_begin_before_the_end(lab: KafkaLab) -> None:
-    """Offsets would be given twice. No test had asked for one, as an import may."""
+    """Offsets would be given twice."""
     lab.add([A, B, A])
     with pytest.raises(KafkaError, match="cannot begin at 2: the log's end is 3") as refused:
         begin(lab, 2)

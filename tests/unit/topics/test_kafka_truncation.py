@@ -325,7 +325,7 @@ def test_recently_appended_batches_are_removed_too(lab: KafkaLab) -> None:
 def test_a_topic_that_is_deleted_meanwhile_is_not_truncated(
     lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No test had unloaded the topic while a truncation waited."""
+    """The truncation was waiting while the topic was deleted."""
     lab.add([A])
 
     async def both() -> None:

@@ -31,10 +31,7 @@ def opened(lab: BrokerLab, options: ReaderOptions = VIEW) -> Reader:
 
 
 def test_a_second_one_waits_until_the_first_has_left(lab: BrokerLab) -> None:
-    """Made-up names never meet.
-
-    No test had opened two table views under one name.
-    """
+    """Made-up names never meet."""
     reader = opened(lab)
     for _ in range(2):
         opened(lab, ReaderOptions()).detach()
@@ -48,10 +45,7 @@ def test_a_second_one_waits_until_the_first_has_left(lab: BrokerLab) -> None:
 
 
 def test_two_that_come_at_once(lab: BrokerLab) -> None:
-    """One of them has it: the other looks again when its place was searched, and leaves nothing.
-
-    No test had looked at what a reader holds that was refused after it had been made.
-    """
+    """One of them has it: the other looks again when its place was searched, and leaves nothing."""
     topic, since = lab.topic, StartPosition(publish_time_ms=1)
     lab.publish([([Message(b"k", b"v")], False)])
 

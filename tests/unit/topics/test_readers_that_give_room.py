@@ -1,7 +1,4 @@
-"""A reader whose read-ahead is dropped at any moment gives the same entries, each once.
-
-No test had taken away what was read ahead, for it went only with its view.
-"""
+"""A reader whose read-ahead is dropped at any moment gives the same entries, each once."""
 
 from __future__ import annotations
 

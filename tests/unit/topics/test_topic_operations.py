@@ -112,7 +112,7 @@ def test_truncate_of_an_empty_topic(lab: BrokerLab) -> None:
 
 
 def test_a_topic_that_is_not_loaded_is_truncated(lab: BrokerLab) -> None:
-    """It is loaded for that. Every test had used the topic before."""
+    """It is loaded for that."""
     send(lab, "a=1 b=1")
     lab.restart()
     lab.run(truncate_topic(lab.broker, TOPIC))
