@@ -135,7 +135,7 @@ class Partition:
             # No batch is left that could restore them.
             self.producers.load((), self.log.end_offset, self._clock_ms())
         self.producers.end_offset = self.log.end_offset
-        self.log.known_at_load = take_snapshot(self.producers, self.log.end_offset)
+        self.log.producers_at_load = take_snapshot(self.producers, self.log.end_offset)
         if not self._was_truncated:
             self.producers.keep_last_batches()
             self.producers.expire(self._clock_ms())

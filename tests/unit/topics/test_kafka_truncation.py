@@ -244,9 +244,9 @@ def test_the_snapshot_of_a_load_goes_with_the_segment_that_began_there(lab: Kafk
     for pair in (B, C):
         roll(lab)
         lab.add([pair])
-    assert lab.kafka.log.known_at_load.end_offset == 1
+    assert lab.kafka.log.producers_at_load.end_offset == 1
     assert lab.clean().outcome is not None
-    assert (bases(lab), lab.kafka.log.known_at_load.end_offset) == ([0, 2], 0)
+    assert (bases(lab), lab.kafka.log.producers_at_load.end_offset) == ([0, 2], 0)
     truncate(lab, 1)
     assert [each.last_sequence for each in described(lab).producers] == [0]
 
