@@ -352,9 +352,7 @@ class Oracle(Told):
         return min(passed, default=LATEST)
 
     def is_told(self, topic: Topic, attempt: Attempt) -> bool:
-        """Returns whether a record tells that it was stored: without it, its entry's header has
-        to.
-        """
+        """Returns whether a record says that it was stored; otherwise, its header must."""
         record = topic.producers.get(attempt.producer)
         is_known = record is not None and attempt.sequence_id <= record.last_sequence_id
         return is_known or attempt.producer in topic.forgotten

@@ -203,9 +203,7 @@ def test_a_ledger_whose_next_file_was_never_made_is_closed_without_it(tmp_path: 
 
 @pytest.mark.parametrize(("damage", "survive"), TORN, ids=name)
 def test_a_torn_tail_is_cut_and_kept_aside(tmp_path: Path, damage: Damage, survive: int) -> None:
-    """The bytes after the last whole entry are in a .torn file, the rest of the ledger is
-    closed.
-    """
+    """The bytes after the last whole entry are in a .torn file; the ledger is closed."""
     directory = Directory(tmp_path)
     directory.damage(damage)
     torn = directory.first_file.read_bytes()
