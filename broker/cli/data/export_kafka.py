@@ -159,10 +159,7 @@ def _aborted_by_segment(
     found: list[list[AbortedTransaction]] = [[] for _ in bases]
     for each in log.aborted:
         at = max(bisect_right(bases, each.last_offset) - 1, 0)
-        transaction = AbortedTransaction(
-            each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset
-        )
-        found[at].append(transaction)
+        found[at].append(AbortedTransaction.of(each))
     return found
 
 
