@@ -15,7 +15,6 @@ from __future__ import annotations
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.administration.kafka_answers import (
-    AbortedTransaction,
     Appended,
     CleanerStatus,
     CleanerTurn,
@@ -27,6 +26,7 @@ from ledgerfold.broker.client.administration.kafka_answers import (
     ProducerInfo,
     SegmentInfo,
 )
+from ledgerfold.storage.kafka.indexes import AbortedTransaction
 from ledgerfold.v1.admin_pb2 import CompactionPhase, CompactionStatus, CompactorState
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation, Policies, RunRecord, RunState
 

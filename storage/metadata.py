@@ -107,9 +107,6 @@ class MetadataBatch:
     def delete_run(self, topic: str, number: int) -> None:
         self._delete(key("run", topic, f"{number:020d}"))
 
-    def delete_namespace(self, name: str) -> None:
-        self._delete(key("namespace", name))
-
 
 class MetadataStore:
     """The metadata store. Reads return the last written batch. Threads may share it, but not a

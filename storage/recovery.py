@@ -1,13 +1,10 @@
 """Recovery of all ledgers, at start.
 
-1. Open raw ledgers are closed. Their last segment is scanned up to the first bad entry. A good
-   header after it proves that the bad entry was acknowledged, if it records that the bad entry was
-   synced before the header itself was written: then there is damage, and nothing is changed. (A
-   header of version 1 does not record this and counts as proof.) Without proof, everything from the
-   bad entry on is a torn tail, or was written by a flush that never ended; it is cut after a copy
-   (.torn). If only the process died, and not the machine, everything it wrote is there: under the
-   same boot, only an entry that extends beyond the end of the file is a torn tail. It is cut
-   without a copy if the disk has no room for the copy in addition to the reserve for deletions.
+1. Open raw ledgers are closed. Their last segment is scanned up to the first bad entry. If that is
+   a torn tail (torn_tail.py), everything from it on is cut after a copy (.torn): it was never
+   acknowledged. Otherwise there is damage, and nothing is changed. A tail that is torn though the
+   machine did not stop is cut without a copy if the disk has no room for the copy in addition to
+   the reserve for deletions.
 2. Every file that a record names must exist and have its size; other ledgers are reported as
    damaged. The broker starts nevertheless: intact data can be read, and reads of the rest raise the
    error.
@@ -31,11 +28,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfold.storage.entry import (
-    FORMAT_VERSION,
     HEADER_BYTES,
     EntryHeader,
     Position,
-    has_header,
     read_header,
     verify_sections,
 )
@@ -56,6 +51,7 @@ from ledgerfold.storage.removal import delete_left, sweep, sweep_folder
 from ledgerfold.storage.reserve import RESERVE_BYTES
 from ledgerfold.storage.segment import SegmentTally, file_names, shifted, with_segments
 from ledgerfold.storage.text import counted
+from ledgerfold.storage.torn_tail import may_be_torn, proves, reaches_beyond
 from ledgerfold.storage.upgrade import upgrade
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_CLOSED,
@@ -260,9 +256,11 @@ def _recover_segment(
         tally.add_stored(headers)
         headers.clear()
         following = _search(file, offset, expected)
-        may_be_torn = not report.is_same_boot or _reaches_beyond(file, size, offset)
-        may_be_torn &= not record.damaged
-        if isinstance(damage, Corruption) and may_be_torn and not following.is_proof:
+        head, bytes_left = file.pread(HEADER_BYTES, offset), size - offset
+        is_torn = not (following.is_proof or record.damaged) and may_be_torn(
+            is_same_boot=report.is_same_boot, reaches_beyond=reaches_beyond(head, 0, bytes_left)
+        )
+        if isinstance(damage, Corruption) and is_torn:
             _cut(path, offset, damage, files, report)
         else:
             return _damaged_record(tally.record, first, following.last, size), damage
@@ -322,15 +320,6 @@ def _damaged_record(
     return record
 
 
-def _reaches_beyond(file: ReadFile, file_bytes: int, offset: int) -> bool:
-    """Returns whether the entry at `offset` extends beyond the end of the file."""
-    head = file.pread(HEADER_BYTES, offset)
-    try:
-        return not has_header(head, 0) or offset + read_header(head).size_bytes > file_bytes
-    except (Corruption, IncompatibleFormat):
-        return False
-
-
 class _Following(NamedTuple):
     """The highest position of a good header after a bad entry, else the bad entry's position."""
 
@@ -368,8 +357,8 @@ def _with_header(found: _Following, block: bytes, at: int, bad: Position) -> _Fo
         return _Following(max(found.last, bad.next), True)
     if header.position <= bad:
         return found
-    is_proof = header.version < FORMAT_VERSION or header.last_durable_entry_id >= bad.entry_id
-    return _Following(max(found.last, header.position), found.is_proof or is_proof)
+    is_proof = found.is_proof or proves(header, bad.entry_id)
+    return _Following(max(found.last, header.position), is_proof)
 
 
 def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: RecoveryReport) -> None:

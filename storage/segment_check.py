@@ -9,9 +9,7 @@ Rules:
 1. A good entry is good in every byte, and above the one before it. In a raw ledger it also belongs
    to this ledger, at or above the number in its file's name and below the next file's.
 2. In a raw ledger an extent's ids rise by one; in a compacted one, by any number.
-3. Damage at the end of an unsealed segment is a torn tail if recovery would cut it
-   (storage/recovery.py): if no good header after it proves that it was acknowledged, and the
-   machine has stopped since, or the file ends before the entry does.
+3. Damage at the end of an unsealed segment is a torn tail if recovery would cut it (torn_tail.py).
 4. Unreadable pages of the disk count as zeros.
 
 Bounds: BLOCK_BYTES and one entry in memory; an Extent and a Damage for each damaged place.
@@ -28,12 +26,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfold.storage.entry import (
-    FORMAT_VERSION,
     LATEST,
     Codec,
     EntryHeader,
     Position,
-    has_header,
     read_header,
     verify_sections,
 )
@@ -43,6 +39,7 @@ from ledgerfold.storage.files import Files, ReadFile
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, read_batch_header
 from ledgerfold.storage.kafka.span import Span
 from ledgerfold.storage.segment import SegmentTally, shifted
+from ledgerfold.storage.torn_tail import may_be_torn, proves, reaches_beyond
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
 BLOCK_BYTES = 1024 * 1024
@@ -174,9 +171,7 @@ class _Scan:
         return self._result
 
     def _cut_torn(self) -> None:
-        while self._unproven and self._bounds.is_same_boot:
-            if self._unproven[0].reaches_beyond:
-                break
+        while self._unproven and not self._may_be_torn(self._unproven[0]):
             self._unproven.popleft()
         for damage in self._unproven:
             damage.is_torn = True
@@ -184,13 +179,18 @@ class _Scan:
             end = self._unproven[0].offset
             self._result.extents = [each for each in self._result.extents if each.offset < end]
 
+    def _may_be_torn(self, damage: Damage) -> bool:
+        return may_be_torn(
+            is_same_boot=self._bounds.is_same_boot, reaches_beyond=damage.reaches_beyond
+        )
+
     def _step(self, offset: int) -> int:
         """Checks the entry at `offset`. Returns the next offset. Raises IncompatibleFormat."""
         try:
             header = self._header(offset)
         except Corruption as error:
             self._bad("entry", offset, error.expected, error.found)
-            self._result.damages[-1].reaches_beyond = not self._has_header(offset)
+            self._result.damages[-1].reaches_beyond = self._reaches_beyond(offset)
             return self._search(offset + 1)
         self._meet(header)
         if offset + header.size_bytes > self._end:
@@ -215,8 +215,8 @@ class _Scan:
     def _header(self, offset: int) -> EntryHeader:
         return read_header(*self._block(offset, _HEADER_ROOM), self._segment.path)
 
-    def _has_header(self, offset: int) -> bool:
-        return has_header(*self._block(offset, _HEADER_ROOM))
+    def _reaches_beyond(self, offset: int) -> bool:
+        return reaches_beyond(*self._block(offset, _HEADER_ROOM), self._end - offset)
 
     def _block(self, offset: int, size: int) -> tuple[memoryview, int]:
         """Returns a block and the index of `offset` in it, with at least `size` bytes if they
@@ -248,7 +248,7 @@ class _Scan:
     def _meet(self, header: EntryHeader) -> None:
         """Drops the unproven damages that this good header proves to be acknowledged."""
         while self._unproven and header.position > (bad := self._unproven[0].entry):
-            if header.version >= FORMAT_VERSION and header.last_durable_entry_id < bad.entry_id:
+            if not proves(header, bad.entry_id):
                 break
             self._unproven.popleft()
 

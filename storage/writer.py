@@ -87,10 +87,6 @@ class LedgerWriter:
         """The size of entries that are queued and not yet durable."""
         return self._appended_bytes - self._flushed_bytes
 
-    @property
-    def is_failed(self) -> bool:
-        return self._failure is not None
-
     def append(
         self,
         header: EntryHeader,

@@ -1,4 +1,4 @@
-"""What every test may ask for: brokers in processes of their own, topics with names of their own.
+"""Fixtures of all tests: brokers in processes of their own, topics with unique names.
 
     def test_...(broker_process):   a factory: brokers on fresh directories, ended with the test
     def test_...(compactor):   one compactor process with a warm Spark for the whole session

@@ -1,4 +1,4 @@
-"""Who imports whom in `ledgerfold`, and the circles in that.
+"""The import graph of `ledgerfold`, and its circles.
 
 Every import counts: at the top, inside a function, for type checking. A circle of modules can only
 be understood as a whole; a circle of rooms makes one room of them. A room is a folder of the
@@ -47,7 +47,9 @@ def _name(module: Module) -> str:
 
 
 def _named(module: Module) -> Iterator[tuple[tuple[str, ...], int]]:
-    """What an import may mean, likeliest first: in `from a import b`, b may be a module."""
+    """Returns the possible meanings of an import, likeliest first: in `from a import b`, b may be a
+    module.
+    """
     for node in module.nodes:
         if isinstance(node, ast.Import):
             for alias in node.names:

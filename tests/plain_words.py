@@ -21,13 +21,15 @@ from pathlib import PurePosixPath
 
 from tests.tidy import ROOT, Module
 
-# Pronouns, and words with which a sentence without a subject begins.
+# Words with which a sentence without a subject begins, and pronouns.
 OPENINGS_NOT_USED = frozenset(
     {
-        *("Of", "What", "Whether", "Those", "Who", "That", "How", "It", "Its", "They", "This"),
+        *("Of", "What", "Whether", "Those", "Who", "How"),
         *("Which", "Where", "Whatever", "Whoever"),
     }
 )
+# A test's docstring may continue its name with a pronoun.
+_PRONOUNS = frozenset({"It", "Its", "They", "This", "That"})
 PHRASES_NOT_USED = (
     *("on its way", "on their way", "anew", "one's own", "is told of", "let go of", "lets go"),
     *("goes by", "given out", "one behind the other", "makes good"),
@@ -40,18 +42,21 @@ def docstring_openings(modules: Iterable[Module]) -> list[str]:
     return [
         f"{module.path}:{line}: a docstring begins with {word!r}"
         for module in modules
-        if not module.path.startswith("tests/")
         for line, text in _docstrings(module)
-        if (word := text.split(maxsplit=1)[0].strip(".,:;")) in OPENINGS_NOT_USED
+        if (word := text.split(maxsplit=1)[0].strip(".,:;")) in _openings_not_used(module)
     ]
 
 
+def _openings_not_used(module: Module) -> frozenset[str]:
+    is_test = module.path.startswith("tests/")
+    return OPENINGS_NOT_USED if is_test else OPENINGS_NOT_USED | _PRONOUNS
+
+
 def phrases(modules: Iterable[Module]) -> list[str]:
-    """Looks at docstrings and comments of the product."""
+    """Looks at docstrings and comments."""
     return [
         f"{module.path}:{line}: {phrase!r} is not used"
         for module in modules
-        if not module.path.startswith("tests/")
         for line, text in [*_docstrings(module), *_comments(module)]
         for phrase in _phrases_in(text)
     ]

@@ -59,7 +59,7 @@ class Part:
         self._reader.start()
 
     def wait(self) -> int:
-        """Its exit code, once all is said."""
+        """Returns the exit code, once all output was printed."""
         code = self._process.wait()
         self._reader.join()
         # By a signal: as a shell says it.

@@ -4,7 +4,7 @@
 | --- | --- |
 | 0 | success; also if the reader closed the output pipe |
 | 1 | failure; also if the broker does not answer or refuses the request |
-| 2 | usage error: invalid arguments or invalid input |
+| 2 | usage error: invalid arguments or invalid input, also an invalid setting or name |
 | 3 | not found: a topic, a subscription or a file |
 | 4 | timed out |
 | 5 | conflict: already exists, in use, or already running |
@@ -15,6 +15,7 @@
 from __future__ import annotations
 
 from ledgerfold.storage import errors
+from ledgerfold.storage.errors import KafkaErrorKind
 
 DONE, FAILED, USAGE, NOT_FOUND, TIMED_OUT, CONFLICT, DAMAGED = range(7)
 INTERRUPTED = 130
@@ -41,7 +42,12 @@ _BY_CLASS: dict[type[BaseException], int] = {
     KeyboardInterrupt: INTERRUPTED,
 }
 
+# The errors of Kafka that reject the input itself, whatever the state of the topic.
+_INVALID_INPUT = (KafkaErrorKind.INVALID_CONFIG, KafkaErrorKind.INVALID_TOPIC_EXCEPTION)
+
 
 def exit_code(error: BaseException) -> int:
     """Returns the code of the error's class, or of its nearest base with one; else FAILED."""
+    if isinstance(error, errors.KafkaError) and error.kind in _INVALID_INPUT:
+        return USAGE
     return next((_BY_CLASS[kind] for kind in type(error).__mro__ if kind in _BY_CLASS), FAILED)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ledgerfold.broker.cli.connecting import admin_of
-from ledgerfold.broker.cli.output import ANSWER, ROWS, content, fields, print_object, print_rows
+from ledgerfold.broker.cli.output import ANSWER, ROWS, content, print_object, print_rows
 from ledgerfold.broker.cli.units import parse_moment_ms, parse_time_ms
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.message_ids import id_text
@@ -27,11 +27,20 @@ def _info(options: argparse.Namespace) -> None:
     print_object(
         options,
         {
-            **fields(info, "version", "pid", "data_dir", "durability", "started_ms"),
+            "version": info.version,
+            "pid": info.pid,
+            "data_dir": info.data_dir,
+            "durability": info.durability,
+            "started_ms": info.started_ms,
             "compactor": state,
-            **fields(info, "compactor_pid", "compactor_message"),
-            **fields(info, "streams", "streams_max", "streams_refused", "streams_ended"),
-            **fields(info, "unsent_bytes", "unsent_bytes_max"),
+            "compactor_pid": info.compactor_pid,
+            "compactor_message": info.compactor_message,
+            "streams": info.streams,
+            "streams_max": info.streams_max,
+            "streams_refused": info.streams_refused,
+            "streams_ended": info.streams_ended,
+            "unsent_bytes": info.unsent_bytes,
+            "unsent_bytes_max": info.unsent_bytes_max,
         },
     )
 

@@ -162,11 +162,6 @@ def json_printer(options: argparse.Namespace) -> Iterator[Callable[[Row], None]]
         print("[]" if before == "[" else "\n]")
 
 
-def fields(source: object, *names: str) -> dict[str, Any]:
-    """Returns attributes of an object, under their names, as a part of a row."""
-    return {name: getattr(source, name) for name in names}
-
-
 def to_json(document: Any, indent: int | None = None) -> str:
     return json.dumps(document, indent=indent, ensure_ascii=False)
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 
 from ledgerfold.broker.cli.kafka.config import KAFKA_CONFIG, serve_config
-from ledgerfold.broker.cli.output import fields
 from ledgerfold.broker.cli.topics.serve_options import (
     ALLOW_STRATEGY,
     EMULATION_OPTIONS,
@@ -200,8 +199,14 @@ def _serve(options: argparse.Namespace) -> int:
     return serve(
         BrokerSettings(
             data_dir=options.data,
-            **fields(options, "listen", "metrics_listen", "retain_null_key", "compactor"),
-            **fields(options, "spark_master", "ready_file", "log_level", "streams_max"),
+            listen=options.listen,
+            metrics_listen=options.metrics_listen,
+            retain_null_key=options.retain_null_key,
+            compactor=options.compactor,
+            spark_master=options.spark_master,
+            ready_file=options.ready_file,
+            log_level=options.log_level,
+            streams_max=options.streams_max,
             compaction_threshold_bytes=options.compaction_threshold,
             retention_ms=options.retention_time,
             retention_bytes=options.retention_size,

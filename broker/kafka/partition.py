@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from ledgerfold.broker.kafka.config.config import BrokerConfig, LogConfig
 from ledgerfold.broker.kafka.config.settings import INT_MAX
-from ledgerfold.broker.kafka.log.aborted import committed, record_of
+from ledgerfold.broker.kafka.log.aborted import committed
 from ledgerfold.broker.kafka.log.checkpoint_file import topic_partition
 from ledgerfold.broker.kafka.log.loading import FoundBatch
 from ledgerfold.broker.kafka.log.log import KafkaLog
@@ -130,12 +130,12 @@ class Partition:
         await self.log.open(begin, self._found)
         if self.log.ends_with_loss:
             aborted = self.producers.abort_open_transactions(self.log.end_offset)
-            self.log.segments.last_ended.aborted.extend(map(record_of, aborted))
+            self.log.segments.last_ended.aborted.extend(each.record() for each in aborted)
         if self.log.end_offset <= self.log_start_offset:
             # No batch is left that could restore them.
             self.producers.load((), self.log.end_offset, self._clock_ms())
         self.producers.end_offset = self.log.end_offset
-        self.log.known_at_load = take_snapshot(self.producers, self.log.end_offset)
+        self.log.producers_at_load = take_snapshot(self.producers, self.log.end_offset)
         if not self._was_truncated:
             self.producers.keep_last_batches()
             self.producers.expire(self._clock_ms())
@@ -157,7 +157,7 @@ class Partition:
         )
         aborted += self.producers.replay(found.header, marker, found.append_time_ms)
         if found.segment.growth is not None and not self._was_truncated:
-            found.segment.aborted.extend(map(record_of, aborted))
+            found.segment.aborted.extend(each.record() for each in aborted)
 
     def _see_start(self, header: BatchHeader) -> None:
         """Updates the batch at the log start, in append order."""
@@ -219,7 +219,7 @@ class Partition:
         self._see_start(header)
         aborted = self.producers.commit(prepared, now_ms)
         if aborted:
-            self.log.segments.active.aborted.extend(map(record_of, aborted))
+            self.log.segments.active.aborted.extend(each.record() for each in aborted)
         return Appended(header.base_offset, header.last_offset, position, taken.append_time_ms)
 
     def _take(self, batch: BatchParts, origin: Origin, now_ms: int, *, fits_segment: bool) -> Taken:
@@ -388,6 +388,4 @@ class Partition:
         """Yields the transaction index, in order."""
         for segment in self.log.segments:
             for each in segment.aborted:
-                yield AbortedTransaction(
-                    each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset
-                )
+                yield AbortedTransaction.of(each)

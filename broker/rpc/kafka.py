@@ -73,7 +73,9 @@ class KafkaHandlers:
             raise InvalidRequest("`aborted` requires `keep_segments`.")
         appended = await topic.append_batches(request.batches, origin, taken_over)
         if request.aborted:
-            await take_over(topic.log, topic.stored, list(map(_aborted, request.aborted)))
+            await take_over(
+                topic.log, topic.stored, list(map(AbortedTransaction.of, request.aborted))
+            )
         return _appended(appended)
 
     @runs_to_completion
@@ -159,12 +161,6 @@ def _taken_over(request: kafka_pb2.KafkaAppendRequest) -> TakenOver | None:
     if not request.keep_segments:
         raise InvalidRequest("`append_time_ms` requires `keep_segments`.")
     return TakenOver(request.append_time_ms or None)
-
-
-def _aborted(info: kafka_pb2.KafkaAbortedInfo) -> AbortedTransaction:
-    return AbortedTransaction(
-        info.producer_id, info.first_offset, info.last_offset, info.last_stable_offset
-    )
 
 
 def _appended(appended: Sequence[Appended]) -> kafka_pb2.KafkaAppendResponse:

@@ -13,9 +13,10 @@ import numpy as np
 from ledgerfold.compactor.job.output import LedgerOutput
 from ledgerfold.compactor.job.plan import InputSegment, Output
 from ledgerfold.compactor.job.rows import Written
-from ledgerfold.compactor.kafka.batches import BATCH, CHUNK_BYTES, Batches, batches_of
+from ledgerfold.compactor.kafka.batches import CHUNK_BYTES, Batches, batches_of
 from ledgerfold.compactor.kafka.record_filter import (
     BatchDecisions,
+    Kept,
     Rules,
     decide_batches,
     kept_records,
@@ -28,8 +29,6 @@ from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.kafka.transactions import AbortedIndex
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.entry import HEADER_BYTES
-from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES
-from ledgerfold.storage.kafka.filtering import kept
 
 
 class Copy:
@@ -76,8 +75,8 @@ class Copy:
         self._messages_read += int(batches.record_count[is_read].sum())
         stays = is_read & (batches.record_count > 0) & ~found.is_dropped
         survivors = Survivors(batches)
-        for index in np.flatnonzero(stays & batches.is_control).tolist():
-            self._keep_marker(batches, index, found, survivors)
+        for records in read_records(batches, np.flatnonzero(stays & batches.is_control)):
+            self._keep_markers(batches, records, found, survivors)
         has_data = np.flatnonzero(stays & ~batches.is_control & self._has_chosen(batches))
         for records in read_records(batches, has_data):
             self._keep_records(batches, records, survivors)
@@ -92,19 +91,18 @@ class Copy:
         found: Booleans = (first < behind) | (batches.last_offset > self._rules.latest)
         return found
 
-    def _keep_marker(
-        self, batches: Batches, index: int, found: BatchDecisions, survivors: Survivors
+    def _keep_markers(
+        self, batches: Batches, records: Records, found: BatchDecisions, survivors: Survivors
     ) -> None:
-        raw = batches.raw(index)
-        self._messages_written += int(batches.record_count[index])
-        if not found.is_discardable[index] or batches.has_horizon[index]:
-            survivors.keep(np.array([index]))
-            return
-        keep = [True] * int(batches.record_count[index])
-        batch = kept(raw.key_section + raw.value_section, keep, self._rules.horizon_ms)
-        header = np.frombuffer(batch, BATCH, 1)
-        section = np.frombuffer(batch, np.uint8, offset=BATCH_HEADER_BYTES)
-        survivors.replace(np.array([index]), header, [section])
+        which = records.batches
+        self._messages_written += int(records.counts.sum())
+        gets_horizon = found.is_discardable[which] & ~batches.has_horizon[which]
+        survivors.keep(which[~gets_horizon])
+        rows = np.flatnonzero(gets_horizon[records.batch])
+        if len(rows):
+            # A horizon is for batches with tombstones: these records count as such.
+            kept = Kept(rows, np.ones(len(rows), np.bool_))
+            self._rebuild(batches, records, kept, np.flatnonzero(gets_horizon), survivors)
 
     def _keep_records(self, batches: Batches, records: Records, survivors: Survivors) -> None:
         which = records.batches
@@ -118,8 +116,18 @@ class Copy:
         survivors.keep(which[is_whole])
         changed = np.flatnonzero((counts > 0) & ~is_whole)
         if len(changed):
-            built = rebuilt(batches, records, found, changed, self._rules.horizon_ms)
-            survivors.replace(which[changed], *built)
+            self._rebuild(batches, records, found, changed, survivors)
+
+    def _rebuild(
+        self,
+        batches: Batches,
+        records: Records,
+        kept: Kept,
+        which: Integers,
+        survivors: Survivors,
+    ) -> None:
+        built = rebuilt(batches, records, kept, which, self._rules.horizon_ms)
+        survivors.replace(records.batches[which], *built)
 
     def _write(self, entries: SurvivorEntries) -> None:
         facts = (entries.last_offset, entries.size_bytes, entries.max_timestamp_ms)

@@ -49,8 +49,9 @@ from ledgerfold.compactor.kafka.rows import (
     Span,
 )
 from ledgerfold.compactor.kafka.tasks import CopyRun, CopyTask, MergeTask, RouteTask, ScanTask
-from ledgerfold.compactor.kafka.transactions import Line, decide
+from ledgerfold.compactor.kafka.transactions import decide
 from ledgerfold.kafka.rolling import Growth
+from ledgerfold.storage.kafka.indexes import AbortedTransaction
 from ledgerfold.v1.compactor_pb2 import (
     CleanedGroup,
     CleanManifest,
@@ -83,7 +84,7 @@ class CleaningJob:
         self._cores = max(context.defaultParallelism, 1)
         # The number of copy tasks, once known.
         self.copies = 0
-        self._skipped: tuple[Line, ...] = ()
+        self._skipped: tuple[AbortedTransaction, ...] = ()
         numbered = iter(tasks.files)
         self._segments: list[tuple[CleanSegment, tuple[InputSegment, ...]]] = [
             (segment, tuple(next(numbered) for _ in segment.files)) for segment in plan.segments
@@ -232,7 +233,11 @@ class CleaningJob:
         return self._plan.io_bytes_per_second / min(tasks, self._cores)
 
     def _group(
-        self, group: list[CleanSegment], copied: list[Any], lines: list[Line], ledger_id: int
+        self,
+        group: list[CleanSegment],
+        copied: list[Any],
+        lines: list[AbortedTransaction],
+        ledger_id: int,
     ) -> CleanedGroup:
         parts = sorted(each for each in copied if isinstance(each, Copied))
         batches = np.frombuffer(b"".join(part.batches for part in parts), "<i8").reshape(-1, 3)

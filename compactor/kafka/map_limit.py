@@ -23,8 +23,9 @@ from ledgerfold.compactor.kafka.batches import Batches, batches_of
 from ledgerfold.compactor.kafka.records import read_records
 from ledgerfold.compactor.kafka.rows import Firsts
 from ledgerfold.compactor.kafka.scan import keyed_batches
-from ledgerfold.compactor.kafka.transactions import AbortedIndex, Kind, Line, facts_of
+from ledgerfold.compactor.kafka.transactions import AbortedIndex, Kind, facts_of
 from ledgerfold.compactor.positions import Integers
+from ledgerfold.storage.kafka.indexes import AbortedTransaction
 from ledgerfold.v1.compactor_pb2 import CleanPlan, CleanSegment
 
 _NO_MARKER = 2**63 - 1
@@ -50,7 +51,9 @@ class Stop(NamedTuple):
 
 
 def stop_after(
-    segments: Sequence[tuple[int, Sequence[InputSegment]]], lines: Sequence[Line], full_at: int
+    segments: Sequence[tuple[int, Sequence[InputSegment]]],
+    lines: Sequence[AbortedTransaction],
+    full_at: int,
 ) -> Stop | None:
     """Returns where a map stops that is full at that record; None if nowhere.
 
@@ -87,8 +90,8 @@ def _first_keyed(batches: Batches, aborted: AbortedIndex, after: int) -> tuple[i
 def skipped_lines(
     plan: CleanPlan,
     segments: Sequence[tuple[CleanSegment, Sequence[InputSegment]]],
-    lines: Iterable[Line],
-) -> tuple[Line, ...]:
+    lines: Iterable[AbortedTransaction],
+) -> tuple[AbortedTransaction, ...]:
     """Returns the ranges that the map of Kafka 4.1.0 skips by mistake, if a profile enables that.
 
     The map of a cleaning may begin inside a segment, after the marker of an aborted transaction.
@@ -108,15 +111,17 @@ def skipped_lines(
         return ()
     start = _start(reached[0][1], dirty, plan.index_interval_bytes)
     opened = {line.producer_id for line in before if line.last_offset < start}
-    found = list[Line]()
+    found = list[AbortedTransaction]()
     for batches in batches_of(file for _, files in reached for file in files):
         if not opened:
             break
         for offset, producer_id, kind in facts_of(batches).tolist():
             if offset >= start and kind == Kind.ABORT and producer_id in opened:
                 opened.discard(producer_id)
-                found.append(Line(producer_id, start, offset, -1))
-    found += [Line(producer_id, start, _NO_MARKER, -1) for producer_id in sorted(opened)]
+                found.append(AbortedTransaction(producer_id, start, offset, -1))
+    found += [
+        AbortedTransaction(producer_id, start, _NO_MARKER, -1) for producer_id in sorted(opened)
+    ]
     return tuple(found)
 
 

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from ledgerfold.compactor.job.plan import InputSegment, contiguous, size_bytes_of, task_count
 from ledgerfold.compactor.job.plan_check import check_folder, check_name
-from ledgerfold.compactor.kafka.transactions import Line
 from ledgerfold.storage.entry import EARLIEST, LATEST
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.kafka.indexes import AbortedTransaction
 from ledgerfold.storage.names import parse_ledger_dir
 from ledgerfold.v1.compactor_pb2 import CleanPlan, CleanSegment
-from ledgerfold.v1.records_pb2 import AbortedTransaction, SegmentRecord
+from ledgerfold.v1.records_pb2 import AbortedTransaction as AbortedRecord
+from ledgerfold.v1.records_pb2 import SegmentRecord
 
 # The input of one task: large, so that many keys fold before the shuffle, and because each task
 # costs Spark's JVM some 30 ms of a core.
@@ -46,7 +47,7 @@ class CleaningTasks:
 
     scans: tuple[tuple[InputSegment, ...], ...]
     buckets: int
-    lines: tuple[Line, ...]
+    lines: tuple[AbortedTransaction, ...]
     # Whether there may be more keys than the map takes.
     may_fill: bool
     keys_max: int
@@ -79,13 +80,9 @@ def plan_tasks(plan: CleanPlan, cores: int) -> CleaningTasks:
     )
 
 
-def lines_of(aborted: Iterable[AbortedTransaction], start: int) -> tuple[Line, ...]:
+def lines_of(aborted: Iterable[AbortedRecord], start: int) -> tuple[AbortedTransaction, ...]:
     """Returns the transaction index from the offset `start` on."""
-    return tuple(
-        Line(each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
-        for each in aborted
-        if each.last_offset >= start
-    )
+    return tuple(AbortedTransaction.of(each) for each in aborted if each.last_offset >= start)
 
 
 def files_of(plan: CleanPlan) -> tuple[InputSegment, ...]:

@@ -21,8 +21,9 @@ import numpy as np
 
 from ledgerfold.compactor.kafka.batches import Batches
 from ledgerfold.compactor.kafka.records import Records
-from ledgerfold.compactor.kafka.transactions import AbortedIndex, Line
+from ledgerfold.compactor.kafka.transactions import AbortedIndex
 from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.storage.kafka.indexes import AbortedTransaction
 
 # The last data offset, or -1, and the epoch of each producer.
 Producers = Mapping[int, tuple[int, int]]
@@ -36,7 +37,7 @@ class Rules:
     upper_bound: int
     time_ms: int
     delete_retention_ms: int
-    lines: tuple[Line, ...]
+    lines: tuple[AbortedTransaction, ...]
     discardable: Integers
     producers: Producers
 

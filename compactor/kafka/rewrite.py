@@ -1,8 +1,16 @@
 """Rebuilds batches that lost records or get a delete horizon, many at once.
 
-The output equals that of storage/kafka/filtering.py, byte for byte, without decoding remaining
-records: only a record's length and its timestamp, which is relative to the batch's base timestamp,
-change; the rest is copied.
+Remaining records are not decoded: only a record's length and its timestamp, which is relative to
+the batch's base timestamp, change; the rest is copied.
+
+* The rest of the header stays: also base and last offset, although their records may be removed.
+* The base timestamp is the delete horizon, if there is one, else the first remaining record's. A
+  horizon is set once: a batch that has one keeps it.
+* The largest timestamp is the remaining records', at least -1; under log append time it is
+  unchanged.
+* Compressed records are compressed again, with the same codec at its default level.
+
+Source: KIP-534; `org.apache.kafka.common.record.MemoryRecords.filterTo`.
 """
 
 from __future__ import annotations

@@ -26,8 +26,9 @@ from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.records import Columns, read_records
 from ledgerfold.compactor.kafka.rows import Distinct, Facts, Firsts, Mapped, Row, Shown, Span
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
-from ledgerfold.compactor.kafka.transactions import AbortedIndex, Line, facts_of
+from ledgerfold.compactor.kafka.transactions import AbortedIndex, facts_of
 from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.storage.kafka.indexes import AbortedTransaction
 
 NOT_MAPPED = -1
 
@@ -40,10 +41,10 @@ FOLD_KEY_BYTES = 64 * 1024 * 1024
 
 def scan(
     files: Sequence[InputSegment],
-    lines: Sequence[Line],
+    lines: Sequence[AbortedTransaction],
     mapped: Range,
     buckets: int,
-    skipped: Sequence[Line],
+    skipped: Sequence[AbortedTransaction],
     throttle: TaskThrottle,
 ) -> Iterator[Row]:
     """Scans files. `skipped`: transactions whose data the map skips (map_limit.py).

@@ -23,19 +23,19 @@ from ledgerfold.compactor.kafka.record_filter import Rules
 from ledgerfold.compactor.kafka.rows import Row
 from ledgerfold.compactor.kafka.scan import merge, scan
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
-from ledgerfold.compactor.kafka.transactions import Line
 from ledgerfold.compactor.positions import Integers
+from ledgerfold.storage.kafka.indexes import AbortedTransaction
 
 
 @dataclass(frozen=True)
 class ScanTask:
     """Scans files into fragments by bucket."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[AbortedTransaction, ...]
     mapped: Range
     buckets: int
     progress: Accumulator[Parts]
-    skipped: tuple[Line, ...]
+    skipped: tuple[AbortedTransaction, ...]
     bytes_per_second: float
 
     def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:

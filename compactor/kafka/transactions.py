@@ -26,8 +26,8 @@ import numpy as np
 from ledgerfold.compactor.kafka.batches import Batches
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.errors import KafkaError
+from ledgerfold.storage.kafka.indexes import AbortedTransaction
 from ledgerfold.storage.kafka.records import records_of
-from ledgerfold.v1.records_pb2 import AbortedTransaction
 
 
 class Kind(IntEnum):
@@ -40,23 +40,11 @@ class Kind(IntEnum):
     OTHER = 4
 
 
-class Line(NamedTuple):
-    """A line of the transaction index."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
-
-    def record(self) -> AbortedTransaction:
-        return AbortedTransaction(**self._asdict())
-
-
 class AbortedIndex:
     """The index, for lookups by a batch's producer and offset."""
 
-    def __init__(self, lines: Iterable[Line]) -> None:
-        self._lines: defaultdict[int, list[Line]] = defaultdict(list)
+    def __init__(self, lines: Iterable[AbortedTransaction]) -> None:
+        self._lines: defaultdict[int, list[AbortedTransaction]] = defaultdict(list)
         for line in sorted(lines, key=lambda line: (line.last_offset, line.first_offset)):
             self._lines[line.producer_id].append(line)
 
@@ -115,20 +103,20 @@ class Decided(NamedTuple):
     """
 
     discardable: Integers
-    lines: list[Line]
+    lines: list[AbortedTransaction]
 
 
-def decide(facts: Iterable[tuple[int, int, int]], lines: Iterable[Line]) -> Decided:
+def decide(facts: Iterable[tuple[int, int, int]], lines: Iterable[AbortedTransaction]) -> Decided:
     """Decides about markers. `facts`: of all batches of the cleaned segments, in offset order.
 
     Memory: the index, and a number for each marker.
     """
     waiting = sorted(lines, key=lambda line: line.first_offset, reverse=True)
-    aborted: dict[int, Line] = {}
+    aborted: dict[int, AbortedTransaction] = {}
     was_seen: set[int] = set()
     committed: set[int] = set()
     discardable: list[int] = []
-    kept: list[Line] = []
+    kept: list[AbortedTransaction] = []
     for offset, producer_id, kind in facts:
         while waiting and waiting[-1].first_offset <= offset:
             line = waiting.pop()
@@ -155,7 +143,7 @@ def decide(facts: Iterable[tuple[int, int, int]], lines: Iterable[Line]) -> Deci
 
 
 def _forget_before(
-    offset: int, producer_id: int, aborted: dict[int, Line], was_seen: set[int]
+    offset: int, producer_id: int, aborted: dict[int, AbortedTransaction], was_seen: set[int]
 ) -> None:
     """Drops a line whose marker is missing after a repair, once its end has passed."""
     line = aborted.get(producer_id)

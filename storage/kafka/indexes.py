@@ -23,9 +23,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ledgerfold.storage.kafka.batch import NO_TIMESTAMP
+from ledgerfold.v1.records_pb2 import AbortedTransaction as AbortedRecord
+
+if TYPE_CHECKING:
+    from ledgerfold.v1.kafka_pb2 import KafkaAbortedInfo
 
 OFFSET_ENTRY_BYTES = 8
 TIME_ENTRY_BYTES = 12
@@ -79,6 +83,18 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+    @classmethod
+    def of(cls, message: AbortedRecord | KafkaAbortedInfo) -> AbortedTransaction:
+        return cls(
+            message.producer_id,
+            message.first_offset,
+            message.last_offset,
+            message.last_stable_offset,
+        )
+
+    def record(self) -> AbortedRecord:
+        return AbortedRecord(**self._asdict())
 
 
 def aborted_bytes(entries: Iterable[AbortedTransaction]) -> bytes:

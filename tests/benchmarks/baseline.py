@@ -46,7 +46,7 @@ class Appending:
         self._news.set()
 
     async def groups(self) -> AsyncIterator[int]:
-        """How many frames became durable, group after group."""
+        """Returns how many frames became durable, group after group."""
         while True:
             await self._news.wait()
             self._news.clear()

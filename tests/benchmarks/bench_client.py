@@ -1,4 +1,4 @@
-"""What the client library alone can do: messages/s against a service that does nothing.
+"""Measures the client library alone: messages/s against a service that does nothing.
 
     python tests/benchmarks/bench_client.py [--messages 2000000]
 

@@ -68,7 +68,7 @@ def _compact(
     workload: Workload,
     policies: Policies | None = None,
 ) -> tuple[Timed, PeakMemory]:
-    """Of a topic that is gone afterwards."""
+    """Measures a compaction of a topic that is deleted afterwards."""
     _publish(broker.url, topic, workload)
     if policies is not None:
         admin.update_policies(topic=topic, values=policies)

@@ -38,7 +38,7 @@ def written(batches: Iterable[bytes], folder: Path) -> Iterator[bytes]:
 
 
 def seconds(oracle: KafkaOracle, folder: Path, log: str) -> float:
-    """Of one turn over what was written there, all of it dirty. `log`: a name of its own."""
+    """Measures one turn over the topic, all of it dirty. `log`: a name of its own."""
     home = oracle.log_dir / log
     home.mkdir()
     for file in folder.iterdir():

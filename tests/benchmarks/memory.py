@@ -1,4 +1,4 @@
-"""How much memory the broker takes while a gigabyte goes in and comes out again.
+"""Measures the broker's memory while a gigabyte is written and read again.
 
 10,000,000 messages of 100 B in entries of 128 KiB are published as fast as the broker takes them,
 then read from the start, raw, as fast as the client takes them. The figure is the broker process's

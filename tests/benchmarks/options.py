@@ -1,4 +1,4 @@
-"""What every benchmark can be told, and the broker it runs against.
+"""The common options of the benchmarks, and the broker that they run against.
 
 Data goes to a fresh folder below `--dir` (default: the system's place for temporary files), which
 is removed at the end. `--quick` divides the sizes by a hundred: it shows that a benchmark runs, its

@@ -1,4 +1,4 @@
-"""What the broker takes in, fsync mode, next to a bare grpc.aio stream with group fdatasync.
+"""Measures publishing in fsync mode, next to a bare grpc.aio stream with group fdatasync.
 
 One producer, 100 B messages in entries of 128 KiB, one entry a frame, built beforehand, up to 128
 frames without an answer. The baseline (baseline.py) appends the same frames to a file and does

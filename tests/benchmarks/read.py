@@ -1,4 +1,4 @@
-"""What the broker gives out, next to a bare grpc.aio stream of the same frames.
+"""Measures reading from the broker, next to a bare grpc.aio stream of the same frames.
 
 A whole topic of 100 B messages in entries of 128 KiB is read from the start, raw; then it is
 compacted, and the compacted view is read from the start. The baseline (baseline.py) streams the

@@ -1,4 +1,4 @@
-"""What a benchmark found: rows of figures, as a table for people or as JSON for programs.
+"""The results of a benchmark: rows of figures, as a table for people or as JSON for programs.
 
     >>> report = Report("serve", "Start of the broker")
     >>> report.add("health SERVING after", 0.31, "s", against="Pulsar 8 s")

@@ -1,4 +1,4 @@
-"""How soon a broker serves, and how much memory it has then, before Spark is up.
+"""Measures how soon a broker serves, and its memory at that time, before Spark has started.
 
 From the start of the process to its ready line, and to the standard health check answering SERVING
 (grpc.health.v1, the whole server). Resident memory is the broker process's alone, at that moment,

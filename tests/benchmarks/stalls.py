@@ -1,4 +1,4 @@
-"""How long the event loop stands still while topics are made, rolled, trimmed, committed, loaded.
+"""Measures how long the event loop is blocked while topics are created, rolled, trimmed and loaded.
 
 A whole broker in this process, with SYNC_MS added to every sync of a file or a folder, and to every
 write of metadata. One message after the other is published to a topic that nothing is done to, and
@@ -191,7 +191,9 @@ class _Found:
 
 
 async def _beside(lab: _Lab, other: Topic, work: Work, rounds: int) -> _Found:
-    """What publishing to `other` and the loop see while the work is done, so many times."""
+    """Measures publishing to `other` and the loop's delays while the work is done, several
+    times.
+    """
     found = _Found()
 
     async def beat() -> None:

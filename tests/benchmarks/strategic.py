@@ -1,11 +1,11 @@
-"""Compaction by Python classes that are asked message by message, against publishing-order.
+"""Compaction by Python classes that are called message by message, against publishing-order.
 
 2,000,000 messages with numbers as values over 100,000 keys (workload.py, Zipf 1.1), in entries of
 128 KiB and segments of 64 MiB, on a warm Spark of two cores; no broker. `newest` reads nothing of a
-message, `numeric` the value, `everything` all parts; the last is that class as a strategy of one's
-own, held to its bounds. Time is the run's, both phases and the shuffles between; a core's second is
-one of the processors' time, of Spark's Python workers and the JVM together, whatever else the
-machine does. The goal is 300,000 messages/s a core.
+message, `numeric` the value, `everything` all parts; the last is that class as a user-defined
+strategy, held to its bounds. Time is the run's, both phases and the shuffles between; a core's
+second is one of the processors' time, of Spark's Python workers and the JVM together, whatever else
+the machine does. The goal is 300,000 messages/s a core.
 """
 
 from __future__ import annotations

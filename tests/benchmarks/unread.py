@@ -1,4 +1,4 @@
-"""How much memory readers take that never read, and whether others are served beside them.
+"""Measures the memory of readers that never read, and whether other readers are served.
 
 Readers (150, or `--messages`), each over a connection of its own, ask a topic of 64 MB for all that
 there is, and take nothing of it. The figures are the broker process's resident size before and

@@ -28,14 +28,14 @@ _CHECK = data_pb2.ReadRequest(check_id=1).SerializeToString()
 
 
 class Target(Protocol):
-    """What frames are published to and read from."""
+    """The service that frames are published to and read from."""
 
     async def open_publish(self) -> Any:
         """A stream that takes frames."""
         ...
 
     def acknowledged(self, response: bytes) -> int:
-        """How many frames a response of it acknowledges."""
+        """Returns how many frames its response acknowledges."""
         ...
 
     def read(self) -> AsyncIterator[bytes]:
@@ -150,7 +150,7 @@ async def read(target: Target) -> tuple[float, int, int]:
 
 
 def entries_of(frame: bytes) -> Sequence[memoryview]:
-    """Of a ReadResponse that holds entries."""
+    """Returns the entries of a ReadResponse that holds some."""
     return decode_field(frame, 2)
 
 

@@ -51,7 +51,7 @@ class Workload:
 
     @property
     def size_bytes(self) -> int:
-        """Of the values."""
+        """Returns the size of the values."""
         return self.messages * self.value_bytes
 
     def pairs(self) -> Iterator[tuple[bytes, bytes]]:

@@ -87,7 +87,7 @@ def run_on(targets: Targets, case: Case, profile: str) -> Outcome:
 
 
 def read_cases(files: Sequence[str] = ()) -> list[Case]:
-    """Those of `files` and folders, of all that are ours when there are none.
+    """Returns the cases of `files` and folders; all of this checkout's if none are given.
 
     Raises NotationError, OSError.
     """

@@ -1,4 +1,4 @@
-"""Whether an answer is as expected, and how it differs.
+"""Compares answers with their expectations, and describes the differences.
 
 Entries have names, E0, E1, ... in the order of publishing: ids are compared and shown by them.
 
@@ -91,7 +91,7 @@ class StepFailed(Exception):
 
 
 class Judge(NamedTuple):
-    """What an answer is judged with: the names of its topic and what was saved before.
+    """The context of a comparison: the names of the topic, and saved values.
 
     `limit`: longer keys and values are cut where they are shown.
     """
@@ -177,7 +177,9 @@ class Judge(NamedTuple):
         return Difference(str(expected), got)
 
     def _as_message(self, received: Received, wanted: Message | None) -> Message:
-        """What came, with as much of it as `wanted` has; with all of it when that is None."""
+        """Returns the message as compared: the parts that `wanted` has; all parts if that is
+        None.
+        """
         at = received.get("id")
         return Message(
             key=received["key"],
@@ -201,7 +203,7 @@ def is_messages(answer: Any) -> bool:
 
 
 def _count(answer: Any) -> int:
-    """Of messages or records; -1: it is something else."""
+    """Returns the number of messages or records; -1: the answer is something else."""
     if isinstance(answer, LogText):
         return sum(len(each.records) for each in answer.batches)
     return len(answer) if is_messages(answer) else -1

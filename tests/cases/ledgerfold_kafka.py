@@ -188,7 +188,7 @@ class KafkaAnswers:
         committed: bool = False,
         max: int | None = None,
     ) -> Answer:
-        """What a consumer hands on, from there to the end."""
+        """Returns the records that a consumer receives, from there to the end."""
         if timestamp is not None:
             start = data_pb2.StartPosition(publish_time_ms=timestamp)
         elif offset is not None:
@@ -230,7 +230,7 @@ class KafkaAnswers:
 
 
 class _Requests:
-    """Those of a stream: the first ones, and what is put to them. None ends it."""
+    """The requests of a stream: the first ones, and those added later. None ends it."""
 
     def __init__(self, first: Sequence[Any]) -> None:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -1,4 +1,4 @@
-"""What time it is for the clients of a case, and how it passes.
+"""The clock of a case's clients, and how it advances.
 
 A broker with a test clock stands in time until a case moves it, and its clients with it. Others go
 by the machine's clock, and cannot be moved; a mark then moves their clients on by a moment only.
@@ -28,7 +28,7 @@ class Time(Protocol):
 
 
 class PassingTime:
-    """Of a broker that goes by the machine's clock."""
+    """The time of a broker that uses the machine's clock."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -46,7 +46,7 @@ class PassingTime:
 
 
 class StandingTime:
-    """Of a broker with a test clock."""
+    """The time of a broker with a manual clock."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin

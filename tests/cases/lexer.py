@@ -61,7 +61,7 @@ class Token(NamedTuple):
 
 
 def tokens(line: str, number: int, column: int, source: str) -> list[Token]:
-    """Those of one line that begins at `column`. Raises NotationError."""
+    """Returns the tokens of one line that begins at `column`. Raises NotationError."""
     found, at = [], 0
     while at < len(line):
         place = Place(source, number, column + at)
@@ -114,24 +114,24 @@ class Cursor:
         return self._at == len(self._tokens)
 
     def sees(self, kind: str) -> bool:
-        """Whether the next token is of this kind, or is this word."""
+        """Returns whether the next token is of this kind, or is this word."""
         if self.is_done:
             return False
         token = self._tokens[self._at]
         return token.kind == kind or (token.kind == WORD and token.text == kind)
 
     def sees_pair(self, skipped: int = 0) -> bool:
-        """Whether `name=` comes next, behind so many other tokens."""
+        """Returns whether `name=` comes next, behind so many other tokens."""
         at = self._at + skipped
         following = self._tokens[at : at + 2]
         return len(following) == 2 and following[0].is_name and following[1].kind == "="
 
     def sees_id(self) -> bool:
-        """Whether the name of an entry and a message come next, as in `E2.1 a=1`."""
+        """Returns whether the name of an entry and a message come next, as in `E2.1 a=1`."""
         return self.sees(WORD) and self.sees_pair(1) and self._tokens[self._at].text[0] == "E"
 
     def sees_count(self) -> bool:
-        """Whether `10 messages` or `10 records` comes next."""
+        """Returns whether `10 messages` or `10 records` comes next."""
         words = [token.text for token in self._tokens[self._at : self._at + 2]]
         return len(words) == 2 and words[0].isdecimal() and words[1] in ("messages", "records")
 

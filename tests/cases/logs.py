@@ -1,4 +1,4 @@
-"""What a Kafka log's text (log_lines.py) says, and whether a stored log is so.
+"""Compares a stored Kafka log with the text that describes it (log_lines.py).
 
 >>> kept = LogRecord(b"b", None, 1, 500)
 >>> stored = LogBatch((kept,), 0, 2, pid=7, horizon_ms=NO_HORIZON, codec="none")
@@ -55,7 +55,7 @@ class LogBatch:
     md5: str | None = None
 
     def is_as(self, wanted: LogBatch) -> bool:
-        """Whether this stored one has what is written there."""
+        """Returns whether this stored one has what is written there."""
         pairs = (
             (getattr(self, name), getattr(wanted, name))
             for name in ("base", "last", "marker", "pid", "epoch", "sequence", "is_transactional")
@@ -124,7 +124,7 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class LogText:
-    """What is written, or what is stored; batches and bars in order."""
+    """A log as written or as stored; batches and bars in order."""
 
     items: tuple[LogBatch | Bar, ...]
 
@@ -137,12 +137,12 @@ class LogText:
         return any(isinstance(each, Bar) for each in self.items)
 
     def is_as(self, wanted: LogText) -> bool:
-        """Whether this stored log is what is written there; bars count if there are any."""
+        """Returns whether this stored log is what is written there; bars count if there are any."""
         here = self.items if wanted.has_bars else tuple(self.batches)
         return len(here) == len(wanted.items) and all(map(_is_item, here, wanted.items))
 
     def shown_as(self, wanted: LogText | None) -> LogText:
-        """Of the stored log, what matters beside that."""
+        """Returns the relevant part of the stored log for a comparison."""
         items = self.items if wanted is None or wanted.has_bars else tuple(self.batches)
         like = wanted.batches if wanted else []
         return LogText(

@@ -55,12 +55,12 @@ class _Draft(NamedTuple):
 
 
 def begins_messages(cursor: Cursor) -> bool:
-    """Whether what follows is messages, and no verb."""
+    """Returns whether what follows is messages, and no verb."""
     return cursor.sees("[") or cursor.sees_pair()
 
 
 def parse_entries(cursor: Cursor) -> tuple[Entry, ...]:
-    """What is to be published. Raises NotationError."""
+    """Parses entries to be published. Raises NotationError."""
     makers: list[Callable[[Numbers], Entry]] = []
     while begins_messages(cursor):
         makers.append(_batch(cursor) if cursor.sees("[") else _plain(cursor))
@@ -68,7 +68,7 @@ def parse_entries(cursor: Cursor) -> tuple[Entry, ...]:
 
 
 def parse_messages(cursor: Cursor) -> tuple[Message, ...]:
-    """What is expected. Raises NotationError."""
+    """Parses expected messages. Raises NotationError."""
     makers: list[Callable[[Numbers], Message]] = []
     while cursor.sees_pair() or cursor.sees_id():
         makers.append(_draft(cursor).message)

@@ -1,4 +1,4 @@
-"""What a parsed case is made of: values that compare.
+"""The parts of a parsed case: values that compare.
 
 A case is a title and steps; a step is a verb with arguments, or messages to publish, and what is
 expected of its answer. `Order` and the two ways to say what a value is are what the notation's
@@ -129,13 +129,15 @@ class Case:
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """Those that it has something to say about; the default alone when it names none."""
+        """Returns the profiles that the case expects something of; the default alone if it names
+        none.
+        """
         named = {step.profile for step in self.steps}
         return tuple(each for each in PROFILES if each in named) or PROFILES[:1]
 
     @property
     def expects(self) -> bool:
-        """Whether any answer is judged; else they are shown."""
+        """Returns whether any answer is judged; else they are shown."""
         return any(step.expected for step in self.steps)
 
     @property

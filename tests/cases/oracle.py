@@ -130,7 +130,7 @@ class OracleTarget:
             raise Unsupported(f"There is no strategy {order}.")
 
     def _wants(self, topic: str) -> Answer:
-        """What a run on this topic is told; nothing when it is as the broker's own."""
+        """Returns the settings of a run on this topic; empty if they are the broker's own."""
         namespace = topic.removeprefix("persistent://").rpartition("/")[0]
         order = self._orders.get(topic) or self._orders.get(namespace, "PUBLISHING")
         retains = self._retains.get(namespace, False)

@@ -1,4 +1,4 @@
-"""What a target answers: the requests that cases are made of. docs/CASES.md explains each.
+"""The requests that cases consist of, and their answers. docs/CASES.md explains each.
 
 A request is an operation and fields, an answer is fields; both are JSON. Message ids are
 `[ledger, entry, batch index]`, with the partition as a fourth number on a partition; a batch index

@@ -23,7 +23,7 @@ _INDENT = " " * 6
 
 
 def line(outcome: Outcome) -> str:
-    """What happened to one case, with what there is to say about it."""
+    """Describes the result of one case."""
     title = outcome.case.title
     if len(outcome.case.profiles) > 1:
         title = f"{title} ({outcome.profile})"
@@ -33,7 +33,7 @@ def line(outcome: Outcome) -> str:
 
 
 def details(outcome: Outcome) -> list[str]:
-    """Where and how a case ended early; the answers of one that expects nothing."""
+    """Describes where and how a case ended early; the answers of a case without expectations."""
     found = list(outcome.answers)
     if outcome.step is not None:
         source, number, column = outcome.step.place
@@ -49,7 +49,7 @@ def details(outcome: Outcome) -> list[str]:
 
 
 def summary(outcomes: Iterable[Outcome]) -> str:
-    """How many passed, failed, and could not be told here."""
+    """Describes how many cases passed, failed, and could not be decided here."""
     outcomes = list(outcomes)
     counts = Counter(outcome.state for outcome in outcomes)
     parts = [f"{counts[State.PASS]} passed", f"{counts[State.FAIL]} failed"]

@@ -59,7 +59,7 @@ class Topic:
 
 
 class Run:
-    """The state of a case on its way, for the steps to use."""
+    """The state of a running case, for its steps."""
 
     def __init__(self, target: Target, case: Case) -> None:
         self.target = target
@@ -75,7 +75,7 @@ class Run:
         # What is to be undone when the case is over, the last first.
         self.at_end: list[Callable[[], object]] = []
         self._began_ms: int | None = None
-        # Of Kafka's cleaner: the answer of the last turn, and one that is on its way.
+        # Kafka's cleaner: the answer of the last turn, and a turn in progress.
         self.turn: dict[str, Any] = {}
         self.turning: Future[dict[str, Any]] | None = None
 
@@ -109,7 +109,7 @@ class Run:
         return self.ask(operation, topic=self.topic.name, **fields)
 
     def scope(self, step: Step) -> dict[str, str]:
-        """What a policy is set on: the topic or the namespace."""
+        """Returns the scope of a policy: the topic or the namespace."""
         if step.arguments["scope"] == "topic":
             return {"topic": self.topic.name}
         return {"namespace": self.namespace}
@@ -147,7 +147,7 @@ class Run:
         del self.opened[str(name)]
 
     def handles(self, name: Any) -> dict[str, str]:
-        """Of what was received there, by id."""
+        """Returns the received messages, by id."""
         if name not in self.opened:
             raise StepFailed(f"nothing is open as {name}")
         return self.opened[name]
@@ -162,7 +162,7 @@ class Run:
         return found
 
     def end(self) -> None:
-        """Closes what the case left open, and lets go of what it holds."""
+        """Closes everything that the case left open, and forgets it."""
         if self.is_held:
             self.ask("release")
         for name in list(self.opened):

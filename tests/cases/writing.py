@@ -95,7 +95,7 @@ def _quoted(text: str, limit: int | None, *, is_bytes: bool = False) -> str:
 
 
 def _unit(text: str) -> str:
-    """What the text is the repetition of; the text itself if it is none."""
+    """Returns the unit that the text repeats; the text itself if it repeats none."""
     for length in range(1, min(_UNIT_MAX, len(text) // _TIMES_MIN) + 1):
         if len(text) % length == 0 and text == text[:length] * (len(text) // length):
             return text[:length]

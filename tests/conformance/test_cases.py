@@ -51,13 +51,13 @@ def _each(cases: Iterable[Case]) -> list[object]:
 
 @pytest.mark.parametrize(("case", "profile"), _each(read_cases()))
 def test_case(brokers: Brokers, case: Case, profile: str) -> None:
-    """What the case says is so."""
+    """Runs the case: its expectations hold."""
     _check(brokers, case, profile)
 
 
 @pytest.mark.parametrize(("case", "profile"), _each(EXAMPLES))
 def test_example_of_the_manual(brokers: Brokers, case: Case, profile: str) -> None:
-    """What docs/CASES.md shows is so."""
+    """Runs the examples of docs/CASES.md: the answers are those shown."""
     _check(brokers, case, profile)
 
 

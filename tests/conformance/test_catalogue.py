@@ -21,7 +21,7 @@ def numbers_in(text: str) -> set[str]:
 
 
 def catalogue() -> set[str]:
-    """Those of the tables in the manual."""
+    """Returns the names in the manual's tables."""
     manual = (ROOT / "docs" / "CASES.md").read_text()
     rows = re.findall(r"^\| ([A-Z]{3}) \| .* \| ([\d ]+) \|$", manual, re.MULTILINE)
     kafka = re.findall(r"^\| [A-G] \| .* \| (T[T\d ]+) \|$", manual, re.MULTILINE)
@@ -31,7 +31,7 @@ def catalogue() -> set[str]:
 
 
 def excused() -> set[str]:
-    """Those that docs/NOT_EMULATED.md lists, with a reason."""
+    """Returns the names that docs/NOT_EMULATED.md lists, with a reason."""
     page = (ROOT / "docs" / "NOT_EMULATED.md").read_text()
     section = page.partition("## Cases of the catalogue")[2]
     rows = re.findall(r"^\| ([A-Z].*?) \| (.+) \|$", section, re.MULTILINE)
@@ -39,7 +39,7 @@ def excused() -> set[str]:
 
 
 def covered() -> set[str]:
-    """Those of the cases, and those that a test's name or docstring has."""
+    """Returns the names in the cases, and in the names and docstrings of tests."""
     found = {number for case in read_cases() for number in numbers_in(case.number)}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         if path != Path(__file__) and _HARNESS not in path.parents:

@@ -35,7 +35,9 @@ def _text(record: dict[str, Any], name: str) -> int | None:
 
 
 def test_t99_end_to_end_with_random_data(brokers: Brokers) -> None:
-    """What a consumer makes of the log is the last state of each key; fewer records, in order."""
+    """Compares a consumer's final state with the last state of each key; fewer records, in
+    order.
+    """
     history = _history()
     with brokers.target(CASE) as target:
         config = {

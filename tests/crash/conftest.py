@@ -1,4 +1,4 @@
-"""What crash tests share: a compactor that outlives the brokers, so that Spark starts once."""
+"""Fixtures of crash tests: a compactor that outlives the brokers, so that Spark starts once."""
 
 from __future__ import annotations
 

@@ -90,7 +90,9 @@ CALLS = calls_of_a_compaction()
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("number", range(1, CALLS + 1))
 def test_the_nth_call_fails(number: int, code: int) -> None:
-    """The broker goes on, or its topic has to be loaded anew; a restart finds all in order."""
+    """The broker continues, or its topic must be loaded again; a restart finds everything in
+    order.
+    """
     history = History()
     history.lab.files.fail_at(number, error=code)
     with suppress(LedgerfoldError):

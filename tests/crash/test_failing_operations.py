@@ -58,7 +58,7 @@ CASES = [
 
 
 def meant(operation: Operation) -> tuple[list[Read], list[Read]]:
-    """What is read when nothing goes wrong."""
+    """Returns the result of reading without failures."""
     history = History()
     operation(history)
     found = reads(history)

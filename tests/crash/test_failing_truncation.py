@@ -46,7 +46,7 @@ def state(lab: KafkaLab) -> State:
 
 
 def meant(offset: int) -> State:
-    """What there is when nothing goes wrong."""
+    """Returns the result without failures."""
     left = list(range(offset))
     return left, max(base for base in (0, 3, 6) if base <= offset), left[-1:]
 

@@ -118,7 +118,7 @@ def receive(consumer: Consumer, count: int) -> list[Message]:
 
 
 def raw_publish(url: str, topic: str) -> grpc.RpcError:
-    """What a client of the bare protocol meets when it opens a stream."""
+    """Opens a stream as a client of the bare protocol."""
     with grpc.insecure_channel(url) as channel:
         method: Any = channel.stream_stream
         call = method("/ledgerfold.v1.DataService/Publish")
@@ -169,7 +169,9 @@ def test_an_open_reader_goes_on(setting: Setting) -> None:
 
 
 def test_a_consumer_goes_on(setting: Setting) -> None:
-    """What it acknowledges is durable when there is room: nothing of it comes again then."""
+    """Its acknowledgements become durable when there is room: no acknowledged message returns
+    then.
+    """
     setting.publish("t", *values(20))
     consumer = setting.subscribe("t")
     setting.publish_until_full("t")
@@ -204,7 +206,7 @@ def test_the_metadata_can_be_written_when_there_is_room(setting: Setting) -> Non
 
 
 def test_an_operator_may_unload_the_topic(setting: Setting) -> None:
-    """Which may need more room than there is, and harms nothing."""
+    """Unloading may need more room than there is, and does no harm."""
     setting.publish("t", *values(5))
     setting.publish_until_full("t")
     with setting.admin() as admin:
@@ -226,7 +228,7 @@ FREEING: dict[str, Callable[[Admin], None]] = {
 
 
 @pytest.mark.parametrize("name", FREEING)
-def test_what_frees_space_needs_none(setting: Setting, name: str) -> None:
+def test_deleting_needs_no_free_space(setting: Setting, name: str) -> None:
     """Also on a disk that takes no metadata any more. What it frees serves everybody."""
     topic = "p-partition-0" if name == "delete-partitioned" else "t"
     with setting.admin() as admin:

@@ -56,6 +56,6 @@ def test_the_worker_of_a_killed_broker_meets_neither_recovery_nor_its_successor(
 
 
 def _token(data_dir: Path) -> str:
-    """Of the one worker that there is."""
+    """Returns the token of the only worker."""
     (folder,) = (data_dir / "compactor" / "work").iterdir()
     return folder.name

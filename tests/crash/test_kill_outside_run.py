@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def compact(data_dir: Path, worker: str, crash_at: str = "") -> int:
-    """Its exit code; negative: the signal."""
+    """Compacts. Returns the exit code; negative: the signal."""
     environment = os.environ | ({"LEDGERFOLD_CRASH_AT": crash_at} if crash_at else {})
     return subprocess.run(
         command("compact", "--data", str(data_dir), "--compactor", worker, "t"),

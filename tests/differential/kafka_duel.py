@@ -104,7 +104,9 @@ class Duel:
         return self._look(is_last or request["op"] in _LOOKED_AT)
 
     def _end_together(self, request: Request, theirs: Answer) -> None:
-        """Where a process dies, all its logs are loaded again, and a round has its checkpoint."""
+        """Ends all logs together: when a process dies, all its logs are loaded again, and a
+        cleaning has its checkpoint.
+        """
         if request["op"] == "reopen" and not request.get("clean", True):
             for log in self._logs:
                 if log != request["log"]:
@@ -121,7 +123,9 @@ class Duel:
             self._theirs.ask({"op": "checkpoint-set", "log": log, "offset": offset})
 
     def _rule_out_deletion(self, log: str) -> None:
-        """What a turn deletes behind its round cannot be arranged as a crash leaves it."""
+        """Rules deletion out: a crash's state cannot be arranged for what a turn deletes after its
+        cleaning.
+        """
         self._both({"op": "config", "log": log, "config": {"cleanup.policy": "compact"}})
         self._both({"op": "delete-old", "log": log})
 
@@ -138,7 +142,7 @@ class Duel:
         self._both(request)
 
     def _keep_held(self, request: Request) -> None:
-        """Where it lies may be inside a batch, or between two, by now."""
+        """Keeps the offset valid: it may now lie inside a batch, or between two."""
         for log, offset in list(self._held.items()):
             if request["op"] == "truncate" and request["log"] == log:
                 self._hold(log, None)
@@ -266,7 +270,7 @@ def _forgive_map_messages(ours: Answer, theirs: Answer, batches: Sequence[Answer
 
 
 def _segment(segment: Answer, without_times: set[int]) -> Answer:
-    """Its largest timestamp is that of its file where no record has one."""
+    """Returns a segment. Its largest timestamp is its file's if no record has one."""
     names = ("base", "size", "offsetIndexBytes", "timeIndexBytes")
     told = {name: segment[name] for name in names}
     if segment["base"] not in without_times:

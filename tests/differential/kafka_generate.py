@@ -42,7 +42,7 @@ def history(
 
 
 def kind_of(request: Mapping[str, Any]) -> str:
-    """Its op, and what of it not every subject has."""
+    """Returns the operation, with its parts that not every subject supports."""
     op: str = request["op"]
     if op == "crash":
         return f"{op} {request['point']}"
@@ -297,7 +297,7 @@ class _History:
         return {"op": "checkpoint-set", "log": log.name, "offset": self._offset(log)}
 
     def _ask(self, log: _Log) -> Request:
-        """What changes nothing."""
+        """Asks for something that changes nothing."""
         isolation = self._chance.choice(["uncommitted", "committed", "end"])
         sizes = {"bytes": self._chance.randint(100, 2000), "indexBytes": 100}
         asked: Request = self._chance.choice(

@@ -238,7 +238,7 @@ def _ends(begun: Any) -> bool:
 
 @contextmanager
 def _killed_at(point: str) -> Iterator[None]:
-    """What is done inside gets there, and is not done."""
+    """Simulates a kill: the work inside reaches this point, and is not done."""
 
     def kill(*_: int) -> None:
         raise Killed

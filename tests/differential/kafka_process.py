@@ -1,8 +1,8 @@
-"""A broker process with its worker on Spark for the differential test: what runs in production.
+"""A broker process with its worker on Spark for the differential test, as in production.
 
 One of each serves every history, which has topics of its own names and begins when the one before
 ended, for its clock moves forwards only. What only this process can time, or see, is left to
-kafka_local.py: what happens while a round is on its way, crash points, reads.
+kafka_local.py: what happens during a cleaning, crash points, reads.
 """
 
 from __future__ import annotations

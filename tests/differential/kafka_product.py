@@ -60,12 +60,12 @@ class Door(Protocol):
     def where(self) -> str: ...
     @property
     def leaves_out(self) -> frozenset[str]:
-        """What it cannot be asked (kafka_generate.py)."""
+        """Returns the operations that it does not support (kafka_generate.py)."""
         ...
 
     @property
     def now_ms(self) -> int | None:
-        """Of the broker's clock, where that is not another one for each history."""
+        """Returns the broker's time; each history may have a clock of its own."""
         ...
 
     def begin(self, config: Mapping[str, str], now_ms: int) -> None:
@@ -86,7 +86,9 @@ class Door(Protocol):
     def delete_old(self, topic: str) -> int: ...
     def move_clock(self, now_ms: int) -> None: ...
     def die(self, dying: Callable[[], None] | None, point: str = "") -> None:
-        """It is killed, at a crash point that is reached while `dying` is done, and starts."""
+        """Kills the broker at a crash point that is reached while `dying` runs, and starts it
+        again.
+        """
         ...
 
     def read(
@@ -463,7 +465,7 @@ def _log_of(topic: str) -> str:
 
 
 def _base(log: kafka_pb2.DescribeLogResponse, offset: int) -> int:
-    """Of the segment that holds it."""
+    """Returns the base offset of the segment that holds it."""
     return max(each.base_offset for each in log.segments if each.base_offset <= offset)
 
 

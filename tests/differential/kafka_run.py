@@ -70,7 +70,7 @@ def run_duel(duels: Sequence[Duel], options: argparse.Namespace) -> int:
 
 
 def explanation(found: Difference) -> str:
-    """Of what is known to differ (docs/NOT_EMULATED.md); empty: it is not known."""
+    """Explains a known difference (docs/NOT_EMULATED.md); empty: it is not known."""
     ours, theirs = found.ours, found.theirs
     if not (isinstance(ours, dict) and isinstance(theirs, dict)):
         return ""
@@ -88,7 +88,7 @@ def _kind(found: Difference) -> tuple[str, tuple[str, ...]]:
 
 
 def is_not_copied(duel: Duel, found: Difference) -> bool:
-    """Whether it is a defect of Kafka's that the profile `documented` does not have."""
+    """Returns whether it is a defect of Kafka's that the profile `documented` does not have."""
     if duel.moves_on or not duel.is_of_the_product:
         return False
     other = {profile: duel.against(Model(profile)) for profile in (KAFKA, DOCUMENTED)}

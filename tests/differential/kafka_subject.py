@@ -1,4 +1,5 @@
-"""Who answers requests about Kafka logs: the real cleaner's driver, the model, or a broker.
+"""The subjects that answer requests about Kafka logs: the real cleaner's driver, the model, a
+broker.
 
 A subject answers the requests of the kafka-oracle with the same fields, as far as it can tell.
 """
@@ -62,7 +63,7 @@ class OracleProcess:
 
 
 class Sizes:
-    """What compressed batches weigh: learned from one side, as codecs differ between platforms."""
+    """The sizes of compressed batches, learned from one side: codecs differ between platforms."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], int] = {}

@@ -1,4 +1,4 @@
-"""What a target answers to a scenario's steps, as text that compares across brokers.
+"""Records a target's answers to a scenario's steps, as text that compares across brokers.
 
 Entries are named in the order of publishing, so ids of two brokers are the same text. A refusal is
 "refused", a step that cannot be taken, for want of what it asks for, "cannot".

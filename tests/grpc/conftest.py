@@ -18,7 +18,7 @@ from tests.support.broker_process import BrokerProcess
 
 @pytest.fixture
 def broker_arguments() -> list[str]:
-    """Of `serve`."""
+    """Returns the arguments of `serve`."""
     return []
 
 

@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until
 
 
 def test_streams_have_an_end(broker_process: MakeBroker) -> None:
-    """No test had opened streams until there was an end: there was none."""
+    """A stream beyond the limit is rejected."""
     arguments = ("--streams-max", "3", "--unsent-max", "16M", "--metrics-listen", "127.0.0.1:0")
     broker = broker_process(*arguments)
     with Client(broker.url, operation_timeout_seconds=1) as client:

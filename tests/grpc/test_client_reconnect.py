@@ -74,7 +74,7 @@ def test_publishing_through_disturbances(
     batching: bool,
     kafka: dict[str, str] | None,
 ) -> None:
-    """Whatever happens, each message is stored once and in order, and says so."""
+    """Each message is stored exactly once, in order, and acknowledged, whatever happens."""
     create(broker, kafka)
     results: list[Result] = []
     ids: list[MessageId | None] = []
@@ -189,7 +189,9 @@ def test_consuming_through_disturbances(
 def test_acknowledgements_outlive_kill_9(
     broker: BrokerProcess, client: Client, cumulative: bool
 ) -> None:
-    """What was acknowledged never comes again, had the broker written it down or not."""
+    """No acknowledged message returns, whether or not the broker had recorded the
+    acknowledgement.
+    """
     producer = client.create_producer("t", batching_enabled=False)
     publish(producer, 0, 3_000)
     producer.flush()

@@ -82,7 +82,7 @@ def test_message_ttl_on_the_command_line(
 def test_expiry_by_hand(
     client: Client, admin: Admin, topics: Callable[..., tuple[int, str]]
 ) -> None:
-    """Of one subscription, then of all; refused where there is nothing to do."""
+    """Tests one subscription, then all; rejected if there is nothing to do."""
     subscribe(client, "s").close()
     subscribe(client, "other").close()
     publish_hourly(client, admin, 4)

@@ -42,7 +42,7 @@ def checked(ran: Ran) -> str:
 
 @pytest.mark.parametrize(("name", "left"), [("addresses", 3), ("prices", 3)])
 def test_the_worked_examples(cli: Cli, topic: str, name: str, left: int) -> None:
-    """Of each key the last message, in order, under its own id."""
+    """The last message of each key remains, in order, under its own id."""
     ran = cli("demo", name, "--topic", topic)
     assert checked(ran) == "of each key the last message, in order, under its own id"
     assert len(cli("read", topic, "--read-compacted", "--until-end").rows) == left
@@ -81,7 +81,7 @@ def test_the_ticker(cli: Cli, topic: str) -> None:
 
 
 def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
-    """What is left of its history is its last commit's tree, odd paths and deletions and all."""
+    """The tree of the last commit remains of a history, with odd paths and deletions."""
     repository = Repository(tmp_path / "repository")
     for name in ('quo"ted', "tab\there", "line\nbreak", "folder/é", b"latin-\xe9", "goes"):
         repository.write(name)
@@ -104,7 +104,7 @@ def test_a_difference_is_shown(cli: Cli, topic: str) -> None:
     assert "stranger" in ran.out
 
 
-def test_what_is_no_repository(cli: Cli, tmp_path: Path) -> None:
+def test_a_folder_without_a_repository(cli: Cli, tmp_path: Path) -> None:
     """Said in git's words, with 2."""
     ran = cli("demo", "git", str(tmp_path))
     assert ran.code == 2
@@ -140,7 +140,7 @@ def test_compacting_all_partitions(cli: Cli, topic: str) -> None:
     assert {row["key"]: row["value"] for row in read} == {"a": "2", "b": "1", "c": "2"}
 
 
-def test_a_run_that_is_on_its_way(cli: Cli, topic: str, compactor: CompactorProcess) -> None:
+def test_a_run_in_progress(cli: Cli, topic: str, compactor: CompactorProcess) -> None:
     """A second one is a conflict, waiting may time out; cancelled, it counts as an error."""
     cli("produce", topic, "-K", ":", stdin=b"".join(b"%d:x\n" % n for n in range(200_000)))
     # However fast the run is: it goes on until the second one was asked for.

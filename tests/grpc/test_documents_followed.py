@@ -1,8 +1,8 @@
-"""The documents, as somebody follows them: from README.md on, on one broker's relative directory.
+"""The documents, as somebody follows them: from README.md on, on one broker's relative
+directory.
 
 Every command and every snippet runs as it is written, one document behind the other, in a folder in
-which nothing else is. No test had gone through more than one document on one broker, nor on a data
-directory that is named as README.md names it. Each can be followed by itself, too.
+which nothing else is. Each can be followed by itself, too.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _readme(done: list[Done], reader: Reader) -> None:
     later = out["ledgerfold read addresses --read-compacted --until-end -o jsonl"]
     assert re.findall(r'"key": "(.*?)"', later) == ["1002", "1001"]
     assert len(out["ledgerfold runs addresses"].splitlines()) == 2
-    # What is trimmed goes by itself every two minutes, too: the second may come too late.
+    # Ledgers are also trimmed automatically every two minutes: the second may come too late.
     trims = [each.out for each in done if each.what.startswith("ledgerfold topics trim")]
     assert trims[0] == "0 ledgers removed\n"
     with Admin(reader.here("127.0.0.1:7650")) as admin:
@@ -102,7 +102,7 @@ def test_every_document_is_followed() -> None:
     assert found == set(FOLLOWED)
 
 
-def test_what_is_passed_over_is_there() -> None:
+def test_skipped_messages_exist() -> None:
     """No reason outlives its command."""
     commands = [
         step.command for name in FOLLOWED for block in document(ROOT / name) for step in block.steps

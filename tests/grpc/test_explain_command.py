@@ -123,7 +123,7 @@ def test_the_command_tells_where_why_and_what_next(
     assert "messages are trimmed" in trimmed.err
 
 
-def test_what_cannot_be_meant_is_refused(broker_process: MakeBroker) -> None:
+def test_invalid_input_is_rejected(broker_process: MakeBroker) -> None:
     """Exit codes as everywhere: 3 for a topic that is not there, 2 for a malformed or wrong id."""
     broker = broker_process()
     with Client(broker.url) as client:

@@ -15,7 +15,7 @@ _TIMEOUT_S = 100
 
 
 def run(scenario: str, broker: BrokerProcess) -> dict[str, Any]:
-    """What tests/support/forking.py says. Its environment is a user's, who knows of nothing."""
+    """Runs tests/support/forking.py in a user's environment, without our variables."""
     environment = dict(os.environ)
     environment.pop("GRPC_ENABLE_FORK_SUPPORT", None)
     done = subprocess.run(
@@ -31,7 +31,7 @@ def run(scenario: str, broker: BrokerProcess) -> dict[str, Any]:
     return answer
 
 
-def test_what_the_parent_opened_says_so_in_the_child(broker: BrokerProcess) -> None:
+def test_objects_of_the_parent_say_so_in_the_child(broker: BrokerProcess) -> None:
     """Every call raises at once, children end in peace, and the parent loses nothing."""
     answer = run("inherited", broker)
     used, *idle = answer["children"]
@@ -51,7 +51,9 @@ def test_a_client_cannot_be_made_beside_the_parents(broker: BrokerProcess) -> No
 
 
 def test_a_client_made_after_the_fork_works(broker: BrokerProcess) -> None:
-    """Where the parent had none, and where it closed them before: what a prefork server does."""
+    """Tests a parent without clients, and one that closed them before the fork, as a prefork
+    server.
+    """
     answer = run("new_beside_none", broker)
     *published, held = answer["children"]
     assert answer["pool"] == ["published"] * 4

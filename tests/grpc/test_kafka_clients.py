@@ -41,9 +41,7 @@ def offsets(reader: Reader) -> list[int | None]:
     return [message.offset() for message in reader]
 
 
-def test_what_is_sent_lies_there_as_kafka_stores_it(
-    admin: Admin, client: Client, topic: str
-) -> None:
+def test_batches_are_stored_as_kafka_stores_them(admin: Admin, client: Client, topic: str) -> None:
     with client.create_producer(topic, batching_enabled=True) as producer:
         producer.send_async(b"1", None, {"a": "x", "b": "ä"}, "k", event_timestamp=77)
         producer.send_async(b"", None, partition_key="")
@@ -87,7 +85,7 @@ def test_every_compression_of_kafkas(
         ]
 
 
-def test_what_a_kind_of_topic_does_not_know_is_refused(client: Client, topic: str) -> None:
+def test_calls_for_the_other_kind_of_topic_are_rejected(client: Client, topic: str) -> None:
     with pytest.raises(InvalidRequest, match="GZIP, SNAPPY, LZ4, ZSTD"):
         client.create_producer(topic, compression_type=CompressionType.ZLib)
     with pytest.raises(InvalidRequest, match="for Kafka topics"):
@@ -108,7 +106,7 @@ def test_what_a_kind_of_topic_does_not_know_is_refused(client: Client, topic: st
 def test_a_refused_batch_fails_alone(
     admin: Admin, client: Client, topic: str, batching_type: BatchingType
 ) -> None:
-    """Those that were sent behind it are stored in order, each once, under new numbers."""
+    """Later batches are stored in order, once each, under new numbers."""
     heard: list[tuple[Result, MessageId | None]] = []
     with client.create_producer(
         topic, batching_enabled=True, batching_max_messages=2, batching_type=batching_type
@@ -302,7 +300,7 @@ def test_settings(admin: Admin, topic: str) -> None:
     assert refused.value.kind is KafkaErrorKind.INVALID_CONFIG
 
 
-def test_what_the_cleaner_would_do(admin: Admin, client: Client, topic: str) -> None:
+def test_the_plan_of_the_cleaner(admin: Admin, client: Client, topic: str) -> None:
     with client.create_producer(topic) as producer:
         for _ in range(3):
             producer.send(b"v", partition_key="k")

@@ -55,7 +55,7 @@ def test_the_prices(broker_process: MakeBroker) -> None:
 
 
 def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
-    """What a cleaning leaves of its history is its last commit's tree; deletions stay a while."""
+    """A cleaning keeps the tree of the last commit; deletions stay for a while."""
     repository = Repository(tmp_path / "repository")
     for name in ('quo"ted', "line\nbreak", "folder/é", b"latin-\xe9", "goes"):
         repository.write(name)

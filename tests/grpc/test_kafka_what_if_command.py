@@ -84,7 +84,7 @@ def test_the_settings_of_the_topic(cli: Cli, admin: Admin, log: str) -> None:
         (("--config", "cleanup.policy=delete"), "is not compacted: the cleaner ignores it"),
     ],
 )
-def test_what_makes_no_sense(cli: Cli, log: str, asked: tuple[str, ...], why: str) -> None:
+def test_contradictory_requests(cli: Cli, log: str, asked: tuple[str, ...], why: str) -> None:
     ran = cli("what-if", log, *asked)
     # What Kafka refuses is no mistake of the command line's.
     code = FAILED if why.startswith("Value must") else USAGE

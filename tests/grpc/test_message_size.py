@@ -74,7 +74,7 @@ def test_a_batch_of_the_bare_protocol(broker_process: MakeBroker) -> None:
 
 
 def test_the_most_that_can_be_set(broker_process: MakeBroker) -> None:
-    """What an entry holds."""
+    """Tests the limit of an entry's size."""
     with Client(broker_process("--max-message-size", "16M").url) as client:
         client.create_producer("t").send(NOISE[: 16 * MIB - 1000])
         reader = client.create_reader("t", MessageId.earliest)

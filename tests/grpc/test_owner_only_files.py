@@ -28,7 +28,7 @@ def open_handed() -> Iterator[None]:
 
 
 def wide(data: Path) -> list[str]:
-    """What others have rights on. Files of the worker come and go."""
+    """Returns the files that others may access. Files of the worker come and go."""
     paths = [
         Path(folder, name)
         for folder, folders, files in os.walk(data)
@@ -38,7 +38,7 @@ def wide(data: Path) -> list[str]:
 
 
 def test_after_publishing_compaction_and_repair(broker_process: MakeBroker, tmp_path: Path) -> None:
-    """No test had looked at the rights of a file: all of them were everybody's to read."""
+    """Nothing in the directory is accessible to other users."""
     ready = tmp_path / "ready"
     arguments = ("--ledger-entries", "2", "--ready-file", str(ready))
     broker = broker_process(*arguments, compactor="local")

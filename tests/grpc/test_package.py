@@ -1,4 +1,4 @@
-"""What is built from this checkout, in environments that have nothing else of it.
+"""Tests packages built from this checkout, in environments without the checkout.
 
 What Ledgerfold needs comes from the environment that runs this test: nothing is downloaded.
 """
@@ -30,7 +30,7 @@ _TIMEOUT_S = 110
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """What it prints. Its environment is a user's: nobody says where this checkout is."""
+    """Returns the output of a command in a user's environment, which does not know the checkout."""
     environment = {name: os.environ[name] for name in os.environ if not name.startswith("PYTHON")}
     environment.pop("GRPC_ENABLE_FORK_SUPPORT", None)
     done = subprocess.run(
@@ -139,7 +139,7 @@ def test_the_source_distribution_builds_the_same_wheel(built: Path, tmp_path: Pa
     assert contents(tmp_path / WHEEL) == contents(built / WHEEL)
 
 
-def test_what_is_in_the_wheel(built: Path) -> None:
+def test_the_contents_of_the_wheel(built: Path) -> None:
     """Types and the wire contract, and no requirement of Spark's but for the extra of that name."""
     files = contents(built / WHEEL)
     assert {"ledgerfold/py.typed", "ledgerfold/v1/admin.proto"} <= set(files)

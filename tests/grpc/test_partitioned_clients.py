@@ -59,9 +59,7 @@ def grouped(messages: list[Message]) -> list[list[str]]:
     ]
 
 
-def test_what_was_published_comes_back_in_order_of_each_partition(
-    client: Client, topic: str
-) -> None:
+def test_messages_are_read_in_the_order_of_each_partition(client: Client, topic: str) -> None:
     """Ids name the partition, also when it is read by its own name."""
     publish(client, topic, KEYS)
     read = list(client.create_reader(topic, MessageId.earliest))
@@ -72,7 +70,7 @@ def test_what_was_published_comes_back_in_order_of_each_partition(
 
 
 def test_a_consumer_goes_on_where_it_was(client: Client, admin: Admin, topic: str) -> None:
-    """What was acknowledged, one by one or cumulatively, is done with on its partition alone."""
+    """Acknowledged messages, single or cumulative, are finished on their own partition alone."""
     publish(client, topic, KEYS)
     start = InitialPosition.Earliest
     with client.subscribe(topic, "s", initial_position=start) as consumer:

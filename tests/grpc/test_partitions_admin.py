@@ -109,7 +109,7 @@ def test_a_topic_is_partitioned_or_it_is_not(admin: Admin, t: str) -> None:
             call()
 
 
-def test_what_has_no_meaning_for_all_partitions_is_not_found(admin: Admin, t: str) -> None:
+def test_calls_without_meaning_for_all_partitions_find_nothing(admin: Admin, t: str) -> None:
     """HTTP 404 in Pulsar: nothing is stored under the name itself."""
     admin.create_partitioned_topic(t, 2)
     for refused in (admin.stats, admin.internal_stats, admin.last_message_id):
@@ -120,7 +120,7 @@ def test_what_has_no_meaning_for_all_partitions_is_not_found(admin: Admin, t: st
             unknown(p(t, 2))
 
 
-def test_what_is_asked_of_the_name_is_asked_of_all_partitions(admin: Admin, t: str) -> None:
+def test_calls_on_the_name_apply_to_all_partitions(admin: Admin, t: str) -> None:
     """Subscriptions, unloading, trimming. A subscription that is missing somewhere is added."""
     admin.create_partitioned_topic(t, 2)
     admin.create_subscription(p(t, 1), "s")

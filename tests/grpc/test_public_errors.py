@@ -39,7 +39,7 @@ def test_a_receive_timeout_of_asyncio(broker: BrokerProcess) -> None:
     asyncio.run(body())
 
 
-def test_what_the_broker_refuses(client: ledgerfold.Client) -> None:
+def test_requests_that_the_broker_rejects(client: ledgerfold.Client) -> None:
     """By Pulsar's names; and each tells that the broker said it."""
     client.subscribe("t", "s")
     with pytest.raises(ledgerfold.ConsumerBusy) as busy:

@@ -101,7 +101,9 @@ def test_a_compaction_is_told_as_pulsar_tells_it(
 
 
 def test_traffic_and_syncs_are_counted(broker_process: MakeBroker) -> None:
-    """Of topic, subscription and reader; a sync a receipt, as each send waits for its own."""
+    """Tests topic, subscription and reader; one sync for each receipt, as each send waits for its
+    own.
+    """
     broker = broker_process(*ANY_PORT)
     topic = "persistent://public/default/t"
     with Client(broker.url) as client:

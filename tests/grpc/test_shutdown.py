@@ -95,7 +95,9 @@ def test_a_busy_reader(broker: BrokerProcess, client: Client) -> None:
 
 
 def test_a_busy_consumer(broker: BrokerProcess, client: Client) -> None:
-    """What it acknowledged before the end is not sent again for long; the rest comes."""
+    """Messages acknowledged before the end are not redelivered for long; the others are
+    delivered.
+    """
     fill(client)
     consumer = client.subscribe(
         "t", "s", initial_position=InitialPosition.Earliest, receiver_queue_size=100
@@ -133,7 +135,7 @@ def test_a_busy_producer(broker: BrokerProcess, client: Client) -> None:
                 return
 
     with in_thread(send):
-        wait_until(lambda: sent > 10_000, "messages on their way")
+        wait_until(lambda: sent > 10_000, "messages in flight")
         assert broker.stop(END_S) == 0
         broker.start()
         before = sent
@@ -197,7 +199,7 @@ def frozen_client(url: str, kind: str) -> Iterator[None]:
 def test_a_frozen_client_is_not_waited_for(
     broker: BrokerProcess, client: Client, kind: str
 ) -> None:
-    """One that takes nothing and answers nothing, with megabytes on their way to it."""
+    """The client reads nothing and answers nothing, with megabytes in flight to it."""
     with client.create_producer("t", batching_enabled=True) as producer:
         for _ in range(5_000):
             producer.send_async(b"x" * 10_000, None)

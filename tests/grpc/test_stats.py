@@ -75,7 +75,7 @@ def use(client: Client, admin: Admin) -> None:
 
 
 def test_every_field_has_pulsars_name(client: Client, admin: Admin) -> None:
-    """Whoever parses Pulsar's stats finds its names here, and nothing under a made-up one."""
+    """Parsers of Pulsar's stats find its names here, and no invented names."""
     use(client, admin)
     stats, internal = admin.stats("t"), admin.internal_stats("t")
     all_named([stats], TOPIC)

@@ -23,7 +23,7 @@ _TIMEOUT_S = 60
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary folders are made, of this test alone."""
+    """Returns the folder of this test's temporary folders."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
@@ -121,7 +121,7 @@ def test_it_compacts() -> None:
 
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
-    """Neither a folder nor a process: the broker goes by its owner's word alone."""
+    """Neither a folder nor a process remains: the broker ends on its owner's request alone."""
     program = (
         "import signal, sys\n"
         # A shell starts what runs in its background with the signal ignored.

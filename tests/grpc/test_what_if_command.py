@@ -113,7 +113,7 @@ def test_the_command(
 def test_a_command_that_is_no_strategy(
     client: Client, broker: BrokerProcess, new_topic: Callable[[str], str], tmp_path: Path
 ) -> None:
-    """No test had named a callable that is no strategy: it was called, then refused."""
+    """A callable that is no strategy is rejected without a call."""
     topic, told = new_topic("commanded"), tmp_path / "told"
     publish(client, topic, range(3))
     harm = f"command=touch {told}"

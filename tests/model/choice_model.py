@@ -1,4 +1,4 @@
-"""What a run leaves of the messages it reads, by the oracle of the strategy that its plan names."""
+"""Models a run's result with the oracle of the strategy that its plan names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.model.strategic_model import Said, strategic
 from tests.model.strategy_model import Message, outcome_of
 from tests.support.strategic_classes import Everything
 
-# The last one stands for a strategy of one's own.
+# The last one represents a user-defined strategy.
 CLASSES: dict[str, type[TopicCompactionStrategy]] = {
     **READY_MADE,
     "shop:Everything": Everything,
@@ -29,7 +29,7 @@ class Left(NamedTuple):
 
 
 class Published(Protocol):
-    """What a model wants of a message's entry."""
+    """The facts of a message's entry that a model needs."""
 
     @property
     def publish_time_ms(self) -> int: ...

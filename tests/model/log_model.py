@@ -76,7 +76,7 @@ class LogModel:
         ]
 
     def view(self, start: Position, *, read_compacted: bool) -> list[Read]:
-        """What a reader gets that begins at `start`, up to the end."""
+        """Returns what a reader receives that begins at `start`, up to the end."""
         raw = _reads(self.raw())
         if read_compacted and self.horizon is not None:
             beyond = [read for read in raw if read.position > self.horizon]
@@ -99,7 +99,7 @@ def _reads(entries: Iterable[Entry]) -> list[Read]:
 
 
 def final_state(messages: Iterable[Message]) -> dict[bytes, bytes]:
-    """What a service that keeps the last value of each key ends with."""
+    """Returns the final state of a service that keeps the last value of each key."""
     state: dict[bytes, bytes] = {}
     for key, value, *_ in messages:
         if key is not None and value:

@@ -42,7 +42,7 @@ class Outcome:
 
 
 def strategic(messages: Sequence[Said], strategy: TopicCompactionStrategy) -> Outcome:
-    """What is left, and what was counted on the way."""
+    """Returns the remaining messages, and the counts."""
     cache: dict[str, Said] = {}
     seen: set[str] = set()
     events = tombstones = null_keys = 0
@@ -66,7 +66,7 @@ def strategic(messages: Sequence[Said], strategy: TopicCompactionStrategy) -> Ou
 
 
 def renumbered(ids: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """What the ids of survivors become: from 0 on in each entry; a single one is published alone.
+    """Returns the survivors' new ids: from 0 on in each entry; a single one is as published alone.
 
     >>> renumbered([(1, 0, 0), (1, 0, 2), (1, 1, 4)])
     [(1, 0, 0), (1, 0, 1), (1, 1, -1)]

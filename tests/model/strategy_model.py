@@ -58,7 +58,7 @@ def outcome_of(
     retain_null_key: bool = False,
     time_ms: int = 0,
 ) -> Outcome:
-    """What a strategy of the catalogue leaves. `time_ms`: of the run."""
+    """Returns what a strategy of the catalogue keeps. `time_ms`: the run's."""
     survivors: list[int] = []
     removed = 0
     keys: dict[bytes, PublishingOrder[_Row]] = {}

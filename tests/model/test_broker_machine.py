@@ -1,4 +1,4 @@
-"""Whatever happens to a topic, in whatever order: the broker shows what a plain list would show.
+"""Compares a topic with a plain list under random operations in random order.
 
 Publishing, batches, tombstones, messages without a key, rolls, compactions that succeed, fail and
 are fenced, power failures with every kind of torn tail, restarts, unloads, trimming, cursors, and
@@ -67,7 +67,9 @@ class OpenReader:
         self._entries_before = len(model.entries)
 
     def final_state(self, model: LogModel) -> dict[bytes, bytes]:
-        """What it must have learned when it has read all: what it found, and what came since."""
+        """Returns what the reader must know after reading everything: what it found, and what came
+        since.
+        """
         found = [read.message for read in self._found]
         since = model.entries[self._entries_before :]
         return final_state(chain(found, *(entry.messages for entry in since)))
@@ -103,12 +105,12 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @rule(entries=PUBLISHED, turns=st.integers(0, 6), tail=st.sampled_from(TAILS))
     def crash(self, entries: Sequence[tuple[list[Message], bool]], turns: int, tail: Tail) -> None:
-        """The power fails while entries are on their way that nobody was told are stored."""
+        """Cuts the power while unacknowledged entries are in flight."""
         positions = self.lab.append(entries, turns)
         self._forget_readers()
         self.lab.crash(tail)
         assert not self.lab.report.damaged
-        # (a) and (b): what was acknowledged, then a part of what was on its way, from its front.
+        # (a) and (b): the acknowledged entries, then a part of those in flight, from the front.
         found = self.lab.read(EARLIEST, read_compacted=False)
         kept = {read.position for read in found}
         survived = [position in kept for position in positions]
@@ -180,7 +182,7 @@ class BrokerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._has_news())
     @rule()
     def compact_twice_at_once(self) -> None:
-        """(j): the second is refused while the first is on its way."""
+        """Compacts twice (rule j): the second run is rejected while the first is in progress."""
 
         async def trigger() -> None:
             topic = await self.lab.broker.topic(TOPIC)
@@ -208,7 +210,7 @@ class BrokerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.lab.topic.record.compaction_cursor)
     @rule()
     def disable_compaction(self) -> None:
-        """What is left are the raw ledgers; a later compaction begins with them."""
+        """Disables compaction: the raw ledgers remain, and a later compaction begins with them."""
         self.lab.run(disable_compaction(self.lab.broker, TOPIC))
         self.model.forget_compacted()
         self._look_at_ledgers()
@@ -339,7 +341,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self.model.compact(horizon)
 
     def _look_at_ledgers(self) -> None:
-        """Which raw ledgers are gone; only those may that everybody has passed."""
+        """Checks the deleted raw ledgers: only those that every cursor has passed."""
         self.lab.settle()
         there = set(self.lab.topic.log.ledgers.ids)
         gone = {entry.position.ledger_id for entry in self.model.raw()} - there

@@ -1,4 +1,4 @@
-"""What `explain` tells of every version is what runs really did, and what the next one does.
+"""Compares the past and future in `explain`'s answers with what runs really do.
 
 Random histories with batches, tombstones (null and empty), keys given as bytes, messages without a
 key under a policy that changes, runs that fail, ledgers that are trimmed, retention that hides,
@@ -36,7 +36,7 @@ from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.property_tests import examples
 
-# Of one's own: the broker does not know it, the compactor in memory does.
+# User-defined: the broker does not know it, the compactor in memory does.
 OWN = "shop:Everything"
 # "MQ==" is also what the key b"1" looks like on the wire: the two are one key.
 KEYS = st.sampled_from([b"a", b"b", b"", b"MQ==", None])
@@ -214,7 +214,7 @@ class History:
     # What there is
 
     def ids(self, reader: LedgerReader | None) -> dict[Id, Id]:
-        """Those under which they were published, by those that they have there."""
+        """Returns the ids of publication by present ids."""
         entries = []
         if reader is not None:
             entries = reader.read(EARLIEST, bytes_max=1 << 30, end=LATEST)
@@ -226,7 +226,7 @@ class History:
         }
 
     def accounts(self) -> Iterator[tuple[Id, pb.ExplainedVersion]]:
-        """Of every version of every key, by the id under which it was published."""
+        """Returns the accounts of every version of every key, by the id of publication."""
         there = self.ids(self.lab.topic.log.views.current.compacted)
         for key in {None, *self.published.values()}:
             versions = self.explain(_request(key)).versions
@@ -299,7 +299,9 @@ class History:
             assert told.rule == named[0].foretold[found]
 
     def is_exact(self) -> bool:
-        """Whether it can be told of every version which run kept it, and which dropped it."""
+        """Returns whether it can be told of every version which run kept it, and which dropped
+        it.
+        """
         strategies = {run.strategy.name for run in self.runs}
         if strategies <= {"publishing-order"}:
             return True
@@ -355,7 +357,7 @@ def _id(record: MessageIdRecord) -> Id:
 def test_explain_agrees_with_what_runs_do(
     steps: list[str | list[tuple[list[Message], bool]]], profile: str
 ) -> None:
-    """Of every version: where it is, what became of it and by which run, what the next run does."""
+    """Tests every version: where it is, which run removed it, and what the next run does."""
     history = History(profile)
     try:
         for step in steps:
@@ -379,7 +381,9 @@ def test_explain_agrees_with_what_runs_do(
 )
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_explain_agrees_with_runs_of_all_strategies(steps: list[Step], profile: str) -> None:
-    """In histories that mix them, too; of one's own nothing is foretold."""
+    """Tests histories of several strategies, too; results of user-defined ones are not
+    predicted.
+    """
     history = History(profile)
     try:
         for step in steps:

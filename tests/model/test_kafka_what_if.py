@@ -38,7 +38,7 @@ pairs = st.lists(st.tuples(keys, values), min_size=1, max_size=4).map(tuple)
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Step]:
-    """Of plain, idempotent and transactional producers."""
+    """Generates histories of plain, idempotent and transactional producers."""
     steps: list[Step] = []
     is_open: set[int] = set()
     for number in range(draw(st.integers(3, 24))):
@@ -90,7 +90,7 @@ def check(foretelling: Foretelling, steps: Sequence[Step], trial: Mapping[str, s
         assert told.space_mean_bytes == pytest.approx(lived.mean_bytes(told.end_ms))
 
 
-def test_what_retention_leaves_may_be_dirty_enough(foretelling: Foretelling) -> None:
+def test_segments_left_by_retention_may_be_dirty_enough(foretelling: Foretelling) -> None:
     """It took what was clean: the next turn cleans the rest, though nothing is new."""
 
     def step(after_ms: int, key: bytes, records: int) -> Step:
@@ -132,7 +132,7 @@ def test_compressed_batches_are_estimated(foretelling: Foretelling, compression:
 
 
 def test_a_log_that_was_cleaned(foretelling: Foretelling) -> None:
-    """What is left of it is all that there was: superseded records took no time and no space."""
+    """A cleaned log is complete for the forecast: superseded records took no time and no space."""
     steps = [Step(400, BATCH[number % 3 :]) for number in range(20)]
     trial = {**BACKOFF, "internal.segment.bytes": "600", "min.cleanable.dirty.ratio": "0"}
     (told,) = foretelling.foretold(steps, [trial]).cleanings
@@ -162,7 +162,7 @@ def test_markers_count_as_records_before_and_after(foretelling: Foretelling) -> 
     ],
 )
 def test_no_round_says_why(foretelling: Foretelling, trial: dict[str, str], why: str) -> None:
-    """No test had asked what somebody makes of 0 rounds."""
+    """A forecast without a cleaning gives the reason."""
     steps = [Step(400, BATCH[number % 3 :]) for number in range(8)]
     told, rounds = foretelling.foretold(
         steps, [{**BACKOFF, **trial}, {**BACKOFF, "internal.segment.bytes": "600"}]

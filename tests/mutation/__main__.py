@@ -1,4 +1,4 @@
-"""`scripts/mutate`: whether small defects are noticed.
+"""`scripts/mutate`: measures whether tests notice small defects.
 
     scripts/mutate                                   300 mutants of all rooms, by chance
     scripts/mutate --room broker/log --sample 50 --seed 7
@@ -6,7 +6,7 @@
     scripts/mutate --stories [NAME ...]
 
 What was found out is kept in a file (--results), and a run that was ended goes on there; modules
-that changed since are looked at anew. --again also looks once more at what was alive.
+that changed since are mutated again. --again also looks once more at what was alive.
 Exit codes: 0 what has to be noticed was, 1 it was not, 2 usage, 3 tests fail without a defect.
 """
 
@@ -121,7 +121,9 @@ def _judged(sampled: list[Mutant], options: argparse.Namespace) -> list[Result]:
 
 
 def _check_rooms(waiting: list[Mutant], options: argparse.Namespace) -> None:
-    """That everything passes without a defect: else each mutant would seem to be noticed."""
+    """Checks that everything passes without a defect: otherwise each mutant would seem to be
+    noticed.
+    """
     names = {room_of(each.path).name for each in waiting}
     rooms = [each for each in ROOMS if each.name in names]
 

@@ -91,7 +91,7 @@ def _lines_of(text: str) -> list[str]:
 
 
 def _width(lines: list[str]) -> int:
-    """Of the indentation that all of them have."""
+    """Returns the common indentation."""
     return min((len(each) - len(each.lstrip()) for each in lines if each.strip()), default=0)
 
 

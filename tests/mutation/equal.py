@@ -1,6 +1,6 @@
-"""Mutants that change nothing anybody could notice, each with the reason (equal.toml).
+"""Mutants without observable effect, each with the reason (equal.toml).
 
-An entry goes by the function, the rule and the lines, so it outlives moves of the code. One that
+The function, the rule and the lines identify an entry, so it outlives moves of the code. One that
 fits no mutant any more is stale, and is to be removed.
 """
 
@@ -48,13 +48,13 @@ def known() -> dict[tuple[str, str, str, str, int], Equal]:
 
 
 def stale(entries: Iterable[Equal], mutants: Iterable[Mutant]) -> list[Equal]:
-    """Those that fit none of all mutants."""
+    """Returns the entries that match no mutant."""
     there = {each.key for each in mutants}
     return [each for each in entries if each.key not in there]
 
 
 def entry_for(mutant: Mutant) -> str:
-    """What to put into equal.toml, but for the reason."""
+    """Returns the entry for equal.toml, without the reason."""
     nth = f"nth = {mutant.nth}\n" if mutant.nth else ""
     return (
         f'[[equal]]\nwithin = "{mutant.within}"\noperator = "{mutant.operator}"\n'

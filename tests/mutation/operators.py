@@ -87,7 +87,7 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str, str, int]:
-        """What stays the same while code moves from module to module."""
+        """Returns the part of a mutant that stays the same if code moves between modules."""
         return (self.within, self.operator, self.before, self.after, self.nth)
 
     def applied_to(self, source: bytes) -> bytes:
@@ -313,7 +313,7 @@ def _stripped(text: str) -> str:
 
 
 def _name(node: ast.expr) -> str:
-    """Of what is called: its last part."""
+    """Returns the last part of the called name."""
     if isinstance(node, ast.Attribute):
         return node.attr
     if isinstance(node, ast.Subscript):

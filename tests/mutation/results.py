@@ -1,4 +1,4 @@
-"""What became of mutants, kept line by line so that a run can go on where it was ended."""
+"""The results of mutants, kept line by line so that an interrupted run can continue."""
 
 from __future__ import annotations
 

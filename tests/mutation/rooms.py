@@ -1,4 +1,4 @@
-"""What is mutated, and what has to notice: rooms, their own tests, the simulator's kinds."""
+"""The mutated rooms, with their own tests and the simulator's kinds that may notice."""
 
 from __future__ import annotations
 

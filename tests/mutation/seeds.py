@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from tests.simulation.runner import Job, failures_of
 
-# Seeds of a kind that come one behind the other.
+# Consecutive seeds of a kind.
 _TURN = 5
 
 

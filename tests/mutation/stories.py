@@ -1,4 +1,4 @@
-"""Stories: subtle defects that somebody thought of, which the simulator finds within its seeds.
+"""Stories: subtle, plausible defects which the simulator finds within its seeds.
 
 They stand in defects/*.toml, a table for each room:
 
@@ -15,7 +15,7 @@ They stand in defects/*.toml, a table for each room:
 
 `kind`: of the scenarios that find it; `seeds`: within how many, from seed 1 on; `says`: what the
 failure says. An edit is found by its lines (edits.py), in whatever module they stand. One that does
-not fit any more fails loudly, and is to be made anew.
+not fit any more fails loudly, and must be updated.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def sample(stories: Mapping[str, Story], count: int) -> list[str]:
 
 
 def look_for(tree: Tree, story: Story) -> str:
-    """How it was found; "" when it was not. Raises EditError, Broken."""
+    """Returns how it was found; "" if it was not. Raises EditError, Broken."""
     with tree.changed(story.applied(product_sources(tree.root))):
         done = run_seeds(tree, [f"{story.kind}:1:{story.seeds}"], story.says)
     if done.code == 0:

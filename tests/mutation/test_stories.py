@@ -23,7 +23,7 @@ def sources() -> dict[Path, str]:
 
 @pytest.mark.parametrize("story", STORIES.values(), ids=lambda story: story.name)
 def test_a_story_fits(story: Story, sources: dict[Path, str]) -> None:
-    """What it changes is there once, and is still Python afterwards."""
+    """The lines that it changes exist exactly once, and the result is valid Python."""
     changed = story.applied(sources)
     assert changed
     for path, text in changed.items():

@@ -1,4 +1,4 @@
-"""What `explain` says of each offset is what the real cleaner then does."""
+"""Compares `explain`'s answer for each offset with the real cleaner."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def offsets(oracle: KafkaOracle) -> set[int]:
     }
 
 
-def test_what_is_said_to_go_goes(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_messages_announced_as_removed_are_removed(broker: BrokerProcess, tmp_path: Path) -> None:
     """Round for round, until tombstones, markers and aborted transactions have gone."""
     with (
         KafkaOracle(tmp_path / "oracle") as oracle,

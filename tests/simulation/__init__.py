@@ -1,4 +1,4 @@
-"""The whole broker in one process, under one seed.
+"""Simulates the whole broker in one process, under one seed.
 
     scripts/simulate --seed 1 --count 500
     scripts/simulate --seed 17 --count 1 --trace
@@ -20,7 +20,7 @@ What is modelled
 * Metadata (key_value.py): a write is all or nothing; one that failed may show after a crash.
 * The compactor (compactor.py): works in steps, is cancelled, is killed, and goes on late. Topics
   are compacted by different strategies, which change in between: by columns, by the time of the
-  run, and message by message. (What a class of one's own may do wrong is tested elsewhere.)
+  run, and message by message. (What a user-defined class may do wrong is tested elsewhere.)
 * Kinds of scenarios (`--kind`): `faults`; `damage`, in which bits flip; `partitions`
   (partitioned.py), in which a partitioned topic grows, is deleted and comes again while its
   partitions are used and compacted, topics are terminated, and subscriptions need not be durable.

@@ -52,7 +52,7 @@ class Actors:
         return random.choice(self.consumers) if self.consumers else None
 
     def open_consumer(self, random: Random) -> None:
-        """Of one of two subscriptions; its type is the name's, mostly."""
+        """Opens a consumer of one of two subscriptions, mostly of the type in the name."""
         if len(self.consumers) >= CONSUMERS_MAX:
             self.consumers.pop(0).close()
         self._last_consumer += 1
@@ -94,7 +94,7 @@ class Actors:
         )
 
     def some_position(self, random: Random, topic: str) -> Position:
-        """Of an entry that was acknowledged once, or its neighbour."""
+        """Returns the position of an acknowledged entry, or its neighbour's."""
         known = self.world.oracle.topics.get(topic)
         places = sorted(known.at) if known is not None else []
         return random.choice(places) if places else EARLIEST

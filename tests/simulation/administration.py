@@ -52,7 +52,7 @@ def cancel(actors: Actors, random: Random) -> None:
 
 @operation
 def kill_worker(actors: Actors, random: Random) -> None:
-    """In the middle of the run that is on its way, or of the next one."""
+    """Kills the worker in the middle of the run in progress, or of the next one."""
     late, steps = random.choice((1, 3, 6, 10, 20, 40)), random.choice((0, 5, 20, 60))
     actors.world.client(_kill_worker(actors.world, late, steps))
 

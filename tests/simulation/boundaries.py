@@ -124,7 +124,7 @@ def limit_age(actors: Actors, random: Random) -> None:
 
 @operation
 def expire_exactly(actors: Actors, random: Random) -> None:
-    """What is older than the age of some message, or one millisecond less or more."""
+    """Expires exactly at the age of some message, or one millisecond before or after."""
     world, name = actors.world, actors.topic(random)
     topic = world.oracle.topics.get(name)
     if topic is None or not topic.at:

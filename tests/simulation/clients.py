@@ -27,7 +27,7 @@ def reconnect(actors: Actors, random: Random) -> None:
 
 @operation
 def resend(actors: Actors, random: Random) -> None:
-    """What was acknowledged comes once more."""
+    """Sends an acknowledged message again."""
     actors.publisher(random).resend(random.choice((1, 2, 5, 12)))
 
 

@@ -80,17 +80,17 @@ class SimCompactor(Compactor):
         """Nothing to stop."""
 
     async def known(self) -> None:
-        """It is there."""
+        """Returns at once: the compactor is known."""
 
     def retry_now(self) -> None:
-        """It never waits."""
+        """Does nothing: it never waits."""
 
     async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
-        """It has no words."""
+        """Returns no words."""
         return TellChoicesResponse()
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
-        """It knows none but Ledgerfold's own."""
+        """Accepts only Ledgerfold's own strategies."""
         raise InvalidStrategy(strategy.name, "it is not known here")
 
     @property

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 EOF = cast(Any, grpc.aio).EOF
-# Frames on their way to a client; above it the handler's write waits.
+# Frames in flight to a client; above it the handler's write waits.
 INBOX_MAX = 4
 T = TypeVar("T")
 

@@ -195,7 +195,7 @@ class Consumer:
         self._connection = None
         if isinstance(connection.error, Corruption | MissingFile | CompactedLedgerDamaged):
             if not self._world.oracle.is_damaged:
-                self._world.oracle.fail(f"{self.name} is told of damage: {connection.error!r}")
+                self._world.oracle.fail(f"{self.name} meets damage: {connection.error!r}")
             self._is_closed = True
         elif isinstance(connection.error, TopicNotFound):
             self._is_closed = True
@@ -241,7 +241,7 @@ class Consumer:
         self.connected_ms = self._world.clock.now_ms()
         name = self.subscription_name
         if not self.is_durable:
-            # Each connection begins anew.
+            # Each connection starts over.
             self._sub = Subscription(name, from_earliest=self._from_earliest, step=step)
             return
         sub = topic.subscriptions.get(name)

@@ -61,7 +61,7 @@ async def converge(actors: Actors) -> None:
     for producer in kafka:
         producer.end(Random(producer.number))
     await _until(world, lambda: all(each.is_idle for each in kafka), "producers")
-    # An order that is still on its way would change what is looked at.
+    # An order that is still in progress would change what is looked at.
     await _until(world, lambda: not world.calls, "calls that end")
     await _until(world, lambda: not _is_compacting(world), "runs that end")
     await _until(world, lambda: _is_quiet(world), "trimming that ends")
@@ -105,13 +105,13 @@ def _is_compacting(world: World) -> bool:
 
 
 def _is_quiet(world: World) -> bool:
-    """Whether nothing goes on in the background but housekeeping, which never ends."""
+    """Returns whether nothing goes on in the background but housekeeping, which never ends."""
     broker = world.broker
     return broker is not None and len(broker._tasks) <= 1
 
 
 def _check_runs(world: World) -> None:
-    """After a start no run is on its way, as the records tell it."""
+    """Checks that no recorded run is in progress after a start."""
     for topic in world.oracle.topics.values():
         for run in topic.runs.values():
             if run.state in (RUN_STATE_QUEUED, RUN_STATE_RUNNING):
@@ -126,7 +126,7 @@ def _check_partitions(world: World) -> None:
 
 
 async def _check_told_end(world: World, reader: Reader) -> None:
-    """Who has read all of a terminated topic is told, soon, that there will never be more."""
+    """Checks that a reader that has read a terminated topic is soon told that no more will come."""
 
     def is_owed() -> bool:
         topic = world.oracle.topics.get(reader.topic_name)
@@ -225,7 +225,7 @@ async def _look_at(actors: Actors, name: str, *, read_compacted: bool) -> None:
     while True:
         topic = oracle.topics.get(name)
         if topic is None:
-            # An administrator's call was on its way.
+            # An administrator's call was in progress.
             return
         # The first use loads a topic, and that may trim it.
         gone, horizon = len(topic.removed), topic.horizon
@@ -284,7 +284,7 @@ def _check_acknowledged(oracle: Oracle, topic: Topic) -> None:
 
 
 async def _check_trimmed(actors: Actors) -> None:
-    """What nobody needs, and no limit keeps, goes when trimming is asked for; the rest is there."""
+    """Checks that a trim deletes exactly what nobody needs and no limit retains."""
     world = actors.world
     for reader in actors.readers:
         reader.close()

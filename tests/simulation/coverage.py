@@ -1,4 +1,4 @@
-"""How often what came together: counted over the seeds of a run (`--coverage`).
+"""Counts combinations of events over the seeds of a run (`--coverage`).
 
 * Pairs of a moment and the operation that began at it (moments.py).
 * Pairs of operations, one right behind the other.
@@ -19,7 +19,7 @@ _RAREST = 10
 
 @dataclass
 class Coverage:
-    """Of one simulation, or of many."""
+    """The counts of one simulation, or of many."""
 
     at_moments: Counter[tuple[str, str]] = field(default_factory=Counter)
     in_a_row: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -72,7 +72,7 @@ class File:
         self.dirty.clear()
 
     def touch(self, offset: int) -> None:
-        """What is shown from there on is written once more, as it is."""
+        """Writes the bytes from there on again, unchanged."""
         pages = range(offset // PAGE_BYTES, -(-len(self.data) // PAGE_BYTES))
         self.dirty.update(pages)
         self.lost.difference_update(pages)
@@ -122,7 +122,7 @@ class File:
         self.lost.clear()
 
     def is_durable(self, size_bytes: int) -> bool:
-        """Whether the first so many bytes would survive a power loss as they are seen."""
+        """Returns whether the first so many bytes would survive a power loss as they are seen."""
         return self.durable[:size_bytes] == self.data[:size_bytes] and len(self.data) >= size_bytes
 
     @staticmethod
@@ -174,7 +174,7 @@ class Fault:
 
 
 class Disk:
-    """What processes share. Everything is below ROOT."""
+    """The disk that processes share. Everything is below ROOT."""
 
     def __init__(self, jobs: Jobs, random: Random) -> None:
         self.jobs, self.random = jobs, random
@@ -193,7 +193,7 @@ class Disk:
         self.is_full = False
 
     def fault(self, operation: str, path: Path | str) -> OSError | None:
-        """What this call is to fail with."""
+        """Returns the error that this call fails with."""
         for fault in self.faults:
             if operation in fault.operations:
                 fault.number -= 1

@@ -1,4 +1,4 @@
-"""What is drawn from a seed up front: limits, weights of operations, and steps.
+"""Draws a scenario from a seed: limits, weights of operations, and steps.
 
 >>> draw(seed=7).seed
 7
@@ -282,7 +282,7 @@ def draw(seed: int, without: frozenset[str] = frozenset(), kind: str = "faults")
 
 
 class _Steps:
-    """Of one scenario."""
+    """The steps of one scenario."""
 
     def __init__(self, random: Random, seed: int, kind: str, without: frozenset[str]) -> None:
         self._random, self._seed, self._kind, self._without = random, seed, kind, without
@@ -325,7 +325,7 @@ class _Steps:
         return [pair_of(all_pairs, self._seed * 3 + at) for at in range(count)]
 
     def _bringing(self, moment: str) -> list[Step]:
-        """What makes it come, mostly."""
+        """Returns the operation that mostly causes it."""
         table = KAFKA_BRINGING if self._is_kafka else BRINGING
         found = next((each for begin, each in table.items() if moment.startswith(begin)), ())
         return self._episode(found) if self._random.random() < 0.8 else []

@@ -33,7 +33,7 @@ class Deadlock(AssertionError):
 
 
 class Lock(Protocol):
-    """What a job may wait for."""
+    """A lock that jobs may wait for."""
 
     is_held: bool
 
@@ -174,7 +174,7 @@ class Jobs:
             job.future.set_exception(error)
 
     def kill(self, process: Process) -> None:
-        """Its jobs unwind, reaching nothing."""
+        """Kills the jobs, which unwind without any effect."""
         for job in [each for each in self._jobs if each.process is process]:
             while job.thread is not None:
                 self._resume(job)

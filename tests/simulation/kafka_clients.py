@@ -119,13 +119,15 @@ class KafkaProducer:
 
     @property
     def may_be_bumped(self) -> bool:
-        """Whether no end of a transaction is on its way: a coordinator does one after the other."""
+        """Returns whether no end of a transaction is in progress: a coordinator does one after the
+        other.
+        """
         if self.is_plain or self.is_over or self.is_zombie:
             return False
         return self._aborts is None and None not in self._queue
 
     def bump(self) -> KafkaProducer:
-        """Who has its id in the next epoch. Its transaction, if one is open, is aborted by that."""
+        """Begins the next epoch of its id, which aborts its open transaction."""
         self.is_zombie = True
         newer = KafkaProducer(
             self._world,
@@ -142,7 +144,7 @@ class KafkaProducer:
         return newer
 
     def aborts(self, transaction: Transaction) -> None:
-        """Of its id's earlier epoch: before it sends anything."""
+        """Aborts the transaction of its id's earlier epoch before it sends anything."""
         self._aborts = transaction
         self._wanted.set()
 
@@ -258,7 +260,7 @@ class KafkaProducer:
         return life is not self._life or life is None or life.cuts != self._cuts
 
     def _check_life(self) -> None:
-        """Who sent what was cut off sends no more."""
+        """Checks that the sender of truncated records sends no more."""
         if self._is_another_life():
             raise KafkaError(KafkaErrorKind.UNKNOWN_PRODUCER_ID, "another life")
 

@@ -1,4 +1,4 @@
-"""What must hold of a Kafka topic: one life of it, what was sent to it, and what became of that.
+"""The oracle's memory of one life of a Kafka topic: what was sent, and its fate.
 
 * An offset that anybody was told of holds that record for good, and a record has one offset.
 * An offset that there was is refused only once the log begins behind it.
@@ -51,7 +51,7 @@ class Sent:
 
     @property
     def may_be_committed(self) -> bool:
-        """Whether who reads what is committed may see it."""
+        """Returns whether who reads what is committed may see it."""
         transaction = self.transaction
         return transaction is None or (transaction.outcome == "commit" and transaction.is_asked)
 
@@ -240,12 +240,14 @@ class KafkaLife:
     # What a reader must have got
 
     def promised(self, *, committed: bool) -> list[int]:
-        """What a reader that asks now, and comes to the end, must have got."""
+        """Returns what a reader that asks now, and comes to the end, must have received."""
         stable = self._stable() if committed else None
         return sorted(each for each in self.at if stable is None or each < stable)
 
     def _stable(self) -> int | None:
-        """Where the oldest transaction begins that is not over durably. None: none is open."""
+        """Returns the start of the oldest transaction that is not durably over; None: none is
+        open.
+        """
         if self.cuts:
             return 0
         open_ones = [each for each in self.transactions if not each.is_ended]
@@ -253,7 +255,9 @@ class KafkaLife:
         return min((self.firsts.get(each, 0) for each in open_ones), default=None)
 
     def check(self, start: int, found: list[int], promised: Iterable[int], committed: bool) -> None:
-        """What a reader got from `start` to the end. `promised`: when it asked for the last."""
+        """Checks what a reader received from `start` to the end. `promised`: when it asked for the
+        last.
+        """
         got = set(found)
         for offset in promised:
             if start <= offset and offset not in got:
@@ -294,7 +298,9 @@ class KafkaLife:
         return f"{sent.id}, the last of {sent.key!r} below the checkpoint {self.checkpoint}"
 
     def _has_lapsed(self, offset: int) -> bool:
-        """Whether a round may have taken a tombstone: long enough behind the first that met it."""
+        """Returns whether a round may have taken a tombstone: long enough behind the first that met
+        it.
+        """
         if self.cuts:
             return True
         rounds = [each for each in self.rounds if each.end > offset]

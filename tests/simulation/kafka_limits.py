@@ -1,4 +1,4 @@
-"""Whether retention may let a Kafka log begin later: the oracle's own rule, from the files.
+"""The oracle's own rule for retention of a Kafka log, computed from its files.
 
 After Kafka's documentation of cleanup.policy, retention.bytes and retention.ms: whole segments go,
 from the oldest on; one below the log's start always; with `delete` those without which the log
@@ -21,8 +21,8 @@ Entries = Callable[[int], Iterable[Stored]]
 
 
 class Facts(NamedTuple):
-    """Of a segment. `largest_ms`: the time of its youngest record, of its file where none has one;
-    None: it holds nothing.
+    """The facts of a segment. `largest_ms`: the time of its youngest record, or of its file if no
+    record has one; None: it is empty.
     """
 
     base_offset: int
@@ -67,7 +67,8 @@ def facts_of(segment: KafkaSegment, entries: Entries) -> Facts:
 def deletable(
     log: KafkaLog, entries: Entries, now_ms: int, config: Mapping[str, str], slack_bytes: int = 0
 ) -> int:
-    """How many of the oldest segments may go. `slack_bytes`: that may be there, and not in files.
+    """Returns how many of the oldest segments may be deleted. `slack_bytes`: bytes that may not be
+    in files.
 
     Never the last one here: whether it may go, too, is the caller's to say.
     """

@@ -299,7 +299,7 @@ def kafka_truncate(actors: Actors, random: Random) -> None:
 
 @operation
 def kafka_pause(actors: Actors, random: Random) -> None:
-    """The round that is on its way is aborted."""
+    """Pauses: the cleaning in progress is aborted."""
     topic = actors.topic(random)
 
     async def pause(broker: Broker) -> None:
@@ -310,7 +310,9 @@ def kafka_pause(actors: Actors, random: Random) -> None:
 
 
 async def check_retained(actors: Actors) -> None:
-    """What retention lets go goes with a turn of the cleaner, once one finds it free."""
+    """Checks that segments outside retention are deleted with the cleaner's next turn on a free
+    log.
+    """
     world = actors.world
     for name, life in sorted(world.oracle.kafka.items()):
         left = 0
@@ -328,7 +330,7 @@ async def check_retained(actors: Actors) -> None:
 
 
 async def _retain(broker: Broker, name: str) -> bool:
-    """Whether deletion may take from it: it is loaded, and neither given up nor paused."""
+    """Returns whether deletion may take from it: it is loaded, and neither given up nor paused."""
     await broker.cleaner.retain()
     await broker.cleaner.run_pass()
     is_given_up = broker.cleaner.states.is_uncleanable(name)
@@ -337,7 +339,7 @@ async def _retain(broker: Broker, name: str) -> bool:
 
 
 async def rest(actors: Actors) -> None:
-    """No turn is taken any more, and none is on its way."""
+    """Stops taking turns, and waits until none is in progress."""
     broker = actors.world.broker
     if broker is not None:
         await call(actors.world, lambda broker: broker.cleaner.stop())
@@ -351,7 +353,7 @@ async def look(actors: Actors, random: Random) -> None:
 
 
 async def _read_all(world: World, topic: str, random: Random, *, committed: bool) -> None:
-    """A reader that begins anew ends in time: nothing is appended, and little is on its way.
+    """Reads everything from the start: it ends in time, as nothing is appended.
 
     An administrator's call unloads the topic under it, or retention overtakes it: that its refusal
     is right read_once() has seen.

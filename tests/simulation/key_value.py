@@ -1,9 +1,9 @@
-"""The metadata store under a seed: RocksDB's promise, and no more.
+"""The metadata store under a seed, with RocksDB's guarantees and no more.
 
 A write is all or nothing, durable on return. One that fails may or may not be durable after a
 crash; until then reads show nothing of it, and the next write that succeeds takes it back first.
-For RETRY_S after a failure every write fails. Who listens (`on_write`) is told of each write that
-takes effect: that is the one moment at which durable state changes.
+For RETRY_S after a failure every write fails. `on_write` is called for each write that takes
+effect: the one moment at which durable state changes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ OnWrite = Callable[[Pairs, tuple[bytes, ...], "PairStore"], None]
 
 
 class PairStore(MemoryKeyValue):
-    """What is durable; outlives processes. `doubtful`: a write that failed, and may be there."""
+    """The durable pairs, which outlive processes. `doubtful`: a failed write; it may be there."""
 
     def __init__(self) -> None:
         super().__init__()
         self.doubtful: tuple[Pairs, tuple[bytes, ...]] | None = None
-        # When the write that is on its way, or was the last, was asked for.
+        # When the write in progress, or the last one, was requested.
         self.asked_s = 0.0
         # When it was handed to a thread: nothing that came later changed what is in it.
         self.decided_s = 0.0
@@ -109,7 +109,7 @@ class SimKeyValue:
 
 
 def settle_after_crash(store: PairStore, random: Random, on_write: OnWrite) -> bool:
-    """Whether a write that failed shows after all."""
+    """Returns whether a write that failed shows after all."""
     doubtful, store.doubtful = store.doubtful, None
     if doubtful is None or random.random() < 0.5:
         return False

@@ -1,4 +1,4 @@
-"""What is remembered of a topic: one life of it, what was sent to it, and what became of that."""
+"""The oracle's memory of one life of a topic: what was sent, and its fate."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class Attempt:
         return self.rows[0].batch_index >= 0
 
     def holds(self, messages: Sequence[StoredMessage], *, is_part: bool, is_anew: bool) -> bool:
-        """Whether these are all of it; or, with `is_part`, some rows, each in its place.
+        """Returns whether these are all of it; or, with `is_part`, some rows, each in its place.
 
-        `is_anew`: runs may have numbered what they left anew; sequence ids tell which rows it is.
+        `is_anew`: runs may have renumbered their survivors; sequence ids tell which rows it is.
         """
         if not is_part:
             return messages == list(self.rows)
@@ -70,7 +70,7 @@ def _is_same(row: StoredMessage | None, found: StoredMessage, is_anew: bool) -> 
 
 
 class View(NamedTuple):
-    """What readers of compacted data see up to `horizon`; None: no run ever ended well."""
+    """The compacted view up to `horizon`; None: no run ever ended well."""
 
     rows: list[Row]
     horizon: Position | None
@@ -150,7 +150,7 @@ class Topic:
         )
 
     def is_gone(self, position: Position) -> bool:
-        """Whether nobody may ask for that raw entry any more."""
+        """Returns whether nobody may ask for that raw entry any more."""
         return position.ledger_id in self.removed or position in self.excused
 
     @property
@@ -159,7 +159,7 @@ class Topic:
 
     @property
     def end(self) -> Position | None:
-        """Of a terminated topic: nothing ever comes behind it."""
+        """Returns the end of a terminated topic, after which nothing follows."""
         record = self.record
         return position_of(record.terminated_at) if record.HasField("terminated_at") else None
 

@@ -19,7 +19,7 @@ AWAY_MS = 6 * HOUR_MS
 
 
 class Limits(NamedTuple):
-    """Of retention. -1: none; 0 and 0: nothing is kept."""
+    """The limits of retention. -1: none; 0 and 0: nothing is retained."""
 
     age_ms: int
     size_bytes: int
@@ -31,7 +31,7 @@ class Limits(NamedTuple):
 
     @property
     def hides(self) -> bool:
-        """Whether what it lets go is gone from the compacted view, too."""
+        """Returns whether data outside the limits are hidden from the compacted view, too."""
         return self.age_ms > 0 or self.size_bytes > 0
 
     def let_go(self, closed_ms: int, kept_bytes: int, now_ms: int) -> bool:

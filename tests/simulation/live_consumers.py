@@ -1,4 +1,4 @@
-"""What consumers that stay connected are owed once faults have stopped.
+"""The messages owed to consumers that stay connected, once faults have stopped.
 
 An answer for each acknowledgement that asked for one; and of their durable subscription all that
 nobody has acknowledged: each entry goes to one of them that is there, also what another one had.
@@ -84,7 +84,7 @@ def _held_back(topic: Topic, sub: Subscription, consumers: list[Consumer]) -> se
 
 
 def _key(attempt: Attempt) -> bytes:
-    """Of the first message. Those without one are together."""
+    """Returns the first message's key; messages without one are together."""
     return attempt.rows[0].key or b""
 
 

@@ -44,7 +44,7 @@ class Hang(AssertionError):
 
 @dataclass(frozen=True)
 class Pace:
-    """How steps are picked. Shares are probabilities."""
+    """The rule that picks the next step. Shares are probabilities."""
 
     # A step of a job rather than one of the loop, when there are both.
     jobs: float = 0.5
@@ -113,7 +113,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     @property
     def is_idle(self) -> bool:
-        """Whether whoever asks is the only one that has a step to take now."""
+        """Returns whether whoever asks is the only one that has a step to take now."""
         return not (self._task_steps or self._callbacks or self._ready or self.jobs.runnable())
 
     def stop_at(self, time_s: float) -> None:
@@ -211,7 +211,9 @@ class SimLoop(asyncio.BaseEventLoop):
     # The end of a process
 
     def kill(self, process: Process) -> None:
-        """Its tasks and jobs end here, and reach nothing any more; nobody else takes a step."""
+        """Kills its tasks and jobs, which have no effect any more; no other process takes a
+        step.
+        """
         process.is_dead = True
         self.jobs.kill(process)
         for task in self._tasks_of(process):
@@ -231,7 +233,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 timer.cancel()
 
     def kill_clients(self) -> None:
-        """What is left when a simulation is over."""
+        """Kills the tasks that remain when a simulation is over."""
         for task in self._processes:
             task.cancel()
         for _ in range(1000):
@@ -263,7 +265,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return found
 
     def stacks(self) -> str:
-        """Where each task waits, and each job."""
+        """Returns where each task and each job waits."""
         lines = []
         for task in self._task_numbers:
             frames = _await_chain(task)
@@ -272,7 +274,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 def _forget_pending(task: Any) -> None:
-    """It is not waited for, and says nothing about that."""
+    """Forgets a pending task without waiting for it, or a warning."""
     task._log_destroy_pending = False
 
 

@@ -71,7 +71,7 @@ def check(world: World, random: Random) -> None:
 
 
 def _some(random: Random, count: int) -> list[int]:
-    """Of the prefixes: mostly nearly all of it."""
+    """Returns some of the prefixes, mostly nearly all."""
     return [max(0, count - 1 - int(random.expovariate(0.3))) for _ in range(_PREFIXES - 1)]
 
 

@@ -1,4 +1,4 @@
-"""What the machine does: crashes, restarts, calls of the disk that fail, bits that flip."""
+"""The events of the machine: crashes, restarts, failing disk calls, flipped bits."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def flip_bit(actors: Actors, random: Random) -> None:
 
 
 def _segments(world: World) -> list[Path]:
-    """Those that hold something, by the names of their ledgers."""
+    """Returns the segments that hold something, by the names of their ledgers."""
     folder = world.disk.find(DATA / "ledgers")
     return [
         DATA / "ledgers" / ledger / name

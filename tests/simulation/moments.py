@@ -138,7 +138,7 @@ def pair_of(all_pairs: tuple[Pair, ...], number: int) -> Pair:
 
 
 class Moments:
-    """Of one simulation. `fired`: the pairs that came about; `last`: the moment before now."""
+    """The moments of one simulation. `fired`: the pairs that occurred; `last`: the one before."""
 
     def __init__(self) -> None:
         self._armed: dict[str, list[tuple[int, str, Callable[[], None]]]] = {}
@@ -151,7 +151,7 @@ class Moments:
         self._armed.setdefault(moment, []).append((skip, name, action))
 
     def reach(self, moment: str) -> None:
-        """It has come."""
+        """Records that the moment has come."""
         self.last = moment
         waiting = self._armed.get(moment)
         if not waiting:
@@ -165,7 +165,7 @@ class Moments:
         self._due.append(action)
 
     def disarm(self) -> None:
-        """What was to come does not any more."""
+        """Disarms: the event will not occur."""
         self._armed.clear()
         self._due.clear()
 
@@ -176,7 +176,7 @@ class Moments:
 
 
 def write_kind(puts: Mapping[bytes, bytes], get: Callable[[bytes], bytes | None]) -> str:
-    """What a write of metadata is about. "": nothing that is told apart."""
+    """Returns the kind of a write of metadata; "": of no particular kind."""
     kinds = {key.partition(b"/")[0] for key in puts}
     if b"cursor" in kinds:
         return "cursor"

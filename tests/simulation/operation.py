@@ -1,4 +1,4 @@
-"""What operations share: their table, and calls of administration.
+"""The common parts of operations: their table, and administrative calls.
 
 An operation begins something and does not wait for its end; whatever it needs and is not there (a
 reader that was not opened, a broker that is down) makes it do nothing. So any of them can be left

@@ -1,4 +1,4 @@
-"""What must hold, whatever happens: a plain memory of what was sent, promised and shown.
+"""The invariants: a plain memory of what was sent, acknowledged and read.
 
 It hears of each receipt and delivery when the broker sends it, and of each metadata write when it
 takes effect, the one moment at which durable state changes. It looks at files with a reader of its
@@ -114,7 +114,7 @@ class Oracle(Told):
         life.on_record(record, may_start_at)
 
     def may_retain(self, life: KafkaLife) -> int:
-        """How many of the oldest segments retention lets go now."""
+        """Returns how many of the oldest segments retention may delete now."""
         log = life.record.kafka
         return deletable(log, self._stored, self.now_ms(), log.config)
 
@@ -122,7 +122,7 @@ class Oracle(Told):
         return self.entries(ledger_id).values()
 
     def planned(self, plan: CleanPlan) -> None:
-        """What the worker is asked for."""
+        """Returns the worker's plan."""
         for life in self.kafka.values():
             if plan.topic == KAFKA_LABEL.format(short_name(life.name)) and not plan.dry_run:
                 life.on_plan(plan)
@@ -192,13 +192,13 @@ class Oracle(Told):
             self.terminated.add(record.name)
 
     def policies_of(self, topic: Topic) -> Policies:
-        """Its own, or those of the partitioned topic that it belongs to."""
+        """Returns its own policies, or those of the partitioned topic that it belongs to."""
         partition = parse_partition(topic.name)
         parent = None if partition is None else self.parents.get(partition.topic)
         return topic.record.policies if parent is None else parent
 
     def _see_policies(self, topic: Topic) -> None:
-        """They may be others now. A trim goes by those that were in force when it chose."""
+        """Records the present policies. A trim uses those in force when it chose."""
         policies = self.policies_of(topic)
         limits = Limits.of(policies)
         if not topic.limits or topic.limits[-1] != limits:
@@ -302,7 +302,7 @@ class Oracle(Told):
             self.fail(f"raw ledgers {gone} are trimmed though nobody has a cursor")
 
     def _is_truncated(self, topic: Topic) -> bool:
-        """Whether an administrator may be taking ledgers now."""
+        """Returns whether an administrator may be taking ledgers now."""
         if self.is_settling:
             return topic.name in self.ever_truncated
         return self.truncating[topic.name] > 0
@@ -349,13 +349,13 @@ class Oracle(Told):
         return min(passed, default=LATEST)
 
     def is_told(self, topic: Topic, attempt: Attempt) -> bool:
-        """Whether a record tells that it was stored: without it, its entry's header has to."""
+        """Returns whether a record says that it was stored; otherwise, its header must."""
         record = topic.producers.get(attempt.producer)
         is_known = record is not None and attempt.sequence_id <= record.last_sequence_id
         return is_known or attempt.producer in topic.forgotten
 
     def _check_cursors(self, topic: Topic, places: list[Position]) -> None:
-        """What a durable subscription has not acknowledged stays."""
+        """Checks that messages not acknowledged by a durable subscription are kept."""
         for name, record in topic.cursors.items():
             sub = topic.subscriptions.get(name)
             begun_ms = max(record.created_ms, topic.moved_ms.get(name, 0))
@@ -382,7 +382,7 @@ class Oracle(Told):
     # Producers
 
     def _on_producer(self, record: ProducerRecord) -> None:
-        """What it says was stored is: a load believes it without looking."""
+        """Checks that what the record calls stored is stored: a load trusts it without looking."""
         self._numbers.setdefault(record.topic, {})[record.number] = record.name
         topic = self.topics.get(record.topic)
         if topic is not None:
@@ -406,7 +406,7 @@ class Oracle(Told):
     # Cursors
 
     def _on_cursor(self, record: CursorRecord) -> None:
-        """It covers nothing without a reason (subscriptions.py)."""
+        """Checks that the cursor covers nothing without a reason (subscriptions.py)."""
         topic = self.topics.get(record.topic)
         if topic is None:
             return
@@ -452,8 +452,8 @@ class Oracle(Told):
             self.fail(f"{sub.name} passes {attempt} at {position}, and nobody acknowledged it")
 
     def expired(self, topic: Topic, before_ms: int) -> list[tuple[str, Position]]:
-        """What was published before that, up to the first entry that was not: every subscription
-        that there is has passed it, once it was told to.
+        """Returns the messages published before then, up to the first that was not: every existing
+        subscription has passed them, once it was told to.
         """
         there = [at for each in topic.record.ledger_ids for at in self.entries(each)]
         old: list[Position] = []
@@ -476,7 +476,7 @@ class Oracle(Told):
                 self.fail(f"{name} keeps {position}, which has expired")
 
     def _is_left_out(self, topic: Topic, sub: Subscription, position: Position) -> bool:
-        """Who reads the view passes what compaction has left out of it."""
+        """Returns whether a reader of the view skips what compaction removed."""
         if not sub.has_compacted or topic.furthest is None or position > topic.furthest:
             return False
         is_shown = any(row.position == position for row in topic.rows)

@@ -112,7 +112,7 @@ def truncate_partitions(actors: Actors, random: Random) -> None:
 
 @operation
 def set_partitioned_policies(actors: Actors, random: Random) -> None:
-    """They are those of all partitions, of later ones, too."""
+    """Sets the policies of all partitions, also of later ones."""
     policies = random.choice(
         (
             Policies(compaction_threshold_bytes=random.choice((0, 300, 1000))),
@@ -129,5 +129,5 @@ def set_partitioned_policies(actors: Actors, random: Random) -> None:
 
 @operation
 def open_passing_consumer(actors: Actors, random: Random) -> None:
-    """Of a subscription that is not durable, and goes with it."""
+    """Opens a consumer of a non-durable subscription, which ends with it."""
     actors.open_passing_consumer(random)

@@ -204,7 +204,7 @@ class Publisher:
             self._connection = None
 
     def _on_refused(self, error: LedgerfoldError | None) -> None:
-        """What nobody takes is given up; later entries are tried, for topics are made anew."""
+        """Gives up a rejected entry; later entries are tried, as topics are created again."""
         oracle = self._world.oracle
         if isinstance(error, TopicTerminated):
             oracle.told_terminated(self.topic)

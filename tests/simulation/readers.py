@@ -27,7 +27,7 @@ _HANDLER = read
 
 
 class Seen:
-    """What one pass of a reader was sent, of one life of its topic."""
+    """The messages that one pass of a reader received, of one life of its topic."""
 
     def __init__(self, start: Position, *, read_compacted: bool) -> None:
         self.start, self.read_compacted = start, read_compacted
@@ -151,7 +151,7 @@ class Reader:
         self.ended_with = connection.error
         if isinstance(connection.error, Corruption | MissingFile | CompactedLedgerDamaged):
             if not self._world.oracle.is_damaged:
-                self._world.oracle.fail(f"{self.name} is told of damage: {connection.error!r}")
+                self._world.oracle.fail(f"{self.name} meets damage: {connection.error!r}")
             self._is_closed = True
         elif isinstance(connection.error, TopicNotFound):
             self._is_closed |= self._world.oracle.is_beyond(self.topic_name)
@@ -339,7 +339,9 @@ class Reader:
                 )
 
     def _has_later_write(self, topic: Topic, key: bytes, at: Position) -> bool:
-        """Whether an entry may lie behind `at` that writes the key, too, acknowledged or not."""
+        """Returns whether an entry may lie behind `at` that writes the key, too, acknowledged or
+        not.
+        """
         return any(
             any(key == each.key for each in attempt.rows) and topic.place.get(attempt, LATEST) > at
             for (name, _, _), attempt in self._world.oracle.attempts.items()

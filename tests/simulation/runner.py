@@ -35,7 +35,7 @@ class Job(NamedTuple):
 
 
 class Done(NamedTuple):
-    """What became of some seeds."""
+    """The results of some seeds."""
 
     failures: list[Failure]
     coverage: Coverage
@@ -64,7 +64,7 @@ def simulate(
     without: frozenset[str] = frozenset(),
     kind: str = "faults",
 ) -> Iterator[Done]:
-    """What became of `count` seeds, chunk by chunk in any order.
+    """Returns the results of `count` seeds, chunk by chunk in any order.
 
     Bound: two chunks a process are handed out at a time, so `count` may be without end.
     """

@@ -147,7 +147,7 @@ def _begin(actors: Actors, step: Step) -> None:
 
 
 class _Errors(logging.Handler):
-    """What the broker logs with a stack is a defect, whoever swallowed it."""
+    """Records errors that the broker logs with a stack: each is a defect, even if it was caught."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.ERROR)

@@ -16,7 +16,9 @@ TRIES_MAX = 400
 
 
 def kind_of(outcome: Outcome) -> str:
-    """What failed, without names and numbers: so that shrinking does not slip to another defect."""
+    """Returns the kind of a failure, without names and numbers, so that shrinking does not slip to
+    another defect.
+    """
     words = str(outcome.failure).split("\n", 1)[0].split(": ")[0]
     kind = re.sub(r"\br\d+-\w+|\bp\d#\d+|b'.*?'|[\[(].*?[\])]|[-\d:/.]+", "_", words)
     return re.sub(r"_(, _)+", "_", kind)[:80]

@@ -1,4 +1,4 @@
-"""What lies in a ledger's files, read as plainly as it can be: for the oracle.
+"""Reads the files of a ledger as plainly as possible, for the oracle.
 
 Files grow, so what was parsed is remembered with the file until anything else happens to it.
 """

@@ -1,4 +1,4 @@
-"""What is known of a subscription: what was acknowledged, what durably, and what it must still get.
+"""The oracle's memory of a subscription: acknowledged, durably acknowledged, and still owed.
 
 An acknowledgement with a request id counts as durable when the broker has answered it; a seek makes
 void what was acknowledged before. What was sent and never answered may count or not: it is neither
@@ -20,10 +20,10 @@ from ledgerfold.v1.records_pb2 import CursorRecord
 
 @dataclass(eq=False)
 class Order:
-    """To pass entries over: of one subscription, or of all ("").
+    """A request to skip entries: of one subscription, or of all ("").
 
     `limit_ms`: what is older than that when it is carried out; `entries`: so many at most; `upto`:
-    those up to there, once the order is over. `ended_ms` None: it is on its way, or in force.
+    those up to there, once the order is over. `ended_ms` None: it is in progress, or in force.
     """
 
     subscription: str = ""
@@ -35,7 +35,9 @@ class Order:
     def covers(
         self, position: Position, publish_ms: int, closed_ms: int | None, now_ms: int
     ) -> bool:
-        """Whether it may have passed that entry. `closed_ms`: of its ledger, if it is closed."""
+        """Returns whether it may have passed that entry. `closed_ms`: of its ledger, if it is
+        closed.
+        """
         if self.limit_ms is not None:
             before_ms = (now_ms if self.ended_ms is None else self.ended_ms) - self.limit_ms
             return publish_ms < before_ms or (closed_ms is not None and closed_ms < before_ms)
@@ -49,8 +51,8 @@ class Order:
 
 @dataclass(eq=False)
 class Move:
-    """A seek that is on its way, and the subscriptions of that name that it may find: somebody may
-    delete one and make another while it waits.
+    """A seek in progress, and the subscriptions of that name that it may find: another client may
+    delete one and create another while it waits.
     """
 
     to: Position
@@ -66,7 +68,7 @@ class Move:
 
 
 class Subscription:
-    """Of one life of a topic. Steps are the loop's, and order what happens."""
+    """A subscription of one life of a topic. The loop's steps define the order of events."""
 
     def __init__(self, name: str, *, from_earliest: bool, step: int) -> None:
         self.name = name
@@ -80,7 +82,7 @@ class Subscription:
         self.durable_upto: tuple[Position, int] = (EARLIEST, 0)
         # Consumers of compacted data acknowledge what they never got.
         self.has_compacted = False
-        # Seeks begun and ended; nothing is known for certain while one is on its way.
+        # Seeks begun and ended; nothing is known for certain while one is in progress.
         self.moves = 0
         self.is_moving = 0
         # Where those led to that no record tells of yet, and the incarnation of the last record.
@@ -140,11 +142,11 @@ class Subscription:
         self.start, self.has_moved = start, True
 
     def begins_behind(self, position: Position) -> bool:
-        """Whether that entry lies before where it began, or was moved to."""
+        """Returns whether that entry lies before where it began, or was moved to."""
         return self.start is not None and position < self.start
 
     def is_due(self, position: Position, born_step: int) -> bool:
-        """Whether a consumer must get it."""
+        """Returns whether a consumer must get it."""
         if self.is_passed(position):
             return False
         if self.start is not None:
@@ -153,7 +155,7 @@ class Subscription:
 
 
 def covers(record: CursorRecord, position: Position) -> bool:
-    """Whether a durable cursor has that entry as acknowledged."""
+    """Returns whether a durable cursor has that entry as acknowledged."""
     mark_delete = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
     in_range = any(
         each.ledger_id == position.ledger_id

@@ -1,4 +1,6 @@
-"""What the oracle calls stale while the write of a commit is on its way, and afterwards."""
+"""Tests which views the oracle calls stale while the write of a commit is in progress, and
+afterwards.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is promised to publishers is on the disk: receipts, and where entries are.
+"""Checks that acknowledged messages are on the disk: receipts, and positions of entries.
 
 The part of the oracle that hears of receipts and deliveries, looks into files and knows what damage
 was done on purpose.
@@ -24,7 +24,9 @@ from tests.simulation.subscriptions import Move, Order
 
 
 class Told:
-    """What publishers and readers were told, held against the disk (tests/simulation/oracle.py)."""
+    """The acknowledgements of publishers and readers, compared with the disk
+    (tests/simulation/oracle.py).
+    """
 
     def __init__(
         self,
@@ -57,12 +59,12 @@ class Told:
         self.subscribed: set[str] = set()
         # Whether such a subscription, by its topic and name, is to begin with the oldest message.
         self.begins_early: dict[tuple[str, str], bool] = {}
-        # Orders that are on their way, by topic: they may find the next one of the name.
+        # Orders in progress, by topic: they may find the next one of the name.
         self.orders: dict[str, list[Order]] = {}
-        # Seeks that are on their way, by topic and subscription.
+        # Seeks in progress, by topic and subscription.
         self.moves: dict[tuple[str, str], list[Move]] = {}
-        # Topics from which an administrator takes ledgers, whoever has read them: calls that are
-        # on their way, and those that ever were.
+        # Topics from which an administrator takes ledgers, whoever has read them: calls in
+        # progress, and those ever made.
         self.truncating: Counter[str] = Counter()
         self.ever_truncated: set[str] = set()
         # After a crash: a write shows whose call is gone.
@@ -72,7 +74,7 @@ class Told:
         # Of partitioned topics.
         self.partitions: dict[str, int] = {}
         self.parents: dict[str, Policies] = {}
-        # Calls that make partitions and are on their way: the step at which each was made.
+        # Calls in progress that create partitions: the step at which each was made.
         self.growing: dict[int, int] = {}
         self._of_ledger: dict[int, Topic] = {}
         self._numbers: dict[str, dict[int, str]] = {}
@@ -154,7 +156,9 @@ class Told:
             self.fail(f"{attempt} is said to be stored already, and is nowhere")
 
     def _has_later(self, topic: Topic, attempt: Attempt) -> bool:
-        """Whether that producer has something with a higher sequence id there, told of or not."""
+        """Returns whether that producer has something with a higher sequence id there, told of or
+        not.
+        """
         stored = (
             self.attempt_of(topic, entry)
             for ledger_id in topic.record.ledger_ids
@@ -169,9 +173,9 @@ class Told:
     def sent_as(
         self, topic: Topic, header: EntryHeader, batch: DecodedBatch, *, read_compacted: bool
     ) -> Attempt | None:
-        """What an entry is, or is left of, that somebody got; None when it is not as it was sent.
+        """Returns the entry that a reader received part of; None if it is not as it was sent.
 
-        One that was numbered anew has the sequence id of the last message that is left.
+        A renumbered one has the sequence id of the last message that is left.
         """
         attempt = self._of_message.get((topic.name, batch.producer_name, header.sequence_id))
         is_anew = self.profile == "pulsar-4"
@@ -183,12 +187,12 @@ class Told:
         return attempt
 
     def told_terminated(self, name: str) -> None:
-        """What a publisher hears must hold after a crash, too."""
+        """Checks that a publisher's notice of termination also holds after a crash."""
         if name not in self.terminated:
             self.fail(f"a publisher of {name} is told that it is terminated, and it is not durably")
 
     def is_beyond(self, name: str) -> bool:
-        """Whether it is the name of a partition beyond those that there are."""
+        """Returns whether it is the name of a partition beyond those that there are."""
         partition = parse_partition(name)
         return partition is not None and partition.index >= self.partitions.get(
             partition.topic, partition.index + 1
@@ -213,10 +217,10 @@ class Told:
     # What is in files
 
     def is_stale(self, topic: Topic, position: Position, run_number: int | None) -> bool:
-        """Whether a read-compacted read that is up to date passes over that entry.
+        """Returns whether a read-compacted read that is up to date passes over that entry.
 
-        `run_number`: the run whose view the broker shows, 0 for none. It may lag by the write that
-        is on its way, and by no more. None: whoever could say is unloading the topic.
+        `run_number`: the run whose view the broker shows, 0 for none. It may lag by the write in
+        progress, and by no more. None: the topic, which could say, is being unloaded.
         """
         if self.topics.get(topic.name) is not topic:
             return False
@@ -239,7 +243,7 @@ class Told:
         return self.attempts.get((topic.name, producer, entry.header.sequence_id))
 
     def learn(self, topic: Topic) -> None:
-        """Where entries are of whose place nobody was told: those said to be duplicates."""
+        """Learns the positions of entries reported as duplicates."""
         missing = {attempt for attempt, at in topic.acked.items() if at is None}
         if not missing:
             return
@@ -256,7 +260,7 @@ class Told:
     # Orders to pass entries over
 
     def end_order(self, topic: Topic, order: Order) -> None:
-        """What is published from now on it does not pass."""
+        """Ends an order: it does not skip what is published from now on."""
         if order.ended_ms is None:
             order.ended_ms = self.now_ms()
             order.upto = max(
@@ -265,7 +269,9 @@ class Told:
             )
 
     def may_be_passed(self, topic: Topic, subscription: str, position: Position) -> bool:
-        """Whether an order may have passed that entry for it. Counts against what it may."""
+        """Returns whether an order may have passed that entry for it. Counts against what it
+        may.
+        """
         attempt = topic.at[position]
         closed_ms = self.closed_ms(position.ledger_id)
         return any(
@@ -275,7 +281,9 @@ class Told:
         )
 
     def may_all_be_passed(self, topic: Topic, subscription: str, positions: list[Position]) -> bool:
-        """Whether orders may have passed all of these for it. Counts against none of them."""
+        """Returns whether orders may have passed all of these for it. Counts against none of
+        them.
+        """
         orders = [each for each in topic.orders if each.subscription in ("", subscription)]
         left = sum(max(0, each.entries) for each in orders if each.entries is not None)
         for position in positions:
@@ -289,7 +297,7 @@ class Told:
         return left >= 0
 
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
-        """Its record, as it is now."""
+        """Returns the ledger's present record."""
         value = self._pairs.get(f"ledger/{ledger_id:020d}".encode())
         return None if value is None else LedgerRecord.FromString(value[1:])
 
@@ -319,7 +327,7 @@ class Told:
                 topic.lost.add(position)
 
     def recovered(self, report: Any) -> None:
-        """What was not damaged on purpose is not damaged."""
+        """Checks that only deliberate damage was reported."""
         if report.torn:
             self.note(f"torn tails are cut: {len(report.torn)}")
         if report.damaged and not self.is_damaged:

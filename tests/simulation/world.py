@@ -46,7 +46,7 @@ class SimClock:
 
     @staticmethod
     def time_of(at_ms: int) -> float:
-        """Of the loop, in the midst of that millisecond."""
+        """Returns the loop's time within that millisecond."""
         return (at_ms - START_MS + 0.5) / 1000
 
     async def sleep(self, delay_s: float) -> None:
@@ -102,7 +102,7 @@ class World:
         self.in_order = False
         # Faults are over: nothing goes wrong any more.
         self.is_converging = False
-        # Unary calls that are on their way.
+        # Unary calls in progress.
         self.calls = 0
         self._next_crash_is_power = False
         self._workers: list[Process] = []
@@ -192,7 +192,7 @@ class World:
 
     @property
     def is_same_boot(self) -> bool:
-        """Whether the machine has run on since a broker last recovered."""
+        """Returns whether the machine has run on since a broker last recovered."""
         return self._recovered_boot == self._boots
 
     def _called(self, operation: str) -> None:

@@ -26,7 +26,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
 
 @pytest.fixture(scope="session")
 def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the first worker leaves the JVM's class-data archive for the others."""
+    """Returns where the first worker leaves the JVM's class-data archive for the others."""
     return tmp_path_factory.mktemp("cache")
 
 

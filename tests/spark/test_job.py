@@ -112,7 +112,7 @@ def test_runs_that_look_up_old_messages_equal_the_model(
         assert counts.keys == counts.messages_out - counts.null_keys
 
 
-def test_a_strategy_of_ones_own_runs_on_spark(
+def test_a_user_defined_strategy_runs_on_spark(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Registered here, in the driver: Spark's workers, which have no such entry, are handed it."""

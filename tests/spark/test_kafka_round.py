@@ -118,7 +118,7 @@ def test_a_round_takes_the_time_that_its_rate_asks_for(session: Session, log: Ka
 
 
 def _is_waiting(session: Session) -> bool:
-    """Whether a task has begun."""
+    """Returns whether a task has begun."""
     tracker = session.context.statusTracker()
     stages = map(tracker.getStageInfo, tracker.getActiveStageIds())
     return any(stage is not None and stage.numActiveTasks for stage in stages)
@@ -139,7 +139,7 @@ def test_a_round_that_waits_is_cancelled(session: Session, log: KafkaLog) -> Non
 
 
 def _leaves(pid: int) -> list[int]:
-    """Of the processes that it started, those that have none of their own."""
+    """Returns those of the started processes that have no children."""
     listed = Path(f"/proc/{pid}/task").glob("*/children")
     children = [int(each) for path in listed for each in path.read_text().split()]
     return list(chain.from_iterable(map(_leaves, children))) if children else [pid]

@@ -195,7 +195,7 @@ def test_one_that_does_not_answer_samples_is_refused(
 def test_a_plan_that_names_what_was_not_allowed(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
-    """No test had a plan name a callable that is no strategy: it was called, then refused."""
+    """A callable that is no strategy is rejected without a call."""
     told, log = tmp_path / "told", _log(tmp_path, A1)
     harm = {"command": f"touch {told}"}
     error = _refused(own_worker, log, "os:system", harm)
@@ -223,7 +223,7 @@ def test_a_check_says_what_it_found(own_worker: CompactorProcess) -> None:
         assert (found.name, found.version, found.kind) == (name, version, kind)
 
 
-def test_code_that_was_replaced_is_loaded_anew(
+def test_replaced_code_is_loaded_again(
     own_worker: CompactorProcess, package: OutsidePackage, tmp_path: Path
 ) -> None:
     """Python processes that have the old one are not asked again, and the record says the new."""
@@ -260,10 +260,7 @@ def _asked(worker: CompactorProcess, log: LogBuilder, *names: str) -> TopicWhatI
 def test_what_if_has_the_figures_of_their_runs(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
-    """Of either kind; and where they keep others than the rest, their keys differ.
-
-    No test had asked for the difference of strategies that keep other messages, one being foreign.
-    """
+    """Tests both kinds; if they keep other messages than the rest, their keys differ."""
     log = _log(tmp_path, A1, A22, B1, A3)
     found = _asked(own_worker, log, "longest", "newest", "first")
     for at, each in enumerate(found.forecasts):
@@ -277,7 +274,7 @@ def test_what_if_has_the_figures_of_their_runs(
     assert (differing.key, [each.value for each in differing.kept]) == (b"a", [b"22", b"3", b"1"])
 
 
-def test_what_goes_wrong_in_a_what_if_is_told_of_it_alone(
+def test_an_error_of_a_what_if_concerns_it_alone(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
     """Within the bounds of a run, and before it is asked at all; the worker serves on."""
@@ -307,7 +304,7 @@ def _told(worker: CompactorProcess, strategy: str, *values: bytes) -> TellChoice
 
 
 def test_its_words_are_asked_in_the_order_of_the_log(own_worker: CompactorProcess) -> None:
-    """Of each message and the one that stood then; behind a tombstone nothing stands."""
+    """Compares each message with its predecessor; a tombstone has no predecessor after it."""
     told = _told(own_worker, "longest", b"22", b"3", b"444", b"", b"1", b"22")
     assert [(each.left, each.right, each.words) for each in told.choices] == [
         (0, 1, "1 came, 2 stood"),

@@ -47,7 +47,7 @@ def _endless(folder: Path) -> CompactionPlan:
 
 
 def test_a_run_gives_progress_then_a_manifest(worker: CompactorProcess, tmp_path: Path) -> None:
-    """What the manifest lists is what the model leaves, with counts and times."""
+    """The manifest lists what the model keeps, with counts and times."""
     log = _log(tmp_path)
     responses, manifest = worker.run(log.plan(100))
     assert responses[0].HasField("progress")

@@ -1,4 +1,4 @@
-"""What tests share.
+"""The shared parts of tests.
 
 Spark is started in the tests' own process, too, and forks there: gRPC must not try to make its
 threads survive that, or the child may die before it is Spark. Read when grpc is imported, so it is

@@ -162,7 +162,9 @@ class BrokerProcess:
         self.close()
 
     def processes(self) -> list[int]:
-        """Its pid and those of all it started, also of a former life's that still run."""
+        """Returns the pid, and those of all started processes that still run, also of a former
+        life.
+        """
         return processes.marked(self._mark)
 
     # Its compactor.

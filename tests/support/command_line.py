@@ -22,7 +22,7 @@ TIMEOUT_S = 60.0
 
 
 class Ran(NamedTuple):
-    """What a command ended with."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -30,7 +30,7 @@ class Ran(NamedTuple):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Its standard output as JSON lines."""
+        """Returns standard output as JSON lines."""
         return [json.loads(line) for line in self.out.splitlines()]
 
 

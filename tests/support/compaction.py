@@ -123,11 +123,11 @@ class LogBuilder:
         return publishing_order(self.told, retain_null_key)
 
     def expected(self, retain_null_key: bool = False) -> list[Stored]:
-        """What the model leaves of all that was added."""
+        """Returns what the model keeps of all added messages."""
         return self.left(self.outcome(retain_null_key))
 
     def left(self, outcome: Outcome) -> list[Stored]:
-        """What a model's outcome names."""
+        """Returns the messages that a model's outcome names."""
         return [self.messages[index] for index in outcome.survivors]
 
     def plan(

@@ -51,7 +51,7 @@ FIRST_LEDGER_ID = 100
 
 
 class FailingPairs(MemoryKeyValue):
-    """What the metadata are kept in. `failure`: what a write raises."""
+    """A store of metadata whose writes can fail. `failure`: the error that a write raises."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class FakeStore:
 
 @dataclass
 class CountedLog:
-    """It is each of the parts of a log that compaction uses. `entries`: how many ledger 1 has."""
+    """A log with all parts that compaction uses. `entries`: the number of entries in ledger 1."""
 
     entries: int = 0
     horizon: Position | None = None
@@ -135,7 +135,7 @@ class CountedLog:
         return previous
 
     def check(self) -> None:
-        """It is whole."""
+        """Does nothing: the view is intact."""
 
     def segments(self) -> list[SegmentRecord]:
         return []
@@ -327,7 +327,7 @@ class Lab:
         return self.topics[full]
 
     async def ended(self, topic: LabTopic) -> None:
-        """Until the topic has no run on its way."""
+        """Waits until the topic has no run in progress."""
         async with asyncio.timeout(5):
             async for _ in self.scheduler.watch(cast(Any, topic)):
                 pass

@@ -110,7 +110,7 @@ class CompactorProcess:
         self.process.send_signal(signal.SIGCONT)
 
     def children(self) -> list[int]:
-        """Of all processes it started, those that still run."""
+        """Returns all started processes that still run."""
         return [pid for pid in marked(self.mark) if pid != self.process.pid]
 
     def run(self, plan: CompactionPlan) -> tuple[list[RunResponse], Manifest]:

@@ -134,7 +134,7 @@ class Reader:
     # -- terminals -------------------------------------------------------------------------
 
     def _run(self, command: str) -> str:
-        """Its standard output. It ends with 0."""
+        """Runs a command that succeeds. Returns its standard output."""
         with self._start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             out, err = process.communicate(timeout=_COMMAND_S)
         assert process.returncode == 0, f"{command}\n{out}{err}{self._broker_said()}"
@@ -211,7 +211,7 @@ def _ports_of(ending: ExitStack) -> dict[int, int]:
 
 
 def _free(port: int) -> int:
-    """That port, or any; 0: it is taken."""
+    """Returns that port, or any; 0: it is in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -42,7 +42,7 @@ def _connects(module: Module) -> bool:
 
 
 def failures(name: str, folder: Path, address: str = DOCUMENTED_ADDRESS) -> str:
-    """What the examples of a module say that they should not; empty when they are right."""
+    """Returns the examples of a module that fail, described; empty if all pass."""
     said = io.StringIO()
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS)
     for test in doctest.DocTestFinder().find(importlib.import_module(name)):

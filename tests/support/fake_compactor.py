@@ -1,4 +1,4 @@
-"""A compactor worker without Spark, for tests of what supervises it.
+"""A compactor worker without Spark, for tests of its supervisor.
 
     python fake_compactor.py serve                  listens, is healthy, runs plans
     python fake_compactor.py serve-later FIFO       the same, but SERVING only after a write to FIFO
@@ -14,7 +14,7 @@ What a run does is the plan's `strategy`: "publishing-order" answers with a mani
 "ending" is refused by a first worker that then ends, "dying" ends it at once; "break" fails without
 an ErrorInfo; "empty" ends without a manifest.
 
-Of strategies of one's own it knows "fake:Good"; a check of "fake:Slow" does not end.
+Of user-defined strategies it knows "fake:Good"; a check of "fake:Slow" does not end.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class FakeCompactorService(compactor_pb2_grpc.CompactorServiceServicer):
 
 
 def is_first(folder: str) -> bool:
-    """Whether no worker was asked before: the folder tells the next one."""
+    """Returns whether no worker was asked before: the folder tells the next one."""
     try:
         os.mkdir(folder)
     except FileExistsError:

@@ -151,7 +151,9 @@ class FakeKafkaTopic:
         return header.base_offset
 
     def load_anew(self) -> None:
-        """It knows the last batch of each producer alone, as after any clean restart."""
+        """Loads again: it knows the last batch of each producer alone, as after any clean
+        restart.
+        """
         self.producers.load(list(self.producers.snapshot()), self.producers.end_offset, now_ms=0)
 
     def records(self) -> list[KafkaRecord]:
@@ -334,7 +336,7 @@ class _Call:
         return True
 
     def take_entries(self) -> list[bytes]:
-        """What the permits allow."""
+        """Takes the entries that the permits allow."""
         taken = []
         while self.permits > 0 and self.next < len(self.topic.entries):
             entry = self.topic.entries[self.next]

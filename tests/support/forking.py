@@ -31,7 +31,7 @@ _PR_SET_NAME = 15
 
 
 def outcome(call: Callable[[], object]) -> str:
-    """What it raised, by name; else what it answered."""
+    """Returns the result; or the name of the raised error."""
     try:
         return str(call())
     except LedgerfoldError as error:
@@ -41,7 +41,7 @@ def outcome(call: Callable[[], object]) -> str:
 def in_child(
     work: Callable[[], object], leave: Callable[[int], object] = sys.exit
 ) -> tuple[Any, int]:
-    """What `work` answers in a forked child, and the exit code of that.
+    """Returns the answer of `work` in a forked child, and its exit code.
 
     It leaves by sys.exit, so that the interpreter comes to its end as any does.
     """
@@ -139,7 +139,7 @@ class Opened:
 
 
 def inherited(url: str) -> dict[str, Any]:
-    """What was open before the fork is used after it, while the parent is busy."""
+    """Uses after a fork what was open before, while the parent is busy."""
     opened = Opened(url)
     calls = opened.calls()
     children = [
@@ -189,7 +189,7 @@ def linger(is_named: threading.Event, lingers_s: float | None) -> None:
 
 
 def beside_a_thread_that_ends(url: str, lingers_s: float | None) -> tuple[Any, bool]:
-    """What a client in a child says, and whether the thread was still there after the fork."""
+    """Returns a client's answer in a child, and whether the thread still existed after the fork."""
     publish_once(url)
     is_named = threading.Event()
     thread = threading.Thread(target=linger, args=(is_named, lingers_s), daemon=True)

@@ -78,7 +78,7 @@ def moments(steps: Iterable[Step]) -> list[Moment]:
 
 @dataclass
 class Lived:
-    """What became of a log."""
+    """The result of a log's life."""
 
     rounds: int = 0
     bytes_read: int = 0
@@ -128,7 +128,7 @@ class Foretelling:
         trials: Sequence[Mapping[str, str]],
         own: Mapping[str, str] = NOTHING,
     ) -> TopicWhatIf:
-        """Of a log that was never cleaned."""
+        """Returns the forecast for a log that was never cleaned."""
         self._broker.begin({}, BEGAN_MS)
         self._broker.create(TOPIC, {"cleanup.policy": "compact", **own})
         for moment in moments(steps):
@@ -136,7 +136,7 @@ class Foretelling:
         return self.told(trials)
 
     def told(self, trials: Sequence[Mapping[str, str]]) -> TopicWhatIf:
-        """Of the log that there is."""
+        """Returns the forecast for the existing log."""
         broker, topic = self._broker._topic(TOPIC)[0], self._topic()
         settings = [
             settings_of(

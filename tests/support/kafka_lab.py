@@ -29,7 +29,7 @@ Pair = tuple[bytes | None, bytes | None]
 
 
 class KafkaLab(BrokerLab):
-    """Its topic is made when it is first used."""
+    """A lab whose topic is created on first use."""
 
     def __init__(self, config: Mapping[str, str]) -> None:
         super().__init__()

@@ -174,7 +174,7 @@ class KafkaLog:
         self.segments, self.aborted = [*cleaned, *old], aborted
 
     def batches(self) -> list[bytes]:
-        """Of all closed segments."""
+        """Returns the batches of all closed segments."""
         return batches_of(self.ledgers_dir, self.segments)
 
     def text(self) -> str:

@@ -46,7 +46,7 @@ class KafkaOracle:
 
     @property
     def log_dir(self) -> Path:
-        """That of its one log directory."""
+        """Returns its only log directory."""
         (folder,) = self._home.glob("cleaner-oracle*/d0")
         return folder
 

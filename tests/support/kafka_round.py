@@ -17,7 +17,6 @@ from ledgerfold.storage.errors import MissingFile
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.kafka.batch import NO_TIMESTAMP, read_batch_header, sealed
 from ledgerfold.storage.kafka.entries import entry_of
-from ledgerfold.storage.kafka.filtering import kept
 from ledgerfold.storage.kafka.records import ControlType, columns_of, marker_type, records_of
 from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.compactor_pb2 import (
@@ -34,6 +33,7 @@ from tests.model.kafka.log import Clock, Log
 from tests.model.kafka.producers import Producer, Refused, Sent
 from tests.model.kafka.segments import Aborted, Segment
 from tests.model.kafka.settings import TopicSettings
+from tests.support.kafka_filtering import kept
 
 _MARKERS = {ControlType.COMMIT: COMMIT, ControlType.ABORT: ABORT}
 
@@ -72,7 +72,7 @@ class _PlannedLog(Log):
 
 
 class KafkaRound:
-    """Of one plan. `check` is called before each batch, and may raise."""
+    """A cleaning of one plan. `check` is called before each batch, and may raise."""
 
     def __init__(
         self, plan: CleanPlan, files: Files, check: Callable[[], None] = lambda: None
@@ -122,7 +122,7 @@ class KafkaRound:
         return manifest
 
     def folders(self) -> list[Path]:
-        """That it may have made."""
+        """Returns the folders that it may have created."""
         return [self._folder / str(each) for each in self._plan.ledger_ids]
 
     # -- the log before it -----------------------------------------------------------------

@@ -60,7 +60,7 @@ def as_version_1(entry: bytes) -> bytes:
 
 
 def is_segment(name: str) -> bool:
-    """Whether a file in a ledger's folder is a segment: not its label, nor a torn copy."""
+    """Returns whether a file in a ledger's folder is a segment: not its label, nor a torn copy."""
     return parse_segment_name(name) is not None
 
 

@@ -1,4 +1,4 @@
-"""What pyspark's context and RDDs do of what a round asks of them, in this process and at once."""
+"""The part of pyspark's context and RDDs that a cleaning uses, in this process and at once."""
 
 from __future__ import annotations
 

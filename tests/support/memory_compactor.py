@@ -59,17 +59,17 @@ class MemoryCompactor(Compactor):
         """Nothing to stop."""
 
     async def known(self) -> None:
-        """It is there."""
+        """Returns at once: the compactor is known."""
 
     def retry_now(self) -> None:
-        """It never waits."""
+        """Does nothing: it never waits."""
 
     async def tell_choices(self, request: TellChoicesRequest) -> TellChoicesResponse:
-        """It has no words."""
+        """Returns no words."""
         return TellChoicesResponse()
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
-        """It knows none but Ledgerfold's own, and those that its oracles know."""
+        """Accepts Ledgerfold's own strategies, and those that its oracles know."""
         if strategy.name not in CLASSES:
             raise InvalidStrategy(strategy.name, "it is not known here")
 
@@ -169,7 +169,8 @@ def _rebuilt(header: EntryHeader, entry: bytes, kept: list[int], renumber: bool 
 
 
 def _is_numbered(header: EntryHeader, entry: bytes) -> bool:
-    """Otherwise than anew: from 0 on, of a batch of that size, and a single one as published alone.
+    """Returns whether ids differ from renumbering: from 0 on in a batch of that size, a single one
+    as published alone.
 
     A run that leaves ids alone may have left the first two of a batch of three.
     """

@@ -1,8 +1,8 @@
-"""A client's connection to the fake data service without a network: calls on one event loop.
+"""A client's connection to the fake data service without a network, on one event loop.
 
 Nothing in between takes time or has threads, so a test decides in which order things happen, and
 the same decisions end the same way.
-`break_off` is noticed by both ends; what was on its way is lost.
+`break_off` is noticed by both ends; messages in flight are lost.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class MemoryCall:
         self._server.cancel()
 
     def break_off(self) -> None:
-        """What was sent and not received, either way, is lost."""
+        """Breaks the connection: what was sent and not received, either way, is lost."""
         self._error = _rpc_error(grpc.StatusCode.UNAVAILABLE, "The test broke the connection.")
         self._server.cancel()
         self._responses.put_nowait(self._error)

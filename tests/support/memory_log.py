@@ -25,7 +25,7 @@ from ledgerfold.v1.data_pb2 import StartPosition
 
 
 class MemoryLog:
-    """It is each of the parts of a log (broker/log/log.py) that subscriptions use."""
+    """A log with all parts (broker/log/log.py) that subscriptions use."""
 
     def __init__(self) -> None:
         self.ledgers = self.positions = self.reads = self.search = self.state = self.views = self
@@ -39,7 +39,7 @@ class MemoryLog:
         self.error: Exception | None = None
         self.closed: Exception | None = None
         self._changed = asyncio.Condition()
-        # Reads wait until it is set: a test may change things while one is on its way.
+        # Reads wait until it is set: a test may change things during one.
         self.gate = asyncio.Event()
         self.gate.set()
 

@@ -42,7 +42,7 @@ class Raising(Copying):
 
 
 class Confused(Copying):
-    """Its manifest tells of a file that is shorter than it says."""
+    """A compactor whose manifest describes a file that is shorter than it says."""
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
         manifest = await super().run(plan, on_progress)

@@ -81,7 +81,7 @@ def _put(message: Any, path: Path, text: str, fill: Fill) -> None:
 
 
 def check_refusal(error: grpc.RpcError, text: str, where: str) -> LedgerfoldError:
-    """It is one of ours, and repeats little."""
+    """Checks that the refusal is a typed error that repeats little of the input."""
     call: Any = error
     details = str(call.details())
     assert call.code() not in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN), (where, details)
@@ -101,7 +101,7 @@ def _as_written(text: str) -> str:
 
 
 def _repeats(told: str, text: str, most: int = 200) -> bool:
-    """Whether more than that of the text stands in what was told, in one place."""
+    """Returns whether more than that of the text stands in what was told, in one place."""
     half = most // 2
     # What is longer holds one of these whole.
     parts = (told[at : at + half] for at in range(0, len(told) - half, half))

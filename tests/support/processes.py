@@ -64,7 +64,7 @@ def memory_bytes(pids: Iterable[int], field: str = "VmRSS") -> int:
 
 
 def processor_seconds(pids: Iterable[int]) -> float:
-    """What those that still run have used of processors, together."""
+    """Returns the processor time of those that still run, together."""
     total = 0
     for pid in pids:
         try:
@@ -77,7 +77,7 @@ def processor_seconds(pids: Iterable[int]) -> float:
 
 
 def command(pid: int) -> str:
-    """Its command line, "" once it is gone."""
+    """Returns its command line; "" once it has ended."""
     try:
         return (_PROC / str(pid) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:

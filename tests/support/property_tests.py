@@ -1,4 +1,4 @@
-"""How long properties are looked at: a tenth as many examples in the fast run as in the whole one.
+"""The number of examples of properties: a tenth in the fast run.
 
 Hypothesis runs its profile `ci`, the same examples each time, when CI is set, else `dev`.
 """

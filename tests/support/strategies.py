@@ -47,7 +47,7 @@ FIRST = Strategy("first", 3, begin_first, join_first, first_values)
 
 
 def columns_of(messages: Sequence[Message]) -> tuple[Keys, Facts]:
-    """Of messages that all have a key; the position of each is its index."""
+    """Returns the columns of messages that all have a key; the position of each is its index."""
     keys = np.array([int.from_bytes(message.key or b"") for message in messages], np.int64)
     return keys, Facts(
         np.arange(len(messages), dtype=np.int64),

@@ -1,4 +1,4 @@
-"""What tests of subscriptions share: a topic in memory, and a consumer's steps."""
+"""The shared parts of tests of subscriptions: a topic in memory, and a consumer's steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a piece of work keeps the loop: measured in its own steps, not in time.
+"""Measures how long work occupies the loop: in its own steps, not in time.
 
 >>> async def example() -> int:
 ...     done: list[int] = []

@@ -1,4 +1,4 @@
-"""Torture of the real thing: `scripts/torture --minutes N [--seed S]`.
+"""Tortures real processes: `scripts/torture --minutes N [--seed S]`.
 
 What follows is written to be a section of docs/RELIABILITY.md.
 
@@ -45,7 +45,7 @@ from the seed. So it is known, exactly, what each read must have met:
   refuses in the documented words is not among them.
 * *runs* by their outcome. A fault may end a run with an error that names it; it may not end
   "cancelled", or with damaged or missing data. *Runs that never ended* change in nothing for 45 s
-  while the compactor is ready, or are on their way in the history at the end.
+  while the compactor is ready, or are in progress in the history at the end.
 * *clients that hung*: no receipt, no message and no answer for 90 s; *errors that no fault
   explains*: what a client met that no retry can mend, but for a full disk.
 

@@ -1,4 +1,4 @@
-"""What was sent, acknowledged and read, and what is wrong with it.
+"""Records which messages were sent, acknowledged and read, and the errors found.
 
 A producer sends in order and goes on only when what came before has its receipt, so what is
 acknowledged is a prefix of its sequence ids. A snapshot has, of each key, the last acknowledged
@@ -46,7 +46,7 @@ class ProducerBook:
 
 
 class Books:
-    """Of all topics. Threads may share it. `tell` hears of failures, in words."""
+    """The books of all topics. Threads may share them. `tell` receives descriptions of failures."""
 
     def __init__(
         self,
@@ -115,7 +115,9 @@ class Books:
             self._tell(f"{kind}: {producer} {sequence_id}")
 
     def gap(self, producer: str, first: int, last: int) -> None:
-        """What the durable consumer was never given, though it was given a later one."""
+        """Returns the messages that the durable consumer was never given, though it was given later
+        ones.
+        """
         self._tell(f"a gap in {producer}: {first} to {last} came neither raw nor to the consumer")
         with self._lock:
             for sequence_id in range(first, last + 1):
@@ -135,7 +137,7 @@ class Books:
         return len(self._lost)
 
     def lost(self) -> list[str]:
-        """Of each producer how many, and between which sequence ids."""
+        """Returns how many messages of each producer were lost, and between which sequence ids."""
         by_producer: dict[str, list[int]] = {}
         with self._lock:
             for producer, sequence_id in self._lost:
@@ -146,7 +148,7 @@ class Books:
         ]
 
     def snapshot(self, topic: str) -> Latest:
-        """Of each key the last acknowledged sequence id, as of now."""
+        """Returns the last acknowledged sequence id of each key, as of now."""
         with self._lock:
             return {
                 name: array("q", book.latest)

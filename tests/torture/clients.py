@@ -34,7 +34,7 @@ _Report = Mapping[str, Any]
 
 
 def child_environment(mark: str) -> dict[str, str]:
-    """This process's, with the checkout on the path of imports."""
+    """Returns this process's environment, with the checkout on the import path."""
     path = os.pathsep.join([str(ROOT), str(ROOT / "proto"), os.environ.get("PYTHONPATH", "")])
     return os.environ | {"PYTHONPATH": path, processes.MARK: mark}
 
@@ -79,7 +79,7 @@ class ClientProcess:
             self.steps[what] = count, time.monotonic()
 
     def stalled(self, longest_s: float) -> list[str]:
-        """What has made no step for so long."""
+        """Returns the clients that have made no step for so long."""
         now_s = time.monotonic()
         return [
             f"{self.name}, {what}"
@@ -184,7 +184,7 @@ class Clients:
                 self._books.problem(kind, report.get("producer", name), report["sequence_id"])
 
     def hanging(self) -> set[str]:
-        """Those that hung at any time, or ended by themselves."""
+        """Returns the clients that hung at any time, or ended by themselves."""
         for client in self._all:
             self._hanging.update(client.stalled(self._settings.client_stall_s))
             if client.has_ended:

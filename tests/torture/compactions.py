@@ -34,7 +34,9 @@ _PAUSE_S = 0.05
 
 
 class Compactions:
-    """`phase` is that of the run on its way, 0 when there is none; `succeeded` counts successes."""
+    """Compactions at random. `phase` is that of the run in progress, 0 without one; `succeeded`
+    counts successes.
+    """
 
     def __init__(self, topic: str, url: str, tally: Tally, stall_s: float) -> None:
         self.phase = 0
@@ -124,6 +126,6 @@ class Compactions:
                 self._tally.tell(f"run {run.number} of {self._topic}: {run.error_message[:200]}")
 
     def open_runs(self, admin: Admin) -> int:
-        """Those that the history does not show as ended."""
+        """Returns the runs that the history does not show as ended."""
         states = (RUN_STATE_QUEUED, RUN_STATE_RUNNING)
         return sum(run.state in states for run in admin.runs(self._topic))

@@ -28,7 +28,7 @@ _REMEMBERED_MAX = 200_000
 
 
 class Audit:
-    """What was given to the consumer, in all its lives."""
+    """The messages given to the consumer, in all its lives."""
 
     def __init__(self, child: Child) -> None:
         self._child, task = child, child.task

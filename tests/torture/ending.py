@@ -59,7 +59,7 @@ class Ending:
         self._horizons: dict[str, Position] = {}
 
     def run(self) -> None:
-        """Its findings are in the tally and the books."""
+        """Runs the round. Its findings are in the tally and the books."""
         for step in (
             self._finish_producers,
             self._restart,

@@ -1,8 +1,8 @@
-"""Faults at random moments, one round after the other.
+"""Faults at random moments, one round after another.
 
     quick   the broker is killed a moment after its start: while it recovers, loads its topics,
             meets its clients and what is left of the former life
-    run     a run is on its way, in a phase that was drawn: then one of the four kinds is killed;
+    run     a run is in progress, in a phase that was drawn: then one of the four kinds is killed;
             if there is time, another run has succeeded before in half of these rounds
     calm    a run succeeds, and nothing is harmed until then
     full    the disk fills up, but for some random room; the broker may be killed meanwhile, and

@@ -29,7 +29,7 @@ def seen_by(child: Child) -> dict[str, Messages]:
 
 class KafkaOrigins(Seen):
     def origin(self, message: Message) -> tuple[str, int]:
-        """Its header tells the sequence id, its key the producer."""
+        """Returns the sequence id in its header, and the producer in its key."""
         name = message.partition_key().rpartition("/")[0]
         return name, int(message.properties().get(SEQUENCE, -1))
 

@@ -70,7 +70,7 @@ class Life:
                     raise
 
     def verify(self) -> None:
-        """Of what a kill left: nothing is damaged, before a start has put it in order."""
+        """Verifies the state after a kill, before a start has repaired it: nothing is damaged."""
         done = subprocess.run(
             [sys.executable, "-m", "ledgerfold", "verify", str(self.broker.data_dir)],
             env=child_environment(""),

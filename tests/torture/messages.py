@@ -1,4 +1,4 @@
-"""What producers send: all of it follows from the seed, the producer and the sequence id.
+"""The messages of producers, derived from the seed, the producer and the sequence id.
 
 So nobody has to remember what was sent. A message's key is the producer's alone, which makes the
 order of a key's messages that of their sequence ids. Half of the messages go round COLD_KEYS keys,
@@ -53,7 +53,7 @@ class Messages:
         return b"%d %d %s" % (sequence_id, self.key_index(sequence_id), padding)
 
     def later(self, sequence_id: int, upto: int) -> Iterator[int]:
-        """Those of the same key, above `sequence_id` and below `upto`."""
+        """Returns the messages of the same key, above `sequence_id` and below `upto`."""
         if sequence_id % 2 == 0:
             yield from range(sequence_id + 2 * COLD_KEYS, upto, 2 * COLD_KEYS)
             return

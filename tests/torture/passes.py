@@ -45,7 +45,7 @@ class Passes:
                 self._clients.readers[topic].tell("pass", number=self._last_number)
 
     def drain(self) -> None:
-        """Judges those that are on their way when they end, or hang; no more are asked for."""
+        """Judges the passes in progress when they end, or hang; no more are requested."""
         pause = threading.Event()
         while len(self._asked) > len(self.hanging):
             self._take()

@@ -1,7 +1,7 @@
-"""A producer in a process of its own: `python -m tests.torture.producing TASK`.
+"""A producer in a separate process: `python -m tests.torture.producing TASK`.
 
 It sends sequence ids 0, 1, 2 ... under one name, over restarts of the broker. When its stream has
-ended for good (a full disk) it makes a producer anew under that name and sends again what has no
+ended for good (a full disk) it creates a producer again under that name and sends again what has no
 receipt. It does so in two ways, by turns: it sends all of it, and the broker must recognise what it
 has; or it goes on behind what the broker says it has, which must be there then. With batches only
 the second is possible: what makes one batch the first time may not do so the second time.

@@ -19,7 +19,7 @@ class Verdict(NamedTuple):
     books: Books
 
     def wrong(self) -> list[str]:
-        """What is not zero and should be, in words. Nothing: the round was passed."""
+        """Describes the counts that should be zero and are not; empty: the round was passed."""
         books = self.books
         sent, acknowledged = books.totals()
         found = {

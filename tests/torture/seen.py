@@ -1,4 +1,4 @@
-"""What one reader, or one pass of it over a view, has met of the producers of a topic.
+"""The messages that one reader, or one pass over a view, has met, by producer.
 
 It holds each message to its place: ids rise strictly, a producer's sequence ids rise strictly, a
 value says what its sequence id says. `latest` has of each key the last sequence id that was met, -1
@@ -54,7 +54,7 @@ class Seen:
             self.last_sequence_ids[name] = latest[index] = sequence_id
 
     def origin(self, message: Message) -> tuple[str, int]:
-        """Its producer's name, and its sequence id."""
+        """Returns its producer's name, and its sequence id."""
         return message.producer_name(), message.sequence_id()
 
     def _tell(self, kind: str, producer: str, sequence_id: int) -> None:
@@ -62,13 +62,13 @@ class Seen:
             self.problems.append((kind, producer, sequence_id))
 
     def take_problems(self) -> list[tuple[str, str, int]]:
-        """Those that were not taken before."""
+        """Returns the problems that were not taken before."""
         taken, self.problems = self.problems, []
         return taken
 
 
 def is_as_sent(message: Message, messages: Messages, sequence_id: int) -> bool:
-    """Whether key and value are those of the sequence id."""
+    """Returns whether key and value are those of the sequence id."""
     return (
         sequence_id >= 0
         and message.data() == messages.content(sequence_id)

@@ -1,4 +1,4 @@
-"""What a round of torture is told, and the bounds of everything in it.
+"""The settings of a round of torture, and their bounds.
 
 >>> TortureSettings(minutes=1, seed=7).producer_names("torture-0")
 ['torture-0-p0', 'torture-0-p1']
@@ -47,7 +47,7 @@ class TortureSettings:
     client_stall_s: float = 90.0
     # For everything to be well again once the faults have stopped.
     converge_s: float = 240.0
-    # How often a broker is started anew before it is given up.
+    # How often a broker is restarted before it is given up.
     start_attempts: int = 5
     # Sent behind the last compaction, by each producer: the raw tail of the last check.
     tail_messages: int = 300

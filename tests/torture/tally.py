@@ -1,4 +1,4 @@
-"""What a round of torture counts, and which of the counts must be zero.
+"""The counts of a round of torture, and which of them must be zero.
 
 >>> tally = Tally()
 >>> tally.kills["broker"] += 1
@@ -71,7 +71,7 @@ class Tally:
         return {reason: count for reason, count in self.runs.items() if reason not in _FAULTS}
 
     def wrong(self) -> list[str]:
-        """What is not zero and should be, in words."""
+        """Describes the counts that should be zero and are not."""
         found = {
             "restarts that failed": self.starts_failed,
             "kills that left damage": self.damaged,

@@ -1,4 +1,4 @@
-"""What the torture would say if something were wrong: each of its counts can rise."""
+"""Tests that the torture reports errors: each of its counts can rise."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_later_message_of_the_key_will_do() -> None:
 
 @pytest.mark.parametrize("met", [-1, 1])
 def test_a_missing_message_is_lost(met: int) -> None:
-    """Whether nothing is there, or an older one."""
+    """Tests a missing message, and an older one in its place."""
     missing, found = cold(tombstone=False), latest()
     found[MESSAGES.key_index(missing)] = min(met, missing - 1)
     for is_exact in (False, True):
@@ -84,7 +84,7 @@ def test_a_deleted_key_may_be_gone_and_must_be_at_the_end() -> None:
     assert made.judge(expected, {"p": found}, "view", is_exact=True) == 1
 
 
-def test_what_deletes_a_key_later_excuses_its_absence() -> None:
+def test_a_later_deletion_explains_an_absent_key() -> None:
     """The receipt may come after the snapshot; at the end there is no such thing."""
     hot = next(each for each in range(COUNT, 2 * COUNT) if MESSAGES.is_tombstone(each) and each % 2)
     index, found = MESSAGES.key_index(hot), latest()
@@ -119,7 +119,7 @@ def problems(*messages: Message) -> list[tuple[str, str, int]]:
     return seen.take_problems()
 
 
-def test_what_a_reader_holds_messages_to() -> None:
+def test_the_rules_that_a_reader_checks() -> None:
     """Order, once, and as sent."""
     assert problems(received(0, 4), received(1, 5), received(3, 9)) == []
     assert problems(received(0, 4), received(1, 4)) == [("duplicate", "p", 4)]
@@ -128,7 +128,7 @@ def test_what_a_reader_holds_messages_to() -> None:
     assert problems(received(0, 4, b"else")) == [("foreign", "p", 4)]
 
 
-def test_what_was_met_survives_the_pipe() -> None:
+def test_seen_messages_survive_the_pipe() -> None:
     assert unpacked(packed({"p": latest()})) == {"p": latest()}
     assert len(latest()) == KEYS
 

@@ -14,7 +14,9 @@ PAGE = (tidy.ROOT / "docs" / "API.md").read_text()
 
 
 def rows(heading: str) -> list[list[str]]:
-    """Of the table below that heading, but for its head: the names in each cell, by cell."""
+    """Returns the rows of the table below that heading, without its head: the names in each
+    cell.
+    """
     section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     table = re.findall(r"^\|(.*)\|$", section, re.MULTILINE)[2:]
     return [[cell.strip() for cell in line.split("|")] for line in table]

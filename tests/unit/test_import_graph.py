@@ -14,7 +14,7 @@ def tree() -> list[Module]:
 
 
 def test_modules_import_in_no_circle(tree: list[Module]) -> None:
-    """What two of them need stands below both."""
+    """Code that two modules need is below both."""
     found = import_graph.module_circles(tree)
     assert not found, "\n" + "\n".join(found)
 

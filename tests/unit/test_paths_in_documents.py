@@ -1,4 +1,4 @@
-"""What the documents name is there: files, folders, links."""
+"""Tests that files, folders and links named in documents exist."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def missing(text: str, folder: Path = ROOT) -> list[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_what_a_document_names_is_there(document: Path) -> None:
+def test_names_in_documents_exist(document: Path) -> None:
     """By its path from the top of the checkout, or a link from where it stands."""
     assert not missing(document.read_text(), document.parent)
 

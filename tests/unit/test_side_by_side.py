@@ -33,7 +33,7 @@ def test_three(folder):
 
 
 def arguments(folder: Path, test: str) -> list[str]:
-    """Of a pytest whose only test that is."""
+    """Returns the arguments of a pytest of that test alone."""
     folder.mkdir()
     (folder / "test_it.py").write_text(test)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -ra -p no:cacheprovider\n")
@@ -41,7 +41,7 @@ def arguments(folder: Path, test: str) -> list[str]:
 
 
 def test_each_test_is_of_one_part() -> None:
-    """Whatever marks it has."""
+    """Tests any marks."""
     expressions = [expression for stage in STAGES for expression in stage.values()]
     for held in itertools.product([False, True], repeat=3):
         marks = dict(zip(("spark", "process", "alone"), held, strict=True))
@@ -72,7 +72,7 @@ def test_the_worst_counts_and_failures_are_said_again(tmp_path: Path) -> None:
 def test_an_interruption_ends_all_of_them_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a test holds is let go; nothing begins any more."""
+    """The resources of a test are released; nothing starts any more."""
     monkeypatch.chdir(tmp_path)
 
     def interrupt() -> None:

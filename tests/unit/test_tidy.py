@@ -54,7 +54,7 @@ def test_the_tree_keeps_the_rule(rule: Rule, tree: list[Module]) -> None:
 
 
 def test_no_file_holds_notes_to_self_or_machine_paths() -> None:
-    """Whatever a person wrote reads well elsewhere and later."""
+    """Notes must read well elsewhere and later."""
     found = tidy.bad_words(tidy.texts())
     assert not found, "\n" + "\n".join(found)
 
@@ -66,7 +66,7 @@ def test_test_files_have_names_of_their_own(tree: list[Module]) -> None:
 
 
 def test_unit_folders_mirror_the_rooms(tree: list[Module]) -> None:
-    """What is tested is found by its path."""
+    """A module's tests are found by its path."""
     rooms = {
         folder.name
         for root in ("", "broker", "tests")
@@ -98,7 +98,7 @@ def test_bad_words_can_fail(line: str) -> None:
     assert len(tidy.bad_words({"docs/a.md": line})) == 1
 
 
-def test_what_is_allowed_is_not_found() -> None:
+def test_allowed_code_is_not_reported() -> None:
     """The one module that may do a thing may do it."""
     allowed = [
         Module("storage/files.py", "import os\nos.fsync(3)"),
@@ -110,7 +110,7 @@ def test_what_is_allowed_is_not_found() -> None:
 
 
 def test_an_import_by_a_test_keeps_no_product_module_alive() -> None:
-    """What only tests use is dead code of the product."""
+    """Code that only tests use is dead code of the product."""
     used = Module("broker/a.py", '"""A."""')
     by_test = Module("tests/unit/test_a.py", "from ledgerfold.broker import a")
     by_product = Module(

@@ -21,7 +21,6 @@ from uuid import UUID, uuid4
 
 from ledgerfold.broker.cli.connecting import TOPIC
 from ledgerfold.broker.cli.ending import Interrupts
-from ledgerfold.broker.cli.output import fields
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
@@ -160,7 +159,7 @@ def _aborted_by_segment(
     found: list[list[AbortedTransaction]] = [[] for _ in bases]
     for each in log.aborted:
         at = max(bisect_right(bases, each.last_offset) - 1, 0)
-        found[at].append(AbortedTransaction(**fields(each, *AbortedTransaction._fields)))
+        found[at].append(AbortedTransaction.of(each))
     return found
 
 

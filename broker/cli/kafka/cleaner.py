@@ -25,7 +25,6 @@ from ledgerfold.broker.cli.output import (
     DOCUMENT,
     ROWS,
     content,
-    fields,
     print_answer,
     print_object,
     printer,
@@ -84,7 +83,9 @@ def _plan(options: argparse.Namespace) -> None:
             row = plan_row(plan)
             if options.map:
                 row |= {
-                    **fields(plan, "map_keys", "map_keys_max", "end_offset"),
+                    "map_keys": plan.map_keys,
+                    "map_keys_max": plan.map_keys_max,
+                    "end_offset": plan.end_offset,
                     "map": [_mapped(key) | {"offset": offset} for offset, key in plan.map_entries],
                 }
             show(row)
@@ -102,9 +103,12 @@ def plan_row(plan: CleaningPlan) -> dict[str, Any]:
         "log": [plan.log_start_offset, plan.log_end_offset],
         "tail": [plan.log_start_offset, plan.first_dirty_offset],
         "head": [plan.first_dirty_offset, max(plan.bound_offset, plan.first_dirty_offset)],
-        **fields(plan, "clean_bytes", "cleanable_bytes"),
+        "clean_bytes": plan.clean_bytes,
+        "cleanable_bytes": plan.cleanable_bytes,
         "ratio": round(plan.ratio, 6),
-        **fields(plan, "min_ratio", "bound_by", "first_uncleanable_offset"),
+        "min_ratio": plan.min_ratio,
+        "bound_by": plan.bound_by,
+        "first_uncleanable_offset": plan.first_uncleanable_offset,
         "overdue_ms": plan.delay_ms,
         "repairs_checkpoint": plan.repairs_checkpoint,
         "verdict": "would be cleaned" if plan.is_eligible else _why_not(plan),
@@ -133,17 +137,28 @@ def turn_row(turn: CleanerTurn, *, is_asked_for: bool) -> dict[str, Any]:
         "cleaned": turn.topic,
         "why": _why(plan, is_asked_for=is_asked_for),
         "ratio": round(plan.ratio, 6),
-        **fields(plan, "min_ratio", "clean_bytes", "cleanable_bytes"),
+        "min_ratio": plan.min_ratio,
+        "clean_bytes": plan.clean_bytes,
+        "cleanable_bytes": plan.cleanable_bytes,
         "overdue_ms": plan.delay_ms,
-        **fields(plan, "first_dirty_offset", "bound_offset", "bound_by"),
+        "first_dirty_offset": plan.first_dirty_offset,
+        "bound_offset": plan.bound_offset,
+        "bound_by": plan.bound_by,
     }
     if stats is None:
         failure = turn.failure or "it was aborted; the log is as it was"
         return row | {"failure": failure, "failure_kind": turn.failure_kind or None}
     return row | {
-        **fields(turn, "end_offset", "checkpoint"),
-        **fields(stats, "map_keys", "map_messages_read", "messages_read", "messages_written"),
-        **fields(stats, "bytes_read", "bytes_written", "invalid_messages_read", "elapsed_ms"),
+        "end_offset": turn.end_offset,
+        "checkpoint": turn.checkpoint,
+        "map_keys": stats.map_keys,
+        "map_messages_read": stats.map_messages_read,
+        "messages_read": stats.messages_read,
+        "messages_written": stats.messages_written,
+        "bytes_read": stats.bytes_read,
+        "bytes_written": stats.bytes_written,
+        "invalid_messages_read": stats.invalid_messages_read,
+        "elapsed_ms": stats.elapsed_ms,
         "deleted_segments": turn.deleted_segments,
     }
 

@@ -17,7 +17,6 @@ from ledgerfold.broker.cli.connecting import TOPIC, admin_of, partitions_of
 from ledgerfold.broker.cli.output import (
     ANSWER,
     DOCUMENT,
-    fields,
     print_answer,
     print_object,
     wants_table,
@@ -125,14 +124,21 @@ def _print_table(document: dict[str, Any], width: int | None) -> None:
 
 def log_document(log: LogDescription, *, batches: bool) -> dict[str, Any]:
     document: dict[str, Any] = {
-        **fields(log, "log_start_offset", "log_end_offset", "high_watermark"),
-        **fields(log, "last_stable_offset", "checkpoint", "cleaning_state"),
+        "log_start_offset": log.log_start_offset,
+        "log_end_offset": log.log_end_offset,
+        "high_watermark": log.high_watermark,
+        "last_stable_offset": log.last_stable_offset,
+        "checkpoint": log.checkpoint,
+        "cleaning_state": log.cleaning_state,
         "uncleanable": log.uncleanable_reason,
         "uncleanable_kind": log.uncleanable_kind,
         "segments": [
             {
-                **fields(each, "base_offset", "next_offset", "size_bytes"),
-                **fields(each, "largest_timestamp_ms", "modified_ms"),
+                "base_offset": each.base_offset,
+                "next_offset": each.next_offset,
+                "size_bytes": each.size_bytes,
+                "largest_timestamp_ms": each.largest_timestamp_ms,
+                "modified_ms": each.modified_ms,
                 "active": each.is_active,
                 "cleaned": each.is_cleaned,
             }
@@ -151,7 +157,12 @@ def log_document(log: LogDescription, *, batches: bool) -> dict[str, Any]:
             for each in log.producers
         ],
         "aborted": [
-            fields(each, "producer_id", "first_offset", "last_offset", "last_stable_offset")
+            {
+                "producer_id": each.producer_id,
+                "first_offset": each.first_offset,
+                "last_offset": each.last_offset,
+                "last_stable_offset": each.last_stable_offset,
+            }
             for each in log.aborted
         ],
     }
@@ -169,7 +180,8 @@ def _batches(batches: Iterable[bytes]) -> Iterable[Row]:
     for batch in batches:
         header, marker = read_batch_header(batch), marker_type(batch)
         yield {
-            **fields(header, "base_offset", "last_offset"),
+            "base_offset": header.base_offset,
+            "last_offset": header.last_offset,
             "records": header.record_count,
             "size_bytes": header.size_bytes,
             "compression": KafkaCompression(header.compression).name.lower(),

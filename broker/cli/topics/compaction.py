@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import TOPIC, admin_of, print_why_waiting, why_waiting
 from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE, FAILED
-from ledgerfold.broker.cli.output import ANSWER, ROWS, fields, print_object, print_rows, wants_table
+from ledgerfold.broker.cli.output import ANSWER, ROWS, print_object, print_rows, wants_table
 from ledgerfold.broker.cli.units import TIME, format_size, parse_count
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, Timeout
@@ -203,7 +203,7 @@ def _status(options: argparse.Namespace) -> int:
 
 
 def _status_json(status: GetCompactionStatusResponse) -> dict[str, Any]:
-    """Returns pulsar-admin's two fields, with the runs and the strategy of the next one."""
+    """Returns pulsar-admin's two with the runs and the strategy of the next one."""
     from ledgerfold.v1.admin_pb2 import CompactionStatus
 
     return {
@@ -299,8 +299,11 @@ def _json(run: RunRecord) -> dict[str, Any]:
         "strategy": run.strategy,
         "strategy_settings": dict(run.strategy_settings),
         "strategy_version": run.strategy_version,
-        **fields(run.counts, "messages_in", "messages_out", "removed_events"),
-        **fields(run.counts, "bytes_in", "bytes_out"),
+        "messages_in": run.counts.messages_in,
+        "messages_out": run.counts.messages_out,
+        "removed_events": run.counts.removed_events,
+        "bytes_in": run.counts.bytes_in,
+        "bytes_out": run.counts.bytes_out,
         "duration_ms": max(0, run.ended_ms - run.started_ms) if run.ended_ms else 0,
         "ledger": run.ledger_id,
         "horizon": _horizon(run),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.output import decoded, fields
+from ledgerfold.broker.cli.output import decoded
 from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.storage.message_ids import id_text
 
@@ -42,7 +42,13 @@ _OF_CLEANING = ["end_space_bytes", "deleted_bytes"]
 
 
 def input_row(given: WhatIfInput) -> Row:
-    return fields(given, "messages", "entries", "bytes", "tombstones", "null_keys")
+    return {
+        "messages": given.messages,
+        "entries": given.entries,
+        "bytes": given.bytes,
+        "tombstones": given.tombstones,
+        "null_keys": given.null_keys,
+    }
 
 
 def strategy_row(forecast: StrategyForecast) -> Row:
@@ -51,7 +57,11 @@ def strategy_row(forecast: StrategyForecast) -> Row:
         return row | {"not_forecast": forecast.not_forecast}
     return row | {
         "survivors": forecast.messages,
-        **fields(forecast, "entries", "bytes", "bytes_estimated", "keys", "removed_events"),
+        "entries": forecast.entries,
+        "bytes": forecast.bytes,
+        "bytes_estimated": forecast.bytes_estimated,
+        "keys": forecast.keys,
+        "removed_events": forecast.removed_events,
         "reclaimable_bytes": forecast.bytes_reclaimable,
         "garbage_ratio": round(forecast.garbage_ratio, 4),
         "estimated": _OF_STRATEGY if forecast.bytes_estimated else [],

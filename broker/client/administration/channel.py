@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, Final
 
 import grpc
 from google.protobuf.message import Message
 
+from ledgerfold.broker.client.messages.argument_types import TIMEOUT_TYPES, check_type, check_types
 from ledgerfold.broker.client.streams import forks
 from ledgerfold.broker.client.streams.address import address_of
 from ledgerfold.broker.client.streams.connection import methods_of
@@ -23,6 +25,7 @@ class AdminChannel:
 
     def __init__(self, service_url: str, timeout_s: float, what: str) -> None:
         address = address_of(service_url)
+        check_type(timeout_s, TIMEOUT_TYPES, "timeout_seconds")
         forks.check_may_connect()
         self._timeout_s, self._what = timeout_s, what
         self._channel: Any = grpc.insecure_channel(address, options=_OPTIONS)
@@ -53,7 +56,12 @@ class AdminChannel:
 
 
 class Calls:
-    """Calls on a channel, which other calls may share."""
+    """Calls on a channel, which other calls may share. Their arguments are checked."""
+
+    def __init_subclass__(cls) -> None:
+        for name, method in list(vars(cls).items()):
+            if inspect.isfunction(method) and not name.startswith("_"):
+                setattr(cls, name, check_types(method))
 
     def __init__(self, channel: AdminChannel) -> None:
         self._channel = channel

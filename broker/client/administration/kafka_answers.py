@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from google.protobuf.message import Message
 
+from ledgerfold.storage.kafka.indexes import AbortedTransaction
 from ledgerfold.v1 import kafka_pb2
 
 
@@ -111,16 +112,6 @@ class ProducerInfo(_Response):
     def of(cls, response: kafka_pb2.KafkaProducerInfo) -> Self:
         first = response.transaction_first_offset
         return cls._with(response, transaction_first_offset=None if first < 0 else first)
-
-
-@dataclass(frozen=True, slots=True)
-class AbortedTransaction(_Response):
-    """An entry of the transaction index. `last_offset`: the marker's offset."""
-
-    producer_id: int
-    first_offset: int
-    last_offset: int
-    last_stable_offset: int
 
 
 @dataclass(frozen=True, slots=True)

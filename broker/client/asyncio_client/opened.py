@@ -30,6 +30,7 @@ from ledgerfold.broker.client.core.opened import (
     BaseReader,
     BaseTableView,
 )
+from ledgerfold.broker.client.messages.argument_types import TIMEOUT_TYPES, check_type
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import checked_message
@@ -82,6 +83,7 @@ class Producer(BaseProducer):
 async def _next_message(
     poll: Callable[[], Message | None], inbox: Inbox | MergedInbox, timeout_millis: int | None
 ) -> Message:
+    check_type(timeout_millis, TIMEOUT_TYPES, "timeout_millis")
     message = poll()
     if message is not None:
         return message

@@ -14,6 +14,7 @@ from ledgerfold.broker.client.core.producer_core import ProducerCore
 from ledgerfold.broker.client.core.reader_core import ReaderCore
 from ledgerfold.broker.client.core.table_follower import Run
 from ledgerfold.broker.client.core.table_view_core import TableViewCore
+from ledgerfold.broker.client.messages.arguments import check_topic_argument
 from ledgerfold.broker.client.messages.configs import (
     ConsumerConfig,
     ProducerConfig,
@@ -122,6 +123,7 @@ class ClientCore:
 
     async def topic_partitions(self, topic: str) -> list[str]:
         """Returns the full names of the partitions; the topic's own if it is not partitioned."""
+        check_topic_argument(topic)
         return names_of(topic, await (await self.connect()).partition_count(topic))
 
     async def _opened(self, core: AnyCore, make: Callable[[AnyCore, Forget], Facade]) -> Facade:

@@ -33,7 +33,12 @@ import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from enum import IntEnum
-from typing import Concatenate, Final, ParamSpec, TypeVar
+from typing import (
+    Concatenate,
+    Final,
+    ParamSpec,
+    TypeVar,
+)
 
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
@@ -43,11 +48,13 @@ R = TypeVar("R")
 S = TypeVar("S")
 E = TypeVar("E", bound=IntEnum)
 
+_SEVERAL: Final = inspect.Parameter.VAR_POSITIONAL
 _TLS: Final = "TLS connections"
 _CHUNKS: Final = "chunked messages"
 _ENCRYPTION: Final = "encryption and encryption keys"
 _SCHEMAS: Final = "schemas"
 _PATTERNS: Final = "pattern subscriptions"
+
 
 # Arguments of Pulsar's Python client that are not emulated, and what they would configure.
 CLIENT_NOT_EMULATED: Final[Mapping[str, str]] = {
@@ -154,27 +161,11 @@ def _no_such(method: str, name: str, known: set[str]) -> str:
     return f"{method} has no argument {name[:100]}. {hint}"
 
 
-def resolve_choice(kind: type[E], value: object, argument: str) -> E:
-    """Returns the member that `value` is or names. Raises InvalidRequest."""
-    if isinstance(value, kind):
-        return value
-    if isinstance(value, str) and value in kind.__members__:
-        return kind[value]
-    members = ", ".join(kind.__members__)
-    raise InvalidRequest(f"{argument} must be a {kind.__name__} ({members}), not {value!r:.100}.")
-
-
-def resolve_choices(config: object, **kinds: type[IntEnum]) -> None:
-    """Replaces names in those fields of a frozen dataclass by the members that they name."""
-    for name, kind in kinds.items():
-        object.__setattr__(config, name, resolve_choice(kind, getattr(config, name), name))
-
-
-def check_positive(config: object, *names: str) -> None:
-    """Raises InvalidRequest unless these fields are 1 or more."""
+def check_least(config: object, least: int, *names: str) -> None:
+    """Raises InvalidRequest unless these fields are `least` or more."""
     for name in names:
-        if getattr(config, name) < 1:
-            raise InvalidRequest(f"{name} must be 1 or more.")
+        if not getattr(config, name) >= least:
+            raise InvalidRequest(f"{name} must be {least} or more.")
 
 
 def check_topic_argument(topic: object) -> None:

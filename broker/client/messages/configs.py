@@ -10,13 +10,10 @@ from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
 
-from ledgerfold.broker.client.messages.arguments import (
-    check_positive,
-    check_topic_argument,
-    resolve_choices,
-)
+from ledgerfold.broker.client.messages.argument_types import check_fields
+from ledgerfold.broker.client.messages.arguments import check_least, check_topic_argument
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.messages.new_message import INT64_MAX
+from ledgerfold.broker.client.messages.new_message import INT64_MAX, check_properties
 from ledgerfold.broker.client.messages.options import (
     BatchingType,
     CompressionType,
@@ -66,24 +63,17 @@ class ProducerConfig:
 
     def __post_init__(self) -> None:
         check_topic_argument(self.topic)
-        resolve_choices(
-            self,
-            compression_type=CompressionType,
-            batching_type=BatchingType,
-            message_routing_mode=PartitionsRoutingMode,
-            hashing_scheme=HashingScheme,
-        )
+        check_fields(self)
         initial = self.initial_sequence_id
         if initial is not None and not -1 <= initial <= INT64_MAX:
             raise InvalidRequest(
                 f"initial_sequence_id {initial} is not from -1 to {INT64_MAX} (the first "
                 "message gets the next id)."
             )
-        for name in ("send_timeout_millis", "max_pending_messages"):
-            if getattr(self, name) < 0:
-                raise InvalidRequest(f"{name} must be 0 (no limit) or more.")
-        check_positive(
+        check_least(self, 0, "send_timeout_millis", "max_pending_messages")
+        check_least(
             self,
+            1,
             "batching_max_messages",
             "batching_max_allowed_size_in_bytes",
             "batching_max_publish_delay_ms",
@@ -111,14 +101,14 @@ class ConsumerConfig:
 
     def __post_init__(self) -> None:
         check_topic_argument(self.topic)
-        resolve_choices(self, consumer_type=ConsumerType, initial_position=InitialPosition)
-        if not self.subscription_name or not isinstance(self.subscription_name, str):
+        check_fields(self)
+        check_properties(self.properties)
+        if not self.subscription_name:
             raise InvalidRequest("subscription_name must be a non-empty string.")
-        check_positive(
-            self, "receiver_queue_size", "max_total_receiver_queue_size_across_partitions"
+        check_least(
+            self, 1, "receiver_queue_size", "max_total_receiver_queue_size_across_partitions"
         )
-        if self.negative_ack_redelivery_delay_ms < 0:
-            raise InvalidRequest("negative_ack_redelivery_delay_ms must be 0 or more.")
+        check_least(self, 0, "negative_ack_redelivery_delay_ms")
         if self.unacked_messages_timeout_ms is not None and self.unacked_messages_timeout_ms < 1:
             raise InvalidRequest("unacked_messages_timeout_ms must be None (off) or more than 0.")
         if self.is_read_compacted and self.is_shared:
@@ -173,14 +163,13 @@ class ReaderConfig:
 
     def __post_init__(self) -> None:
         check_topic_argument(self.topic)
+        check_fields(self)
         starts = (self.start_message_id, self.start_offset, self.start_time_ms)
         if sum(start is not None for start in starts) != 1:
             raise InvalidRequest(
                 "Pass exactly one of start_message_id, start_offset and start_time_ms."
             )
-        if not isinstance(self.start, MessageId | int):
-            raise InvalidRequest("start_message_id must be a MessageId.")
-        check_positive(self, "receiver_queue_size")
+        check_least(self, 1, "receiver_queue_size")
         if self.isolation not in [*Isolation]:
             raise InvalidRequest(
                 f"isolation must be {' or '.join(Isolation)}, not {self.isolation!r}."
@@ -223,3 +212,6 @@ class TableViewConfig:
 
     def __post_init__(self) -> None:
         check_topic_argument(self.topic)
+        check_fields(self)
+        if self.schema is not None and not callable(getattr(self.schema, "decode", None)):
+            raise InvalidRequest(f"A schema must be an object with decode, not {self.schema!r}.")

@@ -82,7 +82,7 @@ class MessageId:
         """Parses the result of `serialize`. Raises InvalidRequest."""
         try:
             return MessageId.of_record(records_pb2.MessageId.FromString(message_id_bytes))
-        except DecodeError as error:
+        except (DecodeError, TypeError) as error:
             raise InvalidRequest(f"Not a serialized message id: {error}") from error
 
     def to_record(self) -> records_pb2.MessageId:

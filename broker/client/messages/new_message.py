@@ -48,15 +48,7 @@ def checked_message(
     """Builds a message from the arguments of a send. Raises InvalidRequest."""
     if content is not None and not isinstance(content, bytes | bytearray | memoryview):
         raise InvalidRequest(f"The content must be bytes or None, not {type(content).__name__}.")
-    if properties is not None and not isinstance(properties, Mapping):
-        raise InvalidRequest(
-            f"Properties must be a dict of strings, not {type(properties).__name__}."
-        )
-    for name, text in (properties or {}).items():
-        if not _is_text(name) or not _is_text(text):
-            raise InvalidRequest(
-                f"Property {name!r}: names and values must be strings of valid Unicode."
-            )
+    check_properties(properties)
     for what, number in (("sequence_id", sequence_id), ("event_timestamp", event_timestamp)):
         if number is not None and not (isinstance(number, int) and 0 <= number <= INT64_MAX):
             raise InvalidRequest(f"{what} {number!r} is not an integer from 0 to {INT64_MAX}.")
@@ -68,6 +60,21 @@ def checked_message(
         event_time_ms=event_timestamp or 0,
         ordering_key=_key("ordering_key", ordering_key),
     )
+
+
+def check_properties(properties: object) -> None:
+    """Raises InvalidRequest unless these are properties, or None."""
+    if properties is None:
+        return
+    if not isinstance(properties, Mapping):
+        raise InvalidRequest(
+            f"Properties must be a dict of strings, not {type(properties).__name__}."
+        )
+    for name, text in properties.items():
+        if not _is_text(name) or not _is_text(text):
+            raise InvalidRequest(
+                f"Property {name!r}: names and values must be strings of valid Unicode."
+            )
 
 
 def _key(what: str, text: str | None) -> bytes | None:

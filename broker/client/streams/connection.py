@@ -16,6 +16,8 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
+from ledgerfold.broker.client.messages.argument_types import check_fields
+from ledgerfold.broker.client.messages.arguments import check_least
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams import forks
 from ledgerfold.broker.client.streams.address import address_of
@@ -64,6 +66,9 @@ class ClientSettings:
 
     def __post_init__(self) -> None:
         address_of(self.service_url)
+        check_fields(self)
+        check_least(self, 0, "operation_timeout_seconds", "partitions_update_interval_seconds")
+        check_least(self, 1, "starting_backoff_interval_ms", "max_backoff_interval_ms")
 
 
 def full_topic_name(topic: str) -> str:

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from ledgerfold.broker.client.messages.argument_types import TIMEOUT_TYPES, check_type
 from ledgerfold.storage.entry import EntryHeader
 from ledgerfold.storage.errors import LedgerfoldError, Timeout
 
@@ -178,5 +179,6 @@ class MergedInbox:
 
 
 def deadline_after(timeout_millis: int | None) -> float | None:
-    """Returns the deadline for `Inbox.wait`; None: no deadline."""
+    """Returns the deadline for `Inbox.wait`; None: no deadline. Raises InvalidRequest."""
+    check_type(timeout_millis, TIMEOUT_TYPES, "timeout_millis")
     return None if timeout_millis is None else time.monotonic() + timeout_millis / 1000

@@ -22,7 +22,7 @@ from functools import partial
 
 from ledgerfold.broker.common.shielding import run_to_completion
 from ledgerfold.broker.kafka.config.defects import NO_DEFECTS, Defects
-from ledgerfold.broker.kafka.log.segments import LiveSegment
+from ledgerfold.broker.kafka.log.segments import LiveSegment, figures_of
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.kafka.cleanable import LogView, Plan
@@ -42,7 +42,7 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanPlan,
     CleanSegment,
 )
-from ledgerfold.v1.records_pb2 import KafkaSegment, KafkaSegmentFigures, LedgerRecord, TopicRecord
+from ledgerfold.v1.records_pb2 import KafkaSegment, LedgerRecord, TopicRecord
 
 # A cleaned segment, and the record of its ledger unless it is empty.
 _Made = tuple[KafkaSegment, LedgerRecord | None]
@@ -250,20 +250,9 @@ def _check(plan: CleanPlan, manifest: CleanManifest) -> None:
 
 
 def _segment_of(group: CleanedGroup, modified_ms: int) -> KafkaSegment:
-    figures = KafkaSegmentFigures(
-        next_offset=group.next_offset,
-        size_bytes=group.size_bytes,
-        offset_index_bytes=group.offset_index_bytes,
-        time_index_bytes=group.time_index_bytes,
-        first_batch_timestamp_ms=group.first_batch_timestamp_ms,
-        largest_timestamp_ms=group.max_timestamp_ms,
-        largest_timestamp_offset=group.max_timestamp_offset,
-        modified_ms=modified_ms,
-        aborted=group.aborted,
-    )
     return KafkaSegment(
         base_offset=group.base_offset,
         ledger_ids=[group.ledger_id] if group.files else [],
         is_cleaned=True,
-        figures=figures,
+        figures=figures_of(group, group.aborted, modified_ms),
     )

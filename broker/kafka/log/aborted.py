@@ -17,12 +17,7 @@ from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.kafka.batch import BatchHeader
 from ledgerfold.storage.kafka.indexes import AbortedTransaction
 from ledgerfold.storage.metadata import MetadataBatch
-from ledgerfold.v1.records_pb2 import AbortedTransaction as AbortedRecord
 from ledgerfold.v1.records_pb2 import TopicRecord
-
-
-def record_of(aborted: AbortedTransaction) -> AbortedRecord:
-    return AbortedRecord(**aborted._asdict())
 
 
 def committed(
@@ -67,7 +62,7 @@ async def take_over(
                 f"The marker at {each.last_offset} is not in the active segment of {stored.name}, "
                 f"from {active.base_offset} to {log.end_offset}."
             )
-    given = {each.last_offset: record_of(each) for each in entries}
+    given = {each.last_offset: each.record() for each in entries}
     own = [each for each in active.aborted if each.last_offset not in given]
     active.aborted = sorted([*own, *given.values()], key=lambda each: each.last_offset)
 

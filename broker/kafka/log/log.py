@@ -120,7 +120,7 @@ class KafkaLog:
         # All batches before it are there; later snapshots describe lost ones.
         self._intact_end = 0
         # The producer state at the load; set by the partition, which replays batches.
-        self.known_at_load = KafkaProducers()
+        self.producers_at_load = KafkaProducers()
         self.reads = KafkaReads(self.segments, self._ledgers, files, state)
         # The offsets after the last appended batch, and after the last durable one.
         self.end_offset = 0
@@ -202,7 +202,7 @@ class KafkaLog:
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             record_repaired_figures(record.kafka, self._ended)
-            record_close(record.kafka, active, self.known_at_load, producers)
+            record_close(record.kafka, active, self.producers_at_load, producers)
 
         await self._stored.change(edit)
 
@@ -319,10 +319,10 @@ class KafkaLog:
             reach("clean.after-batch")
             self._forget(count, live)
             gone = {each.base_offset for each in sources} - {each.base_offset for each in live}
-            if self.known_at_load.end_offset in gone:
+            if self.producers_at_load.end_offset in gone:
                 # A segment's snapshot is deleted with it, as in Kafka, and this one was the
                 # snapshot of the load.
-                self.known_at_load = KafkaProducers()
+                self.producers_at_load = KafkaProducers()
 
         await self._stored.change(edit, applied)
         await self.delete_files(old)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from ledgerfold.broker.kafka.log.segments import LiveSegment, figures_of
+from ledgerfold.broker.kafka.log.segments import LiveSegment
 from ledgerfold.broker.kafka.producers.producer_snapshots import record_rolled
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducers, KafkaSegmentFigures
@@ -46,7 +46,7 @@ class PendingSegments:
             begun.base_offset,
             ended.base_offset,
             begun.modified_ms,
-            figures_of(ended.facts, ended.aborted),
+            ended.figures(),
             producers,
         )
 
@@ -76,14 +76,14 @@ def record_repaired_figures(log: KafkaLog, ended: Iterable[LiveSegment]) -> None
     for segment in log.segments[:-1]:
         live = found.get(segment.base_offset)
         if live is not None and not segment.is_cleaned and not segment.figures.size_bytes:
-            segment.figures.CopyFrom(figures_of(live.facts, live.aborted))
+            segment.figures.CopyFrom(live.figures())
 
 
 def record_close(
     log: KafkaLog, active: LiveSegment, loaded: KafkaProducers, producers: KafkaProducers
 ) -> None:
     """Records a clean close. `loaded`: the producer snapshot of the load."""
-    log.segments[-1].figures.CopyFrom(figures_of(active.facts, active.aborted))
+    log.segments[-1].figures.CopyFrom(active.figures())
     log.closed.CopyFrom(producers)
     log.loaded.CopyFrom(loaded)
 

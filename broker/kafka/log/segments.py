@@ -21,6 +21,7 @@ from typing import NamedTuple
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.kafka.segment import Segment
 from ledgerfold.storage.entry import HEADER_BYTES
+from ledgerfold.v1.compactor_pb2 import CleanedGroup
 from ledgerfold.v1.records_pb2 import (
     AbortedTransaction,
     KafkaSegment,
@@ -63,6 +64,11 @@ class LiveSegment:
             return self.cleaned
         assert self.growth is not None
         return self.growth.segment(self.parts[0].ledger_id)
+
+    def figures(self) -> KafkaSegmentFigures:
+        """Returns the figures that the topic's record keeps of the segment."""
+        facts = self.facts
+        return figures_of(facts, self.aborted, facts.modified_ms)
 
     def restore(self, figures: KafkaSegmentFigures) -> None:
         """Restores the recorded figures at a load that has not read its batches."""
@@ -128,7 +134,7 @@ def cleaned_segment(record: KafkaSegment) -> LiveSegment:
 def empty_segment(base_offset: int, modified_ms: int) -> KafkaSegment:
     """Returns the record of an empty cleaned segment."""
     facts = Segment(-1, base_offset, base_offset, 0, modified_ms=modified_ms)
-    figures = figures_of(facts, ())
+    figures = figures_of(facts, (), modified_ms)
     return KafkaSegment(base_offset=base_offset, is_cleaned=True, figures=figures)
 
 
@@ -137,7 +143,9 @@ def batches_bytes(record: LedgerRecord) -> int:
     return sum(each.size_bytes - each.entries * HEADER_BYTES for each in record.segments)
 
 
-def figures_of(facts: Segment, aborted: Iterable[AbortedTransaction]) -> KafkaSegmentFigures:
+def figures_of(
+    facts: Segment | CleanedGroup, aborted: Iterable[AbortedTransaction], modified_ms: int
+) -> KafkaSegmentFigures:
     """Returns the figures that the topic's record keeps of a segment."""
     return KafkaSegmentFigures(
         next_offset=facts.next_offset,
@@ -147,7 +155,7 @@ def figures_of(facts: Segment, aborted: Iterable[AbortedTransaction]) -> KafkaSe
         first_batch_timestamp_ms=facts.first_batch_timestamp_ms,
         largest_timestamp_ms=facts.max_timestamp_ms,
         largest_timestamp_offset=facts.max_timestamp_offset,
-        modified_ms=facts.modified_ms,
+        modified_ms=modified_ms,
         aborted=aborted,
     )
 

@@ -190,7 +190,7 @@ class _Truncation:
         if new.ledger_ids:
             growth.modified_ms = now_ms
             aborted = (each for each in old.figures.aborted if each.last_offset < self._offset)
-            new.figures.CopyFrom(figures_of(growth.segment(new.ledger_ids[0]), aborted))
+            new.figures.CopyFrom(figures_of(growth.segment(new.ledger_ids[0]), aborted, now_ms))
             new.figures.last_time_entry_ms = growth.last_time_entry_ms
         if old.reserved_upto:
             # Nothing is added to a segment of which a repair gave up entries.

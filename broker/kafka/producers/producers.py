@@ -60,13 +60,12 @@ class PreparedAppend:
     """The effect of a batch once it is in the log. `duplicate`: the original, if it is there
     already.
 
-    `next_of`: the entry whose next batch it is, if `sent` is the only change.
+    `next_batch`: the entry whose next batch it is, if that is the only change.
     """
 
     next_offset: int
     duplicate: Sent | None = None
-    next_of: ProducerEntry | None = None
-    sent: Sent | None = None
+    next_batch: tuple[ProducerEntry, Sent] | None = None
     append: ProducerAppend | None = None
     ended: EndedTransaction | None = None
 
@@ -99,7 +98,7 @@ class Producers:
         if origin is Origin.CLIENT and known is not None:
             if known.comes_next(header):
                 # The common case: nothing more to check.
-                prepared.next_of, prepared.sent = known, Sent.of(header)
+                prepared.next_batch = known, Sent.of(header)
                 return prepared
             prepared.duplicate = known.duplicate_of(
                 header.producer_epoch, header.base_sequence, header.last_sequence
@@ -120,18 +119,17 @@ class Producers:
         """Applies an append. Returns the entries for its segment's transaction index."""
         assert prepared.duplicate is None
         self.end_offset = prepared.next_offset
-        known = prepared.next_of
-        if known is not None and prepared.sent is not None:
-            known.add_batch(known.epoch, prepared.sent)
+        if prepared.next_batch is not None:
+            known, sent = prepared.next_batch
+            known.add_batch(known.epoch, sent)
             known.last_append_time_ms, known.is_forgotten = append_time_ms, False
         append = prepared.append
         if append is None:
             return ()
         producer_id = append.entry.producer_id
         append.entry.last_append_time_ms = append_time_ms
-        known = self.entries.get(producer_id)
-        if known:
-            known.take_over(append.entry)
+        if producer_id in self.entries:
+            self.entries[producer_id].take_over(append.entry)
         else:
             self.entries[producer_id] = append.entry
         if append.began is not None:

@@ -11,14 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from ledgerfold.compactor.kafka.growth import grow
-from ledgerfold.compactor.kafka.transactions import Kind, Line
+from ledgerfold.compactor.kafka.transactions import Kind
 from ledgerfold.compactor.what_if.kafka.history import History
 from ledgerfold.compactor.what_if.kafka.known_producers import KnownProducers, Sent
 from ledgerfold.kafka.cleanable import LogView
 from ledgerfold.kafka.retention import deletable
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.kafka.segment import Segment
-from ledgerfold.storage.kafka.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from ledgerfold.storage.kafka.indexes import (
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY_BYTES,
+    AbortedTransaction,
+)
 from ledgerfold.v1.compactor_pb2 import CleanerSettings
 
 # The number of batches processed at once.
@@ -32,7 +36,7 @@ class Origin:
 
     base_offset: int
     log_start_offset: int
-    lines: tuple[Line, ...]
+    lines: tuple[AbortedTransaction, ...]
 
 
 class GrowingLog:

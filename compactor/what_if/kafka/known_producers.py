@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ledgerfold.compactor.kafka.transactions import Line
+from ledgerfold.storage.kafka.indexes import AbortedTransaction
 
 # The interval of a broker's checks for expired producers.
 _CHECKED_MS = 600_000
@@ -55,10 +55,12 @@ class _Known:
 class KnownProducers:
     """The producers of a replay. `lines`: the whole log's transaction index."""
 
-    def __init__(self, lines: Iterable[Line], expiration_ms: int, began_ms: int) -> None:
+    def __init__(
+        self, lines: Iterable[AbortedTransaction], expiration_ms: int, began_ms: int
+    ) -> None:
         self._coming = deque(sorted(lines, key=lambda line: line.last_offset))
         # Lines whose marker has been appended.
-        self.lines: list[Line] = []
+        self.lines: list[AbortedTransaction] = []
         self._known: dict[int, _Known] = {}
         self._open: dict[int, int] = {}
         self._expiration_ms, self._checked_ms = expiration_ms, began_ms

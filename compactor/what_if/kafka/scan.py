@@ -14,7 +14,7 @@ from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rows import Failure
 from ledgerfold.compactor.kafka.batches import COMPRESSION, Batches, batches_of
 from ledgerfold.compactor.kafka.records import Columns, Records, read_records
-from ledgerfold.compactor.kafka.transactions import AbortedIndex, Line, facts_of
+from ledgerfold.compactor.kafka.transactions import AbortedIndex, facts_of
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.what_if.kafka.history import (
     BatchColumns,
@@ -24,13 +24,14 @@ from ledgerfold.compactor.what_if.kafka.history import (
 )
 from ledgerfold.compactor.what_if.rows import key_blob
 from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.kafka.indexes import AbortedTransaction
 
 
 @dataclass(frozen=True)
 class HistoryScan:
     """A Spark task that reads files into chunks, in order. Picklable."""
 
-    lines: tuple[Line, ...]
+    lines: tuple[AbortedTransaction, ...]
 
     def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Chunk | Failure]:
         aborted = AbortedIndex(self.lines)

@@ -35,7 +35,7 @@ def clean(run: Run, step: Step) -> str:
 
 @verb("await-clean")
 def await_clean(run: Run, step: Step) -> str:
-    """What became of the round in the background."""
+    """Returns the result of the cleaning in the background."""
     if run.turning is None:
         raise StepFailed("no round was begun in the background")
     turning, run.turning = run.turning, None
@@ -71,7 +71,7 @@ def retention_pass(run: Run, step: Step) -> Any:
 
 @verb("set-checkpoint OFFSET")
 def set_checkpoint(run: Run, step: Step) -> None:
-    """Where the next round starts; `none`: none is stored."""
+    """Sets the start of the next cleaning; `none`: deletes it."""
     text = str(step.arguments["offset"])
     offset = -1 if text == "none" else int(text)
     run.ask("kafka-set-cleaning", topic=kafka_topic(run).name, checkpoint=offset)

@@ -52,7 +52,7 @@ def trigger(run: Run, step: Step) -> None:
 
 @verb("cancel")
 def cancel(run: Run, step: Step) -> None:
-    """Cancels the run on its way."""
+    """Cancels the run in progress."""
     run.on_topic("cancel")
 
 
@@ -64,7 +64,7 @@ def status(run: Run, step: Step) -> str:
 
 @verb("last-error")
 def last_error(run: Run, step: Step) -> str:
-    """What the status says of the failure; empty without one."""
+    """Returns the failure in the status; empty without one."""
     return run.on_topic("compaction-status").get("lastError") or ""
 
 

@@ -84,7 +84,7 @@ def receive(run: Run, step: Step) -> list[Received]:
 
 
 def _expected(step: Step) -> tuple[int, int]:
-    """How many messages the step waits for, and how many more would be seen soon after them."""
+    """Returns how many messages the step waits for, and how many more would soon follow."""
     match step.expected:
         case Messages(messages, Order.AT_LEAST):
             return len(messages), _ALL

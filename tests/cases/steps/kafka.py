@@ -75,7 +75,7 @@ def change_broker(run: Run, settings: dict[str, str | None]) -> None:
 
 @verb("get-config NAME")
 def get_config(run: Run, step: Step) -> Any:
-    """What holds for the topic."""
+    """Returns the topic's effective settings."""
     told = run.ask("kafka-get-config", topic=kafka_topic(run).name)["config"]
     return told[str(step.arguments["name"])][0]
 
@@ -175,13 +175,13 @@ def high_watermark(run: Run, step: Step) -> None:
 
 @verb("log-start N")
 def log_start(run: Run, step: Step) -> None:
-    """What lies below is not read any more."""
+    """Moves the log start: records below are no longer read."""
     run.ask("kafka-log-start", topic=kafka_topic(run).name, offset=step.arguments["n"])
 
 
 @verb("truncate-log N")
 def truncate_log(run: Run, step: Step) -> None:
-    """What lies at or behind it is gone."""
+    """Truncates the log: records at or after the offset are deleted."""
     run.ask("kafka-truncate", topic=kafka_topic(run).name, offset=step.arguments["n"])
 
 
@@ -202,7 +202,7 @@ def left(run: Run, step: Step) -> LogText:
 
 @verb("log-read [from=OFFSET] [at=earliest|latest] [time=MS] [max=N] [committed]", answers_log=True)
 def log_read(run: Run, step: Step) -> LogText:
-    """What a consumer gets, from there to the end."""
+    """Returns the records that a consumer receives, from there to the end."""
     given = step.arguments
     time = given.get("time")
     told = run.ask(

@@ -75,7 +75,7 @@ def read_on(run: Run, step: Step) -> list[Received]:
 
 @verb("has-more NAME")
 def has_more(run: Run, step: Step) -> Any:
-    """Whether the reader has more: true or false."""
+    """Returns whether the reader has more: true or false."""
     return run.ask("has-more", name=step.arguments["name"])["more"]
 
 

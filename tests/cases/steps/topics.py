@@ -37,7 +37,7 @@ def delete(run: Run, step: Step) -> None:
 
 @verb("unload")
 def unload(run: Run, step: Step) -> None:
-    """Closes the topic and loads it anew: its raw ledger ends."""
+    """Closes the topic and loads it again: its raw ledger ends."""
     run.on_topic("unload")
 
 
@@ -106,7 +106,7 @@ def time_to_live(run: Run, step: Step) -> None:
 
 @verb("null-keys CHOICE")
 def null_keys(run: Run, step: Step) -> None:
-    """Whether compaction retains (`retain`) or drops (`drop`) messages without a key."""
+    """Returns whether compaction retains (`retain`) or drops (`drop`) messages without a key."""
     retain = step.arguments["choice"] == "retain"
     run.ask("retain-null-key", namespace=run.namespace, retain=retain)
 

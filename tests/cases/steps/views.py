@@ -20,14 +20,14 @@ def open_view(run: Run, step: Step) -> None:
 
 @verb("view-state NAME")
 def view_state(run: Run, step: Step) -> list[Received]:
-    """What the view holds now, in any order."""
+    """Returns the present contents of the view, in any order."""
     entries = run.ask("view-state", name=step.arguments["name"])["entries"]
     return [{"key": key, "value": entries[key]} for key in sorted(entries)]
 
 
 @verb("heard NAME")
 def heard(run: Run, step: Step) -> list[Received]:
-    """What the view's listener was told, in order; a removal is `∅`."""
+    """Returns the updates that the view's listener received, in order; a removal is `∅`."""
     updates = run.ask("view-state", name=step.arguments["name"])["heard"]
     return [{"key": key, "value": value} for key, value in updates]
 

@@ -72,12 +72,12 @@ class Batch:
         return (self.base_sequence + self.last - self.base) & 0x7FFFFFFF
 
     def timestamp_of(self, record: Record) -> int:
-        """What a reader is told."""
+        """Returns the timestamp that a reader receives."""
         return self.max_timestamp if self.timestamp_type == LOG_APPEND_TIME else record.timestamp
 
 
 def varint_bytes(number: int) -> int:
-    """Of a zigzag number, as many groups of seven bits as it needs."""
+    """Returns the size of a zigzag number: as many groups of seven bits as it needs."""
     zigzag = (number << 1) if number >= 0 else ((-number << 1) - 1)
     return max(1, (zigzag.bit_length() + 6) // 7)
 
@@ -99,7 +99,7 @@ def _record_bytes(record: Record, batch: Batch) -> int:
 
 
 def size_of(batch: Batch) -> int:
-    """Of an uncompressed batch."""
+    """Returns the size of an uncompressed batch."""
     return HEADER_BYTES + sum(_record_bytes(record, batch) for record in batch.records)
 
 
@@ -109,7 +109,7 @@ def fresh(batch: Batch) -> Batch:
 
 
 def header_only(batch: Batch) -> Batch:
-    """What a batch without records leaves of itself. One that is empty already stays as it is."""
+    """Returns the header of a batch without records. An empty batch stays as it is."""
     if not batch.records:
         return batch
     return fresh(

@@ -1,4 +1,4 @@
-"""What of a log a round may clean, how dirty it is, and whether it is overdue.
+"""Models the cleanable part of a log, its dirty ratio, and whether it is overdue.
 
 >>> ratio_of(300, 200)
 0.4

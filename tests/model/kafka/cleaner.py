@@ -47,7 +47,8 @@ class Stats:
 
 
 class Round:
-    """Of one log, from the first dirty offset to the bound. `clean` answers the clean point.
+    """Models the cleaning of one log, from the first dirty offset to the bound. `clean` returns the
+    clean point.
 
     `poll` is called before a segment is read, with MAP or COPY; what it raises ends the round.
     """
@@ -194,7 +195,9 @@ class Round:
 
 
 def _is_last_of(batch: Batch, entry: Producer | None) -> bool:
-    """Whether it holds the last sequence, or else the epoch, of a producer that is remembered."""
+    """Returns whether it holds the last sequence, or else the epoch, of a producer that is
+    remembered.
+    """
     if entry is None or not batch.has_producer:
         return False
     last = entry.last_data_offset

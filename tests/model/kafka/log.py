@@ -78,7 +78,7 @@ class Log:
         return self.between(offset, self.active.base)
 
     def roll(self, base: int | None = None) -> None:
-        """An active segment without batches is made anew."""
+        """Rolls the active segment; one without batches is replaced."""
         first = max(self.end if base is None else base, self.end)
         now = self.clock.now_ms
         if self.active.base == first and not self.active.batches:
@@ -159,7 +159,7 @@ class Log:
         return min(self._batch_at(max(unstable, self.start)), self.high_watermark)
 
     def _batch_at(self, offset: int) -> int:
-        """Where the batch begins that holds it, or the next one.
+        """Returns the start of the batch that holds it, or of the next one.
 
         A log start may lie inside it, and a transaction's first batch may have been cleaned away.
         """
@@ -273,7 +273,7 @@ class Log:
                 self._recover(segment)
         self.end = self.active.next_offset
         if self.end < self.start:
-            # What was truncated in the middle of nothing: the log begins anew where it starts.
+            # Truncated below every batch: the log starts again there.
             self.segments = [Segment(self.start, now, now)]
             self.end = self.start
         self.start = max(self.start, self.segments[0].base)
@@ -368,7 +368,7 @@ class Log:
 
 
 class _Aborting:
-    """How a consumer leaves out what was aborted."""
+    """Models how a consumer skips aborted records."""
 
     def __init__(self, aborted: Iterable[Aborted]) -> None:
         self._ahead = sorted(aborted, key=lambda txn: txn.first)

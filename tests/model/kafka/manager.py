@@ -38,7 +38,7 @@ class States:
             self.by_log.pop(name, None)
 
     def pause(self, name: str) -> None:
-        """Of a round it is the wish alone: the round pauses it when it has seen it."""
+        """Requests a pause; a cleaning pauses once it has noticed."""
         state = self.of(name)
         if state == ABORTED:
             raise Refused("IllegalStateException")
@@ -53,7 +53,7 @@ class States:
         self._pause(name, self._paused(name) - 1)
 
     def done(self, name: str) -> bool:
-        """Whether it went well, and its checkpoint may be written."""
+        """Returns whether it went well, and its checkpoint may be written."""
         state = self.of(name)
         if state == IN_PROGRESS:
             del self.by_log[name]
@@ -70,7 +70,7 @@ class RoundAborted(Exception):
 
 @dataclass
 class Turn:
-    """What a turn chose and did; `log` is None when nothing was eligible."""
+    """The choice and result of a turn; `log` is None if nothing was eligible."""
 
     log: str | None = None
     chosen: Range | None = None

@@ -1,4 +1,4 @@
-"""What a log knows of producers: epochs, sequences, open transactions, and when it forgets them.
+"""Models a log's producer state: epochs, sequences, open transactions, and expiration.
 
 A producer's entry holds its last five batches; a snapshot of it only the last one. A transaction
 is open until its marker lies below the high watermark.
@@ -187,7 +187,7 @@ class Producers:
 
     @property
     def active(self) -> dict[int, Producer]:
-        """Those that the cleaner keeps something of."""
+        """Returns the producers of which the cleaner keeps something."""
         return {pid: entry.copy() for pid, entry in self.known.items() if not entry.is_forgotten}
 
     def _is_gone(self, entry: Producer, now_ms: int) -> bool:

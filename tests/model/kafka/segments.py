@@ -104,7 +104,7 @@ class Segment:
     # Reading
 
     def position_of(self, offset: int) -> int:
-        """Where to start to look for an offset: the last index entry at or below it."""
+        """Returns where a search for an offset starts: at the last index entry at or below it."""
         return max((where for last, where in self.offset_index if last <= offset), default=0)
 
     def batches_from(self, position: int) -> list[Batch]:
@@ -139,7 +139,7 @@ class Segment:
         self.largest = self.time_index[-1] if self.time_index else (-1, -1)
 
     def rebuild_indexes(self, settings: TopicSettings) -> None:
-        """What a recovery after a crash does, but for the index of aborted transactions."""
+        """Rebuilds the indexes as after a crash, except for that of aborted transactions."""
         batches, self.batches = self.batches, []
         self.offset_index, self.time_index, self.aborted = [], [], []
         self.largest, self.unindexed_bytes = (-1, -1), 0

@@ -60,5 +60,5 @@ class TopicSettings:
 
     @property
     def roll_ms(self) -> int:
-        """How old an active segment may get: no older than a record may stay uncompacted."""
+        """Returns the largest age of an active segment: at most that of an uncompacted record."""
         return min(self.segment_ms, self.max_lag_ms) if self.compact else self.segment_ms

@@ -1,4 +1,4 @@
-"""Which batches and markers a round may drop, by what it has met of their transactions so far.
+"""Models which batches and markers a cleaning may drop, by the transactions met so far.
 
 >>> met = Transactions()
 >>> met.add([Aborted(7, 1, 2, 3)])

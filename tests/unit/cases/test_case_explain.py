@@ -1,4 +1,4 @@
-"""Which differences of random scenarios are known, and which are not."""
+"""Tests which differences of random scenarios are known, and which are not."""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ from tests.cases.parser import parse
 
 
 def judge() -> Judge:
-    """Of a topic with E0, the batch E1, and E2 in a second ledger; one answer is saved."""
+    """Builds a comparison with a topic of E0, the batch E1, and E2 in a second ledger; one answer
+    is saved.
+    """
     names = Names()
     for at in ([7, 0, -1], [7, 1, 0], [9, 0, -1]):
         names.add(at)
@@ -36,7 +38,7 @@ NONE = got([9, 0, -1], None, None)
 
 
 def test_the_example_in_the_module_is_true() -> None:
-    """What the docstring shows is what happens."""
+    """Runs the example in the docstring."""
     assert doctest.testmod(compare).failed == 0
 
 
@@ -105,7 +107,7 @@ def test_as_expected(expected: str, answer: Any) -> None:
     ],
 )
 def test_otherwise(expected: str, answer: Any, shown: tuple[str, str]) -> None:
-    """What was expected and what came, both in the notation."""
+    """The difference shows the expected and the actual answer, both in the notation."""
     assert difference(expected, answer) == shown
 
 

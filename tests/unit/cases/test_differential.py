@@ -16,7 +16,7 @@ from tests.differential.replay import case_of, first_difference
 
 @pytest.mark.parametrize("module", [generate, shrink])
 def test_the_example_in_the_module_is_true(module: object) -> None:
-    """What the docstring shows is what happens."""
+    """Runs the example in the docstring."""
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
 
@@ -28,7 +28,7 @@ def test_every_scenario_is_a_case() -> None:
 
 
 def test_where_two_transcripts_part() -> None:
-    """What one side does not have is no difference."""
+    """Text that only one side has is a difference only if the other side answered."""
     assert first_difference(["a", "not here: x", "b"], ["a", "z", "c"]) == 2
     assert first_difference(["a"], ["a"]) is None
 

@@ -99,7 +99,9 @@ def test_the_product_answers_as_the_model_does() -> None:
 
 
 def _sent_again(*, clean: bool) -> list[dict[str, Any]]:
-    """A batch of old records, again once the log was opened anew, and when it is over a day old."""
+    """Sends a batch of old records again, after the log was opened again and the batch is a day
+    old.
+    """
     append = {
         "op": "append",
         "log": "t-0",
@@ -139,7 +141,7 @@ def test_the_product_has_kafkas_defects_where_they_are_wanted(
             assert (found is None) is (other == profile), told(found) if found else other
 
 
-def test_what_is_known_to_differ_is_named() -> None:
+def test_known_differences_are_named() -> None:
     append = {"op": "append", "log": "t-0", "codec": "snappy"}
     sizes = Difference([append], 0, "info of t-0", {"size": 8}, {"size": 9})
     assert explanation(sizes) == SNAPPY

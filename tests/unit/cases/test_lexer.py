@@ -15,7 +15,7 @@ def lex(line: str) -> list[Token]:
 
 
 def test_the_example_in_the_module_is_true() -> None:
-    """What the docstring shows is what happens."""
+    """Runs the example in the docstring."""
     assert doctest.testmod(lexer).failed == 0
 
 

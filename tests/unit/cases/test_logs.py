@@ -39,7 +39,7 @@ def stored(line: str) -> LogText:
 
 @pytest.mark.parametrize("module", [logs, log_lines, series])
 def test_the_example_in_the_module_is_true(module: object) -> None:
-    """What the docstring shows is what happens."""
+    """Runs the example in the docstring."""
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
 
@@ -53,7 +53,7 @@ def test_the_example_in_the_module_is_true(module: object) -> None:
         '0:"a key"="x"*100 1:""=""',
     ],
 )
-def test_what_is_written_is_shown(line: str) -> None:
+def test_written_cases_are_shown(line: str) -> None:
     """And read again."""
     assert str(log_of(line)) == line
     assert log_of(str(log_of(line))) == log_of(line)
@@ -88,8 +88,8 @@ def test_a_series_repeats_all_since_the_one_before_it() -> None:
         ("0:a=1", "nothing=1", False),
     ],
 )
-def test_what_is_stored_is_as_it_is_written(here: str, wanted: str, is_so: bool) -> None:
-    """What is not written is not compared; offsets of batches are, where any offset is."""
+def test_stored_logs_match_their_text(here: str, wanted: str, is_so: bool) -> None:
+    """Omitted parts are not compared; offsets of batches are, if any offset is given."""
     assert stored(here).is_as(log_of(wanted)) is is_so
     difference = Judge(Names(), {}).differs(log_of(wanted), stored(here))
     assert (difference is None) is is_so

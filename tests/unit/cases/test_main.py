@@ -72,7 +72,7 @@ def test_answers_are_shown_where_nothing_is_expected(
     assert len(lines) == 5
 
 
-def test_what_cannot_be_told_there_is_no_failure(
+def test_missing_answers_are_no_failure(
     tmp_path: Path, oracle: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A broker that would need options."""
@@ -111,7 +111,7 @@ def test_standard_input(
         (None, [], "No such file"),
     ],
 )
-def test_what_is_no_case(
+def test_texts_that_are_no_case(
     tmp_path: Path,
     text: str | None,
     arguments: list[str],

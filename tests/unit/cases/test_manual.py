@@ -14,7 +14,7 @@ OWN_OPERATIONS = {"profile", "mark", "advance", "strategy", "retain-null-key"}
 
 
 def first_cells(header: str) -> list[str]:
-    """Of the tables that begin with this header, the first cell of each row."""
+    """Returns the first cell of each row of the tables that begin with this header."""
     tables = re.findall(rf"^\| {header} \|.*\n\| --- .*\n((?:\|.*\n)+)", MANUAL, re.MULTILINE)
     rows = "".join(tables).splitlines()
     return [re.split(r"(?<!\\) \| ", row)[0].removeprefix("| ") for row in rows]
@@ -34,7 +34,7 @@ def test_every_path() -> None:
 
 
 def test_every_operation() -> None:
-    """What another broker is asked, with its fields."""
+    """Tests the requests to another broker, with their fields."""
     rows = re.findall(
         r"^\| (`[a-z`, -]+) \| (.*) \| .*\|$", MANUAL.partition("## Another")[2], re.M
     )

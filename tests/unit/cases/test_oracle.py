@@ -67,7 +67,7 @@ def test_a_refusal_has_its_codes(oracle: OracleTarget) -> None:
     assert refused.value.codes == {"Conflict", "409"}
 
 
-def test_what_the_command_does_not_know(oracle: OracleTarget) -> None:
+def test_answers_that_the_command_does_not_have(oracle: OracleTarget) -> None:
     """Is no refusal of the broker's; nor is its end."""
     for operation in ("terminate", "kill"):
         with pytest.raises(Unsupported):
@@ -107,7 +107,7 @@ TOPIC = "persistent://public/n/t"
 
 
 def asked_by(oracle: OracleTarget, operation: str, **fields: object) -> list[object]:
-    """What the command has been asked because of that: the operation, its order, null keys."""
+    """Returns what the command was asked for that: the operation, its order, null keys."""
     oracle.ask(operation, topic=TOPIC, **fields)
     last = oracle.ask("last-request", topic=TOPIC)["last"]
     return [last.get(name) for name in ("op", "order", "retainNullKey")]
@@ -138,7 +138,7 @@ def test_a_broker_with_an_order_of_its_own(command: str) -> None:
 
 
 def test_stats_do_not_tell_of_runs_outside(oracle: OracleTarget) -> None:
-    """What is not told is looked at in vain, and nobody's failure."""
+    """Unknown stats are compared in vain, and fail nothing."""
     assert oracle.ask("stats", topic=TOPIC)["stats"] == {"compaction": {"removed": 1}}
     oracle.ask("compact-outside", topic=TOPIC)
     assert oracle.ask("stats", topic=TOPIC)["stats"] == {"compaction": None}

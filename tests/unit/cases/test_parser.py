@@ -37,7 +37,7 @@ def plain(key: str, value: str) -> Entry:
 
 @pytest.mark.parametrize("module", [parser, protocol])
 def test_the_example_in_the_module_is_true(module: object) -> None:
-    """What the docstring shows is what happens."""
+    """Runs the example in the docstring."""
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 
 
@@ -110,7 +110,7 @@ def test_who_moves_time_says_so() -> None:
         ('"<n>"="<n>" for n=1..1', (plain("<n>", "<n>"),)),
     ],
 )
-def test_what_is_published(text: str, entries: tuple[Entry, ...]) -> None:
+def test_published_messages_are_parsed(text: str, entries: tuple[Entry, ...]) -> None:
     """Plain messages, tombstones, batches, bytes, series."""
     assert one_case(text).steps[0].entries == entries
 
@@ -142,7 +142,7 @@ def test_options_of_a_publish() -> None:
         ("error 409", Refusal("409")),
     ],
 )
-def test_what_is_expected(text: str, expected: Expectation) -> None:
+def test_expected_messages_are_parsed(text: str, expected: Expectation) -> None:
     """Everything that may stand behind an arrow."""
     assert one_case(f"H as x | RC-read -> {text}").steps[1].expected == expected
 

@@ -163,7 +163,7 @@ def test_how_many_messages_are_waited_for(expected: str, asked: list[int]) -> No
     assert [each["max"] for operation, each in target.asked if operation == "receive"] == asked
 
 
-def test_what_a_target_does_not_have_is_nobodys_failure() -> None:
+def test_missing_features_of_a_target_are_no_failure() -> None:
     """The case ends there."""
     outcome, _ = run("terminate | unload", {"terminate": [Unsupported("There is no terminate.")]})
     assert (outcome.state, outcome.why) == (State.NOT_HERE, "There is no terminate.")
@@ -183,7 +183,7 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome.state is State.FAIL
 
 
-def test_what_is_open_is_closed_at_the_end() -> None:
+def test_open_clients_are_closed_at_the_end() -> None:
     """Also when the case fails; what went with its topic is no matter."""
     outcome, target = run(
         "reader r | consumer c | hold | status -> ERROR",

@@ -1,4 +1,4 @@
-"""What is shown can be pasted back."""
+"""Tests that printed cases can be parsed again."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def expected(text: str) -> Any:
 
 
 def test_the_examples_in_the_module_are_true() -> None:
-    """What the docstring shows is what happens."""
+    """Runs the examples in the docstring."""
     assert doctest.testmod(writing).failed == 0
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=3))
 def test_messages_come_back(messages: list[Message]) -> None:
-    """Whatever keys, values and properties hold."""
+    """Tests any keys, values and properties."""
     assert expected("  ".join(map(message_text, messages))) == Messages(tuple(messages))
 
 
 @given(st.binary(max_size=20), st.binary(max_size=20))
 def test_bytes_come_back(key: bytes, value: bytes) -> None:
-    """Of a key that was written as bytes, too."""
+    """Tests keys written as bytes, too."""
     message = Message(base64.b64encode(key).decode(), value, is_byte_key=True)
     assert expected(message_text(message)) == Messages((message,))
 
@@ -74,7 +74,7 @@ def test_values_come_back(answer: Any) -> None:
 
 
 def test_bytes_are_told_apart() -> None:
-    """Where the broker tells them; they are shown as bytes."""
+    """They are shown as bytes if the broker distinguishes them."""
     came = {"id": [7, 0, -1], "key": "k", "value": "\ufffd", "valueB64": "/w=="}
     names = Names()
     names.add([7, 0, -1])

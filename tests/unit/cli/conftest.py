@@ -23,7 +23,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def url(data_dir: Path) -> Iterator[str]:
-    """Its topics are shared: use `topic` for a name."""
+    """Starts a broker whose topics are shared: use `topic` for a name."""
     with BrokerProcess(data_dir, arguments=("--compactor", "off")) as broker:
         yield broker.url
 

@@ -15,7 +15,7 @@ from ledgerfold.v1 import admin_pb2, kafka_pb2
 
 
 class _Admin:
-    """Of a broker whose compactor is in some state, with one log."""
+    """An administration of a broker whose compactor is in some state, with one log."""
 
     def __init__(self, state: str, plan: kafka_pb2.CleaningPlan) -> None:
         message = WARMING_UP if state == "STARTING" else ""

@@ -35,7 +35,7 @@ TOPIC = "persistent://public/default/t"
 
 
 class FakeWorker:
-    """What it does with a plan is the strategy's name (fake_compactor.py)."""
+    """A worker that treats a plan as the strategy's name says (fake_compactor.py)."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdout is not None
@@ -64,7 +64,7 @@ def worker() -> Iterator[FakeWorker]:
 
 @pytest.fixture
 def data(broker_process: MakeBroker) -> Path:
-    """Of a broker that has ended."""
+    """Returns the data directory of a broker that has ended."""
     broker = broker_process()
     with Client(broker.url) as client:
         producer = client.create_producer("t")
@@ -114,10 +114,7 @@ def test_a_run_outside_of_the_broker(data: Path, worker: FakeWorker) -> None:
 def test_spark_is_waited_for_where_there_is_what_it_needs(
     data: Path, tmp_path: Path, broker_process: MakeBroker
 ) -> None:
-    """Without Java nothing warms up: what to install is told, by a broker, and without one.
-
-    No test had a machine without Java.
-    """
+    """Without Java nothing warms up: what to install is told, by a broker, and without one."""
     environment = {"JAVA_HOME": "", "PATH": str(tmp_path / "nothing")}
     without = subprocess.run(
         command("compact", "--data", str(data), "t"),
@@ -178,7 +175,7 @@ def test_a_killed_run_loses_nothing(
 
 
 def test_a_directory_that_is_in_use(data_dir: Path, cli: Ledgerfold) -> None:
-    """Whoever has it is named, and may be asked."""
+    """The error names the owner, and suggests asking it."""
     assert cli("info").code == 0
     ran = ledgerfold("compact", "--data", str(data_dir), "t")
     assert ran.code == 5
@@ -213,7 +210,7 @@ def test_a_directory_or_a_topic_that_is_not_there(data: Path, tmp_path: Path) ->
         (["--compaction-strategy", "newest", "--compactor-type", "EVENT_TIME"], "not allowed with"),
     ],
 )
-def test_what_cannot_be_meant(cli: Ledgerfold, arguments: list[str], why: str) -> None:
+def test_invalid_input(cli: Ledgerfold, arguments: list[str], why: str) -> None:
     """Before anything begins."""
     ran = cli("compact", "t", *arguments)
     assert ran.code == 2

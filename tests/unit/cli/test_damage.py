@@ -85,7 +85,7 @@ def test_a_whole_directory(data: Path) -> None:
 
 
 def test_a_damaged_entry_is_told_and_given_up(data: Path) -> None:
-    """What verify says, what repair would do, that it does it, and what is left."""
+    """Tests the report of verify, the plan of repair, its application, and the remaining data."""
     path = segments(data)[0]
     size = path.stat().st_size // 4
     flip(path, 2 * size - 1)
@@ -134,7 +134,7 @@ def test_a_table(data: Path) -> None:
     assert advice.startswith("`ledgerfold repair ")
 
 
-def test_what_is_not_there_or_in_use(data: Path, tmp_path: Path) -> None:
+def test_missing_files_and_files_in_use(data: Path, tmp_path: Path) -> None:
     """Neither is made, nor opened beside its owner."""
     for verb in ("verify", "repair"):
         ran = ledgerfold(verb, str(tmp_path / "elsewhere"))
@@ -182,10 +182,7 @@ HARMS = [flip_a_bit_of_the_log, empty_the_log, cut_the_log, lose_the_manifest, l
 
 @pytest.mark.parametrize("harm", HARMS, ids=lambda each: each.__name__)
 def test_lost_metadata_are_told_and_put_back(data: Path, harm: Callable[[Path], None]) -> None:
-    """Not by --yes alone; and not one message goes that was in a ledger.
-
-    No test had emptied RocksDB's log: "No message is lost" was said when every topic was.
-    """
+    """Not by --yes alone; and not one message goes that was in a ledger."""
     harm(data)
     before = everything(data)
     ran = ledgerfold("verify", str(data), "-o", "json")
@@ -265,7 +262,7 @@ def test_the_commands_of_the_document(data: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_document_names_every_kind() -> None:
-    """Of findings."""
+    """Tests the kinds of findings."""
     kinds = "metadata record reference unrecorded label file entry order gap sums format"
     notes = "torn-tail torn-copy aside orphan repair"
     for kind in [*kinds.split(), *notes.split()]:

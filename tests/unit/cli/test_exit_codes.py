@@ -1,4 +1,4 @@
-"""What the command line ends with, error class by error class."""
+"""Tests the exit codes of the command line, by error class."""
 
 from __future__ import annotations
 
@@ -76,11 +76,13 @@ def made(cls: type[BaseException]) -> BaseException:
     """One of that class, however many arguments it takes."""
     error = cls.__new__(cls)
     Exception.__init__(error, "what happened")
+    if isinstance(error, errors.KafkaError):
+        error.kafka_code = errors.KafkaErrorKind.INVALID_RECORD.code
     return error
 
 
 def ended_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Ran:
-    """What a command ends with that raises `error`."""
+    """Runs a command that raises `error`. Returns its result."""
 
     class Parser:
         def parse_args(self, arguments: object, options: argparse.Namespace) -> None:
@@ -104,6 +106,16 @@ def test_every_class_has_a_code() -> None:
     assert exit_code(KeyboardInterrupt()) == 130
 
 
+def test_invalid_settings_are_invalid_input() -> None:
+    """A setting or name that Kafka rejects is a usage error; records that it rejects are not."""
+    codes = {kind.name: exit_code(errors.KafkaError(kind, "why")) for kind in errors.KafkaErrorKind}
+    assert {name for name, code in codes.items() if code == 2} == {
+        "INVALID_CONFIG",
+        "INVALID_TOPIC_EXCEPTION",
+    }
+    assert set(codes.values()) == {1, 2}
+
+
 @pytest.mark.parametrize("cls", EXPECTED, ids=lambda cls: cls.__name__)
 def test_a_command_that_raises_it_says_so(
     monkeypatch: pytest.MonkeyPatch, cls: type[LedgerfoldError]
@@ -118,7 +130,7 @@ def test_a_command_that_raises_it_says_so(
 
 
 def test_an_interruption_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who pressed the keys knows."""
+    """The user who interrupted it needs no message."""
     assert ended_with(monkeypatch, KeyboardInterrupt()) == Ran(130, "", "")
 
 
@@ -129,7 +141,7 @@ def test_an_error_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_broker_that_is_away() -> None:
-    """Which one, and what to do."""
+    """The error names the broker, and says what to do."""
     ran = ledgerfold("--url", "127.0.0.1:1", "info")
     assert ran.code == 1
     assert "127.0.0.1:1" in ran.err

@@ -34,9 +34,7 @@ def imported(cli: Ledgerfold, topic: str) -> None:
     assert ran.code == 0, ran.err
 
 
-def test_what_kafka_wrote_is_written_again(
-    cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
-) -> None:
+def test_kafkas_files_are_written_again(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
     imported(cli, "again")
     # Producers whose records are as old as these are forgotten at a load.
     assert cli("topics", "unload", "again").code == 0
@@ -101,7 +99,7 @@ def test_checkpoints_that_cannot_be_read(cli: Ledgerfold, tmp_path: Path) -> Non
     assert len(list(tmp_path.iterdir())) == 1
 
 
-def test_what_fails_at_the_end_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failure_at_the_end_leaves_nothing(tmp_path: Path) -> None:
     """Such as a disk that is full, or, here, a folder that somebody else made meanwhile."""
     folder = tmp_path / "late-0"
     writer = FolderWriter(folder, topic_id=UUID(int=7))
@@ -114,7 +112,7 @@ def test_what_fails_at_the_end_leaves_nothing(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["late-0"]
 
 
-def test_what_was_imported_is_explained(cli: Ledgerfold) -> None:
+def test_imported_messages_are_explained(cli: Ledgerfold) -> None:
     imported(cli, "told")
     by_key = cli("explain", "told", "--key", "open", "-o", "jsonl")
     assert by_key.code == 0, by_key.err

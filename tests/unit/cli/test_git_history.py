@@ -35,7 +35,7 @@ class Repository(GitRepository):
         return list(changes(self.path, last_commit(self.path)))
 
     def left(self) -> dict[str, tuple[str | None, str | None]]:
-        """What a compaction leaves of the history."""
+        """Returns what a compaction keeps of the history."""
         last = {change.path: (change.mode, change.blob) for change in self.history()}
         return {path: state for path, state in last.items() if state != (None, None)}
 
@@ -76,7 +76,7 @@ def test_files_come_change_and_go(repository: Repository) -> None:
 
 
 def test_values_say_commit_mode_and_blob(repository: Repository) -> None:
-    """What the demonstration reads back."""
+    """Reads back what the demonstration published."""
     repository.write("a")
     repository.commit()
     (change,) = repository.history()
@@ -175,7 +175,7 @@ def test_a_file_becomes_a_folder_and_back(repository: Repository) -> None:
 
 
 def test_merges(repository: Repository) -> None:
-    """What a merge brought comes with the merge: added, changed, deleted, resolved by hand."""
+    """Changes of a merge are attributed to it: added, changed, deleted, resolved by hand."""
     for name in ("both", "theirs", "to delete"):
         repository.write(name)
     repository.commit()
@@ -257,7 +257,7 @@ def test_commits_that_change_nothing(repository: Repository) -> None:
 
 
 def test_settings_that_change_how_git_prints(repository: Repository) -> None:
-    """Of a person who likes colours, short ids, signatures, relative paths and quoted names."""
+    """Tests a user's settings: colours, short ids, signatures, relative paths and quoted names."""
     for name, value in (
         ("color.ui", "always"),
         ("core.abbrev", "4"),
@@ -330,7 +330,7 @@ def test_shallow_clones_are_told(
 
 
 @pytest.mark.parametrize("ask", [last_commit, is_shallow])
-def test_what_is_no_repository(tmp_path: Path, ask: Callable[[Path], object]) -> None:
+def test_a_folder_without_a_repository(tmp_path: Path, ask: Callable[[Path], object]) -> None:
     """Said in git's own words."""
     with pytest.raises(InvalidRequest, match="git: "):
         ask(tmp_path)

@@ -82,9 +82,8 @@ def test_nothing_ends_a_segment_but_the_folder(
 def test_an_empty_active_segment_tells_its_files_time(
     cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
 ) -> None:
-    """Also once it is loaded anew, until something is appended; one of our own, when it began.
-
-    No test had asked for more than the times of segments that ended.
+    """Also after a reload, until something is appended; for a segment created here, its creation
+    time.
     """
     folder = make(tmp_path / "idle-0", {0: []})
     assert cli("import", "kafka-log", str(folder)).code == 0
@@ -155,10 +154,7 @@ def test_the_aborted_index_comes_whole(
     is_active: bool,
     has_data: bool,
 ) -> None:
-    """A cleaning took a transaction's first records, or all: its marker alone tells too little.
-
-    No test had imported a log whose index its batches do not tell.
-    """
+    """A cleaning took a transaction's first records, or all: its marker alone tells too little."""
     name = f"index-{int(is_active)}{int(has_data)}"
     folder = make(tmp_path / f"{name}-0", {0: [0]} if is_active else {0: [0], 9: [9]})
     data = transaction(3, is_marked=False) if has_data else b""
@@ -293,7 +289,7 @@ def test_a_broker_that_dies_on_the_way(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """What ended the import is told, and what it left that nobody could take away."""
+    """The cause is shown, and what was left because it could not be removed."""
 
     def gone(why: str) -> Callable[..., NoReturn]:
         def call(*_: object, **__: object) -> NoReturn:
@@ -309,7 +305,7 @@ def test_a_broker_that_dies_on_the_way(
     assert "A part of dying may be left" in capsys.readouterr().err
 
 
-def test_what_is_not_for_a_folder(cli: Ledgerfold, tmp_path: Path) -> None:
+def test_options_that_are_not_for_a_folder(cli: Ledgerfold, tmp_path: Path) -> None:
     assert cli("import", "kafka-log").code == 2
     assert cli("import", "kafka-log", str(tmp_path), "--key", "id").code == 2
     assert cli("import", str(tmp_path / "a.csv"), "--key", "id", "--config", "a=b").code == 2

@@ -127,7 +127,7 @@ FIELDS = st.lists(st.text(max_size=8), min_size=1, max_size=4, unique=True)
 
 @given(FIELDS, st.data())
 def test_whatever_csv_can_say_is_read_back(names: list[str], data: st.DataObject) -> None:
-    """What Python's own writer writes, line breaks and quotes and all."""
+    """Tests the output of Python's own writer, with line breaks and quotes."""
     values = data.draw(
         st.lists(st.lists(st.text(max_size=8), min_size=len(names), max_size=len(names)))
     )
@@ -248,7 +248,7 @@ def test_tombstones() -> None:
 
 
 def test_event_times() -> None:
-    """Of the row's field, in ms."""
+    """Takes the row's field, in ms."""
     rules = RowRules("id", event_time="at")
     for text in ('"1704067200000"', "1704067200000"):
         message = message_of_row(json_row(f'{{"id":1,"at":{text}}}'), rules)
@@ -258,7 +258,7 @@ def test_event_times() -> None:
 @pytest.mark.parametrize(
     "at", ["null", '""', '"soon"', "-1", "1.5", "1e3", "true", str(2**63), "9" * 30]
 )
-def test_what_is_no_event_time(at: str) -> None:
+def test_invalid_event_times(at: str) -> None:
     """The line is named."""
     with pytest.raises(InvalidRequest, match="Line 1: 'at' is not a time in ms"):
         message_of_row(json_row(f'{{"id":1,"at":{at}}}'), RowRules("id", event_time="at"))
@@ -305,10 +305,7 @@ def test_rows_before_a_bad_one_are_imported(cli: Ledgerfold, topic: str) -> None
 def test_an_interrupted_import_says_how_to_go_on(
     cli: Ledgerfold, url: str, topic: str, partitions: int, ending: signal.Signals
 ) -> None:
-    """What it says is so: the rest, behind those rows, makes the file whole, and none comes twice.
-
-    No test had ended an import before its file did.
-    """
+    """The suggested command imports the remaining rows, and none twice."""
     if partitions:
         assert cli("topics", "create-partitioned-topic", topic, "-p", str(partitions)).code == 0
     header, rows = b"id\n", [b"%d\n" % number for number in range(3000)]
@@ -400,7 +397,7 @@ def test_an_empty_file_is_no_rows(cli: Ledgerfold, topic: str, tmp_path: Path) -
         (["no.csv"], 2, "--key"),
     ],
 )
-def test_what_is_wrong_with_the_command(
+def test_mistakes_in_the_command(
     cli: Ledgerfold, arguments: list[str], code: int, wrong: str
 ) -> None:
     """Said before anything is sent."""

@@ -37,7 +37,7 @@ def config(*given: object) -> dict[str, str]:
     return serve_config(Namespace(kafka_config=[str(each) for each in given]))
 
 
-def test_what_is_not_about_logs_is_ignored_and_counted(
+def test_settings_of_other_parts_are_ignored_and_counted(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert config(path) == {
@@ -64,7 +64,7 @@ def test_of_what_is_said_twice_the_last_counts(path: Path) -> None:
     assert config() == {}
 
 
-def test_what_cannot_be_is_said_before_the_start(path: Path, tmp_path: Path) -> None:
+def test_invalid_settings_are_reported_before_the_start(path: Path, tmp_path: Path) -> None:
     """A single name is meant; values are checked in Kafka's words."""
     with pytest.raises(InvalidRequest, match=r"no setting log\.roll\.days"):
         config("log.roll.days=5")

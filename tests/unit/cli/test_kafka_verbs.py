@@ -19,7 +19,7 @@ CALM = ("--cleanup-policy", "compact", "--config", "min.cleanable.dirty.ratio=1"
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of a broker of their own: the cleaner looks at all logs that there are."""
+    """Starts a broker for these tests: the cleaner looks at all logs."""
     data_dir = tmp_path_factory.mktemp("kafka-verbs")
     with BrokerProcess(data_dir, arguments=("--compactor", "off")) as broker:
         yield broker.url
@@ -73,7 +73,7 @@ def test_ids_are_offsets(cli: Ledgerfold, kafka: str) -> None:
     assert cli("topics", "get-message-id", kafka, "-d", "0").out == "0:0\n"
 
 
-def test_what_no_message_of_the_kind_has(cli: Ledgerfold, kafka: str, topic: str) -> None:
+def test_fields_that_no_message_of_the_kind_has(cli: Ledgerfold, kafka: str, topic: str) -> None:
     """A Kafka topic's ids are of ledger 0; a Pulsar topic has no offsets and no transactions."""
     ran = cli("read", kafka, "-m", "3:2", "--until-end")
     assert (ran.code, "has the id 0:N" in ran.err) == (2, True), ran.err
@@ -98,7 +98,7 @@ def test_an_offset_that_the_log_does_not_have(cli: Ledgerfold, kafka: str) -> No
 
 
 def test_a_log_is_truncated(cli: Ledgerfold, kafka: str) -> None:
-    """A batch that reaches behind its new end goes whole; its offsets are given out again."""
+    """A batch that crosses the new end is removed whole; its offsets are assigned again."""
     assert cli("cleaner", "pause", kafka).code == 0
     assert cli("topics", "truncate-log", kafka, "4").out == "The log ends at offset 4.\n"
     assert cli("topics", "truncate-log", kafka, "1").out == "The log ends at offset 1.\n"
@@ -142,15 +142,15 @@ def test_settings_are_set_told_and_taken_back(cli: Ledgerfold, kafka: str) -> No
     [
         (
             "cleanup.policy=Compact",
-            1,
+            2,
             "Invalid value Compact for configuration cleanup.policy: String must be one of",
         ),
-        ("min.cleanable.dirty.ratio=2", 1, "Value must be no more than 1"),
-        ("no.such.thing=1", 1, "Unknown topic config name: no.such.thing"),
+        ("min.cleanable.dirty.ratio=2", 2, "Value must be no more than 1"),
+        ("no.such.thing=1", 2, "Unknown topic config name: no.such.thing"),
         ("segment.ms", 2, "expected NAME=VALUE"),
     ],
 )
-def test_what_kafka_refuses_is_refused_in_its_words(
+def test_settings_that_kafka_rejects_are_rejected_in_its_words(
     cli: Ledgerfold, untouched: str, pair: str, code: int, says: str
 ) -> None:
     """And nothing of what came with it is set."""
@@ -169,12 +169,12 @@ def test_what_kafka_refuses_is_refused_in_its_words(
 )
 def test_a_kafka_topic_has_one_policy(cli: Ledgerfold, topic: str, arguments: list[str]) -> None:
     assert cli("topics", "create", topic, *arguments).code == 2
-    assert cli("topics", "create", topic, "--cleanup-policy", "wrong").code == 1
+    assert cli("topics", "create", topic, "--cleanup-policy", "wrong").code == 2
     assert cli("topics", "stats", topic).code == 3
 
 
 def test_the_brokers_settings(cli: Ledgerfold, kafka: str) -> None:
-    """Those that Kafka lets a running broker change; a topic inherits them."""
+    """Tests the settings that Kafka can change on a running broker; a topic inherits them."""
     assert cli("cleaner", "set-config", "log.index.interval.bytes=8192").code == 0
     own = cli("cleaner", "get-config", "--set").rows
     assert [(row["name"], row["value"]) for row in own] == [("log.index.interval.bytes", "8192")]
@@ -185,11 +185,11 @@ def test_the_brokers_settings(cli: Ledgerfold, kafka: str) -> None:
     assert cli("cleaner", "get-config", "log.index.interval.bytes").out == "4096\n"
     assert cli("cleaner", "set-config", "log.cleaner.thread=2").code == 2
     ran = cli("cleaner", "set-config", "log.cleaner.enable=false")
-    assert (ran.code, "Cannot update these configs dynamically" in ran.err) == (1, True)
+    assert (ran.code, "Cannot update these configs dynamically" in ran.err) == (2, True)
 
 
 def test_partitions_are_kafka_topics(cli: Ledgerfold, topic: str) -> None:
-    """Those that come later, too, with the settings of the whole."""
+    """Also later partitions, with the settings of the topic."""
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
     assert cli("topics", "set-config", topic, "segment.ms=5000").code == 0
     assert cli("topics", "update-partitioned-topic", topic, "-p", "3").code == 0
@@ -286,7 +286,7 @@ def test_a_name_that_kafka_refuses(cli: Ledgerfold, name: str) -> None:
     """A line of a checkpoint file could not be read with it."""
     for verb in (("create",), ("create-partitioned-topic", "-p", "2")):
         ran = cli("topics", *verb, name, *CALM)
-        assert (ran.code, "Topic name is invalid: " in ran.err) == (1, True), ran.err
+        assert (ran.code, "Topic name is invalid: " in ran.err) == (2, True), ran.err
     assert cli("topics", "create", name).code == 0
 
 
@@ -362,7 +362,7 @@ def test_resume_reaches_the_partitions_that_are_paused(
         ["read", "--read-compacted"],
     ],
 )
-def test_what_is_of_pulsar_topics_alone(
+def test_verbs_for_pulsar_topics_alone(
     cli: Ledgerfold, untouched: str, arguments: list[str]
 ) -> None:
     """A sentence that says what to do."""
@@ -381,7 +381,7 @@ def test_what_is_of_pulsar_topics_alone(
         ["cleaner", "pause"],
     ],
 )
-def test_what_is_of_kafka_topics_alone(cli: Ledgerfold, topic: str, arguments: list[str]) -> None:
+def test_verbs_for_kafka_topics_alone(cli: Ledgerfold, topic: str, arguments: list[str]) -> None:
     assert cli(*arguments, topic).code == 3
     assert cli("topics", "create", topic).code == 0
     ran = cli(*arguments, topic)

@@ -1,4 +1,4 @@
-"""What the command line says to a mistake in typing, and where it takes `--url`."""
+"""Tests the command line's answers to typing errors, and where it accepts `--url`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_mistake_in_typing(arguments: list[str], says: str) -> None:
     assert says in ran.err
 
 
-def test_what_is_no_mistake_is_not_hinted_at() -> None:
+def test_no_hint_without_a_mistake() -> None:
     """A known option may be shortened; what stands behind `--` is none."""
     assert "unknown option" not in ledgerfold("serve", "--dat").err
     assert "unknown option" not in ledgerfold("topics", "delete", "--", "t", "--x").err

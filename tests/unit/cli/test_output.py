@@ -1,4 +1,4 @@
-"""What is printed: for people on a line of its own, for programs as JSON."""
+"""Tests printed output: a line each for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_keys_and_values_as_json(key: bytes | None, value: bytes | None, row: An
 
 @given(st.binary(max_size=20), st.none() | st.binary(max_size=20))
 def test_a_message_can_be_had_back_from_its_json(key: bytes, value: bytes | None) -> None:
-    """Whatever bytes it holds."""
+    """Tests any bytes."""
     row = json.loads(json.dumps(message_row(message(value, key))))
 
     def back(text: str | None, encoding: str) -> bytes | None:
@@ -135,7 +135,7 @@ def test_a_message_for_people(key: bytes | None, value: bytes | None, line: str)
 
 
 @given(st.text())
-def test_what_is_printable_stays_on_its_line(text: str) -> None:
+def test_printable_text_stays_on_its_line(text: str) -> None:
     """No control character is left, all others are."""
     shown = printable(text)
     assert shown.splitlines() in ([shown], [])
@@ -181,7 +181,7 @@ def test_rows_on_a_terminal_are_a_table(
 
 @pytest.mark.parametrize("output", ["table", "jsonl"])
 def test_rows_before_an_error_are_shown(capsys: pytest.CaptureFixture[str], output: str) -> None:
-    """What was read of a damaged file before the damage."""
+    """Shows the messages of a damaged file before the damage."""
 
     def rows() -> Iterator[dict[str, int]]:
         yield {"n": 41}
@@ -194,7 +194,7 @@ def test_rows_before_an_error_are_shown(capsys: pytest.CaptureFixture[str], outp
 
 @pytest.mark.parametrize("output", ["text", "jsonl", None])
 def test_a_message_a_line(capsys: pytest.CaptureFixture[str], output: str | None) -> None:
-    """Whatever is in it."""
+    """Tests any contents."""
     print_messages(output, message(b"a\nb"), message(b"c"))
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 2
@@ -204,7 +204,7 @@ def test_a_message_a_line(capsys: pytest.CaptureFixture[str], output: str | None
 
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_json_is_one_array(capsys: pytest.CaptureFixture[str], count: int) -> None:
-    """Of rows and of messages, also of none."""
+    """Tests rows and messages, also empty results."""
     rows = [{"n": n, "s": "é\u2028", "of": {"a": [1]}} for n in range(count)]
     print_rows(options("json"), rows)
     assert capsys.readouterr().out == json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
@@ -213,7 +213,7 @@ def test_json_is_one_array(capsys: pytest.CaptureFixture[str], count: int) -> No
 
 
 def test_an_array_is_closed_where_an_error_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
-    """What came before can be read."""
+    """Rows before the error can be parsed."""
 
     def messages() -> Iterator[Message]:
         yield message(b"v")
@@ -258,7 +258,7 @@ def test_a_table_with_too_little_room() -> None:
     st.integers(20, 120),
 )
 def test_nothing_is_wider_than_it_may_be(found: list[tuple[str, int, str]], width: int) -> None:
-    """Whatever stands in it; and what fits is whole."""
+    """Tests any contents; a line that fits is whole."""
     rows = [dict(zip(("a", "number", "b"), each, strict=True)) for each in found]
     shown, whole = aligned(rows, width).splitlines(), aligned(rows).splitlines()
     assert max(map(cell_len, shown)) <= width
@@ -280,7 +280,7 @@ def test_a_long_value_on_a_terminal(
     assert width_of(options(None, no_truncate=True)) is None
 
 
-def test_what_the_terminal_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_that_the_terminal_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key in another script is escaped where the locale knows only ASCII, and ends nothing."""
     from ledgerfold.broker.cli.main import main
 
@@ -294,11 +294,8 @@ def test_what_the_terminal_cannot_encode(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @given(st.text("ab cd漢", max_size=60), st.integers(24, 90))
-def test_what_is_wrapped_is_all_there(text: str, width: int) -> None:
-    """Word by word, in lines that are no wider than they may be, as a table and as blocks.
-
-    No test had asked whether a sentence can still be read on a narrow terminal.
-    """
+def test_wrapped_text_is_complete(text: str, width: int) -> None:
+    """Word by word, in lines that are no wider than they may be, as a table and as blocks."""
     row = {"id": "1:2:-1:3", "what": text or "-"}
     lines = aligned([row, {**row, "what": "short"}], width, wrapped=("what",)).splitlines()
     assert all(cell_len(line) <= width for line in lines)

@@ -106,7 +106,7 @@ for scope, name in (("topics", T), ("topicPolicies", T), ("namespaces", "public/
 def commands(
     parser: argparse.ArgumentParser, path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Those that run, with their parsers."""
+    """Returns all commands that can be run, with their parsers."""
     inner = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
     if not inner:
         yield " ".join(path), parser
@@ -125,7 +125,9 @@ def formats(parser: argparse.ArgumentParser) -> list[str]:
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledgerfold]:
-    """Of a broker with a topic of each kind, a clock that stands, and a worker without Spark."""
+    """Walks all commands on a broker with a topic of each kind, a manual clock, and a worker
+    without Spark.
+    """
     worker = subprocess.Popen(
         [sys.executable, fake_compactor.__file__, "serve"],
         stdin=subprocess.PIPE,
@@ -169,17 +171,14 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def test_each_command_is_known() -> None:
-    """Whoever adds one says here whether it shows something.
-
-    No test had gone through all commands of the parser.
-    """
+    """Each new command must state here whether it shows something."""
     assert set(PARSERS) == {*SHOWING, *SILENT, *TELLING, *OF_FILES}
     with_output = {name for name, parser in PARSERS.items() if formats(parser)}
     assert with_output == set(SHOWING)
 
 
 @pytest.mark.parametrize("name", [name for name, given in SHOWING.items() if given is not None])
-def test_what_shows_something_shows_it_in_each_form(
+def test_commands_with_output_support_each_form(
     name: str, walked: Ledgerfold, paths: dict[str, Path]
 ) -> None:
     """JSON is JSON, lines of it are objects, and a table is neither."""
@@ -208,7 +207,7 @@ def check(form: str, out: str) -> None:
         assert not out.startswith(("{", "["))
 
 
-def test_what_has_no_form_shows_nothing(walked: Ledgerfold) -> None:
+def test_commands_without_forms_show_nothing(walked: Ledgerfold) -> None:
     """Each does what it is told, one after the other, and standard output is empty."""
     for name, given in SILENT.items():
         ran = walked(*name.split(), *given.split())

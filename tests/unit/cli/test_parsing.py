@@ -1,4 +1,4 @@
-"""What may stand where on a command line."""
+"""Tests the syntax of the command line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_fields_on_both_sides(cli: Ledgerfold, topic: str) -> None:
 
 
 @pytest.mark.parametrize("verb", ["serve", "verify", "repair", "segment dump"])
-def test_what_calls_no_broker_is_told_none(verb: str) -> None:
+def test_commands_without_a_broker_take_no_url(verb: str) -> None:
     """It would be taken for the address to listen on, say."""
     assert "unknown option --url." in ledgerfold(*verb.split(), "--url", "h:1").err
 
@@ -61,7 +61,7 @@ def test_a_wrong_value_with_a_minus(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "arguments", [("topics", "set-emulation"), ("topics", "set-emulation", "t", "--nonsense")]
 )
-def test_what_is_missing_or_unknown(arguments: tuple[str, ...]) -> None:
+def test_missing_and_unknown_arguments(arguments: tuple[str, ...]) -> None:
     """As everywhere."""
     ran = ledgerfold(*arguments)
     assert ran.code == 2

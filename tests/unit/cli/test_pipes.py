@@ -93,7 +93,7 @@ def test_a_full_disk(url: str, filled: str) -> None:
 
 
 def test_a_line_is_passed_on_before_the_next_comes(url: str, topic: str, cli: Ledgerfold) -> None:
-    """Whoever reads in a pipe sees a message when it comes, not when a buffer is full."""
+    """A reader of a pipe sees a message when it arrives, not when a buffer is full."""
     for arguments in (("read", topic), ("consume", topic, "-s", "s", "-p", "Earliest", "-n", "0")):
         with subprocess.Popen(
             command("--url", url, *arguments, "-o", "text"), stdout=subprocess.PIPE, text=True
@@ -240,7 +240,7 @@ def test_a_table_on_a_terminal_and_json_in_a_pipe(url: str, topic: str, cli: Led
 
 
 def test_nothing_to_publish_from_a_terminal(url: str, topic: str) -> None:
-    """Who forgot the message is told, instead of left waiting."""
+    """A user who forgot the message gets an error, instead of a command that waits."""
     with terminal() as (slave, _):
         ran = subprocess.run(
             command("--url", url, "produce", topic),
@@ -254,6 +254,6 @@ def test_nothing_to_publish_from_a_terminal(url: str, topic: str) -> None:
 
 
 def test_in_this_process_as_in_one_of_its_own() -> None:
-    """What the other tests go by."""
+    """Verifies the basis of the other tests."""
     ran = run(["--version"])
     assert ledgerfold("--version") == (0, ran.stdout.decode(), ran.stderr.decode())

@@ -1,8 +1,4 @@
-"""Every path that an option, a setting or a call takes is absolute from there on.
-
-No test had started a broker on a relative data directory and cleaned a Kafka topic: rounds of the
-cleaner handed the worker a relative folder, which it refuses.
-"""
+"""Every path that an option, a setting or a call takes is absolute from there on."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ VERBS = {
 
 
 def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Those of all its commands, too."""
+    """Returns the actions of all commands."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):

@@ -1,4 +1,4 @@
-"""How runs are shown."""
+"""Tests how runs are shown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_run_that_found_nothing_has_no_horizon() -> None:
 
 
 def test_a_run_for_people() -> None:
-    """What it did, in few columns; an error has one when there is an error."""
+    """Shows the results in few columns; an error column only if there is an error."""
     counts = RunCounts(messages_in=12_000, messages_out=7, bytes_in=2048, bytes_out=100)
     run = RunRecord(
         topic="persistent://public/default/t", number=2, counts=counts, started_ms=5, ended_ms=1255
@@ -98,7 +98,7 @@ def test_runs_name_their_strategy(capsys: pytest.CaptureFixture[str]) -> None:
     ],
 )
 @pytest.mark.parametrize("is_partitioned", [False, True])
-def test_what_a_failed_run_ends_with(reason: str, code: int, is_partitioned: bool) -> None:
+def test_the_exit_code_of_a_failed_run(reason: str, code: int, is_partitioned: bool) -> None:
     """Damage that it met is damage, of a topic and of a partition."""
     failed = RunRecord(topic="t", state=RUN_STATE_ERROR, error_reason=reason, error_message="no")
     status = admin_pb2.GetCompactionStatusResponse(
@@ -111,7 +111,7 @@ def test_what_a_failed_run_ends_with(reason: str, code: int, is_partitioned: boo
 
 
 class _Admin:
-    """Of a broker whose compactor is in some state."""
+    """An administration of a broker whose compactor is in some state."""
 
     def __init__(self, state: str, message: str) -> None:
         self._info = admin_pb2.GetBrokerInfoResponse(
@@ -153,8 +153,6 @@ def test_waiting_for_spark(
 ) -> None:
     """That it warms up is told while it does; what to install, to who does not wait for the end,
     which says it, too.
-
-    No test had asked a machine without Java.
     """
     admin = _Admin(state, message)
     monkeypatch.setattr("ledgerfold.broker.cli.topics.compaction.admin_of", lambda options: admin)

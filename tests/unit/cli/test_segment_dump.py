@@ -125,7 +125,7 @@ def the_same_entry_again(path: Path) -> None:
     ],
 )
 def test_a_damaged_file(segment: Path, damage: Callable[[Path], None], messages: list[str]) -> None:
-    """What lies before the damage is shown; then 6, with the file and the byte."""
+    """Shows the entries before the damage; then exits with 6, naming the file and the byte."""
     offset = second_offset(segment)
     damage(segment)
     ran = ledgerfold("segment", "dump", *messages, str(segment))
@@ -138,7 +138,7 @@ def test_a_damaged_file(segment: Path, damage: Callable[[Path], None], messages:
     assert offset <= named <= segment.stat().st_size
 
 
-def test_what_is_no_segment(tmp_path: Path) -> None:
+def test_files_that_are_no_segment(tmp_path: Path) -> None:
     """Some other file, none, or a folder."""
     other = tmp_path / "other"
     other.write_text("not a segment " * 100)

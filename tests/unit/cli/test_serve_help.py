@@ -1,4 +1,4 @@
-"""What `serve --help` says."""
+"""Tests the output of `serve --help`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def options() -> list[argparse.Action]:
 
 @pytest.mark.parametrize("option", options(), ids=lambda each: each.option_strings[-1])
 def test_each_option_has_a_clause_of_its_own(option: argparse.Action) -> None:
-    """What happens, before the default; no bare name."""
+    """The help states the effect, before the default; no bare name."""
     text = str(option.help)
     assert len(text.split()) >= 5
     assert not text.startswith(("default", "of ", "when "))

@@ -1,4 +1,4 @@
-"""Where a read begins, as people write it."""
+"""Tests the notation of start positions."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_starts(text: str, start: MessageId | int) -> None:
         "\u0661:\u0662",
     ],
 )
-def test_what_is_no_start(text: str) -> None:
+def test_invalid_start_positions(text: str) -> None:
     """Refused with what may be written instead."""
     with pytest.raises(InvalidRequest, match="expected earliest, latest") as caught:
         parse_start(text)
@@ -73,7 +73,7 @@ def test_what_is_no_start(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["1704067200000", "2024-01-01", "x", ""])
 def test_a_time_is_no_message_id(text: str) -> None:
-    """Where only an id will do."""
+    """Tests options that accept only an id."""
     assert parse_message_id(text) is None
 
 
@@ -93,7 +93,7 @@ def test_every_id_that_is_printed_can_be_read(
 
 
 def test_an_id_of_a_partition_names_it() -> None:
-    """Where the topic is named as a whole; of another partition it is refused."""
+    """Tests ids on a topic named as a whole; an id of another partition is rejected."""
     of_two, of_none = MessageId(2, 12, 3, 0), MessageId(-1, 12, 3, 0)
     assert topic_of("t", of_two) == topic_of("t-partition-2", of_two) == "t-partition-2"
     assert topic_of("t", of_none) == "t"
@@ -107,7 +107,7 @@ def test_an_id_of_a_partition_names_it() -> None:
 def test_every_command_takes_an_id_as_it_is_printed(
     cli: Ledgerfold, topic: str, partitions: int, batch: tuple[str, ...]
 ) -> None:
-    """Of a topic and of a partitioned one, of messages alone and in a batch."""
+    """Tests ids of a topic and of a partitioned one, of single messages and of batches."""
     if partitions:
         assert cli("topics", "create-partitioned-topic", topic, "-p", str(partitions)).code == 0
     lines = b"".join(b"k%d:%d\n" % (n % 4, n) for n in range(8))

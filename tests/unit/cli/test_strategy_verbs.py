@@ -41,7 +41,7 @@ def test_the_brokers_strategy() -> None:
         ),
     ],
 )
-def test_what_the_broker_cannot_be_told(arguments: list[str], why: str) -> None:
+def test_settings_that_the_broker_rejects(arguments: list[str], why: str) -> None:
     """With the strategy's own words, before anything is opened."""
     with pytest.raises(InvalidRequest, match=why):
         strategy_of(serve(*arguments))
@@ -95,7 +95,9 @@ def test_a_partitioned_topics_is_its_partitions(cli: Ledgerfold, topic: str) -> 
         (["newest", "--set", "x=1"], "it has none"),
     ],
 )
-def test_what_cannot_be_set(cli: Ledgerfold, topic: str, arguments: list[str], why: str) -> None:
+def test_settings_that_cannot_be_set(
+    cli: Ledgerfold, topic: str, arguments: list[str], why: str
+) -> None:
     """The catalogue says why, with 2; nothing is set."""
     assert cli("topics", "create", topic).code == 0
     ran = cli("topics", "set-compaction-strategy", topic, *arguments)

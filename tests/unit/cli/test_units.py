@@ -89,7 +89,7 @@ def test_minus_one_is_no_limit(parse: Callable[[str], int]) -> None:
         str(INT64_MAX + 1),
     ],
 )
-def test_what_is_no_number(parse: Callable[[str], int], text: str) -> None:
+def test_invalid_numbers(parse: Callable[[str], int], text: str) -> None:
     """Refused with argparse's error, whose text says what was written."""
     with pytest.raises(argparse.ArgumentTypeError) as caught:
         parse(text)

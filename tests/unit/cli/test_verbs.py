@@ -113,9 +113,7 @@ def test_the_first_message_since_a_time(cli: Ledgerfold, topic: str) -> None:
         (["--compression", "brotli", "-m", "x"], "invalid choice"),
     ],
 )
-def test_what_cannot_be_meant(
-    cli: Ledgerfold, topic: str, arguments: list[str], wrong: str
-) -> None:
+def test_invalid_input(cli: Ledgerfold, topic: str, arguments: list[str], wrong: str) -> None:
     """Said before anything is sent, with 2."""
     ran = cli("produce", topic, *arguments)
     assert ran.code == 2
@@ -164,10 +162,7 @@ def test_consuming_without_acknowledging(cli: Ledgerfold, topic: str) -> None:
 
 
 def test_consuming_says_that_it_made_a_topic(cli: Ledgerfold) -> None:
-    """As Pulsar's makes one; the name may have been mistyped. Once: then it is there.
-
-    No test had consumed a topic that was not there.
-    """
+    """As Pulsar's makes one; the name may have been mistyped. Once: then it is there."""
     consume = ("consume", "mistyped", "-s", "s", "--until-end")
     name = "persistent://public/default/mistyped"
     assert cli(*consume).err == f"Topic {name} did not exist and was created.\n"
@@ -263,7 +258,7 @@ def test_reading_what_is_not_there(cli: Ledgerfold, topic: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a/b/c/d", "persistent://a/b/c/d", "a/b/c/"])
-def test_what_is_no_topic_name(cli: Ledgerfold, name: str) -> None:
+def test_invalid_topic_names(cli: Ledgerfold, name: str) -> None:
     """Refused with the forms that there are, by each command."""
     for arguments in (("topics", "create"), ("read",), ("produce",), ("topics", "stats")):
         ran = cli(*arguments, name)
@@ -287,7 +282,7 @@ def test_compacting_without_a_compactor(cli: Ledgerfold, topic: str) -> None:
 
 
 def test_the_broker(cli: Ledgerfold, data_dir: Path) -> None:
-    """What it says of itself."""
+    """Shows the broker's own description."""
     info = json.loads(cli("info").out)
     assert info["data_dir"] == str(data_dir)
     assert info["compactor"] == "disabled"

@@ -1,4 +1,4 @@
-"""What `what-if` can be asked, and what it says to what it cannot."""
+"""Tests the questions of `what-if`, and its answers to invalid ones."""
 
 from __future__ import annotations
 
@@ -106,10 +106,7 @@ def file_asked_for(*options: str) -> File:
     ],
 )
 def test_rows_with_fields_of_other_names(options: tuple[str, ...], message: FileMessage) -> None:
-    """As `import` takes them.
-
-    No test had asked about a file whose columns have names of their own.
-    """
+    """As `import` takes them."""
     texts = {"id": "7", "price": "10", "at": "5", "publish_time_ms": "8", "key": "k", "value": "v"}
     row = Row(1, {**texts, "event_time_ms": "6"}, b"{row}")
     assert to_message(row, file_asked_for(*options)) == message

@@ -62,7 +62,7 @@ def test_the_same_figures_give_the_same_file(tmp_path: Path) -> None:
     assert (tmp_path / "1.svg").read_bytes() == (tmp_path / "2.svg").read_bytes()
 
 
-def test_what_cannot_be_drawn_is_told_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plot_that_cannot_be_drawn_is_reported_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before a broker is asked."""
     ran = ledgerfold("what-if", "t", "--plot", "f.gif")
     assert (ran.code, "one of svg, png, html" in ran.err) == (USAGE, True)

@@ -1,4 +1,4 @@
-"""What `what-if` shows to people: estimates are marked, and where nothing ran, why."""
+"""Tests the tables of `what-if`: estimates are marked, and reasons given where nothing ran."""
 
 from __future__ import annotations
 
@@ -28,10 +28,7 @@ NO_RUN = Replay(setting=ReplaySetting(threshold_bytes=2048), why_no_run="there i
 
 
 def test_an_estimated_figure_has_a_mark(capsys: pytest.CaptureFixture[str]) -> None:
-    """In the table, before it; in JSON its name is listed. Exact ones have none.
-
-    No test had looked at which figures are exact.
-    """
+    """In the table, before it; in JSON its name is listed. Exact ones have none."""
     print_tables(TopicWhatIf(topic="t", forecasts=[WHOLE, PARTS]), None)
     _, head, whole, parts, legend = capsys.readouterr().out.splitlines()
     assert "estimated" not in head

@@ -1,4 +1,4 @@
-"""Acknowledgements on their way: none is lost, few questions are asked."""
+"""Tests acknowledgements in flight: none is lost, and requests are few."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def entry_ids(acks: list[data_pb2.Ack]) -> list[int]:
     return [position.entry_id for ack in acks for position in ack.positions]
 
 
-def test_what_has_an_answer_is_forgotten() -> None:
+def test_answered_acknowledgements_are_forgotten() -> None:
     """Nothing of it goes out again when the connection breaks later."""
     queue = filled(3)
     queue.want_answer()
@@ -42,7 +42,7 @@ def test_what_has_an_answer_is_forgotten() -> None:
     assert entry_ids(frames(queue)) == [3, 4]
 
 
-def test_what_has_no_answer_goes_out_again_in_order() -> None:
+def test_unanswered_acknowledgements_are_resent_in_order() -> None:
     """Before what came meanwhile, and with a question."""
     queue = filled(3)
     frames(queue)
@@ -55,7 +55,7 @@ def test_what_has_no_answer_goes_out_again_in_order() -> None:
 
 
 def test_an_answer_from_before_the_connection_broke_says_nothing() -> None:
-    """What went out again waits for the answer to its own question."""
+    """Resent acknowledgements wait for the answer to their own request."""
     queue = filled(1)
     queue.want_answer()
     [first] = frames(queue)
@@ -117,7 +117,7 @@ def test_an_entry_waits_once() -> None:
 
 
 def test_a_question_follows_for_what_one_frame_does_not_hold() -> None:
-    """Who wants an answer wants it about everything."""
+    """A caller that waits for an answer waits for all acknowledgements."""
     queue = filled(12_000)
     queue.want_answer()
     while len(queue):

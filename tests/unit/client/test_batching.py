@@ -1,4 +1,4 @@
-"""How messages become entries, and that the quick way and the long way agree."""
+"""Tests how messages become entries, and that the fast path and the general one agree."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_ordering_key_goes_before_the_partition_key() -> None:
 
 
 def test_a_batch_taken_apart_keeps_every_part_of_its_messages() -> None:
-    """What is too large together goes in halves."""
+    """Messages that are too large together are sent in halves."""
     container = DefaultContainer("p", -1)
     container.add(NewMessage(b"1", b"a", 0, {"n": "v"}, 77, b"o"), None)
     container.add(NewMessage(None, None, 1), None)
@@ -107,7 +107,7 @@ def test_a_plain_entry_has_no_batch_index() -> None:
 
 
 def test_permits_add_up_to_the_queue_size() -> None:
-    """What the broker may send and what waits here are bounded together."""
+    """The messages that the broker may send and those queued here have a common bound."""
     permits = Permits(10)
     assert permits.to_grant() == 10
     permits.came(12)

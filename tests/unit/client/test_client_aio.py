@@ -196,7 +196,7 @@ def test_a_cancelled_receive_loses_no_message() -> None:
 
 
 def test_tasks_share_what_is_left_of_an_entry() -> None:
-    """Whoever takes of an entry wakes the next one, though nothing more comes."""
+    """Each task that takes from an entry wakes the next one, even if nothing more arrives."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
         consumer = await client.subscribe("t", "s", ConsumerType.Shared)

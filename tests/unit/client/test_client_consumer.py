@@ -179,7 +179,7 @@ def test_wrong_options_are_refused(client: Client, options: dict[str, Any]) -> N
 
 
 def test_no_cumulative_acknowledgement_on_shared_subscriptions(client: Client) -> None:
-    """What lies before may be someone else's."""
+    """Earlier messages may belong to another consumer."""
     fill(client, 1, 1)
     consumer = subscribe(client, SHARED)
     with pytest.raises(NotAllowed):
@@ -229,7 +229,7 @@ def test_an_acknowledged_entry_is_not_redelivered(
     assert subscription(broker).redelivered == [[Position(LEDGER_ID, 1)]]
 
 
-def test_what_is_not_acknowledged_in_time_comes_again(client: Client) -> None:
+def test_messages_not_acknowledged_in_time_are_redelivered(client: Client) -> None:
     """The unacknowledged timeout redelivers by itself."""
     fill(client, 2, 1)
     consumer = subscribe(client, SHARED, unacked_messages_timeout_ms=50)
@@ -340,7 +340,7 @@ def test_an_acknowledgement_that_the_broker_did_not_take_note_of_is_sent_again(
 
 @pytest.mark.parametrize("is_connected", [True, False])
 @pytest.mark.parametrize("cumulative", [True, False])
-def test_what_was_acknowledged_before_a_seek_comes_again(
+def test_messages_acknowledged_before_a_seek_are_redelivered(
     broker: ThreadedFakeBroker, client: Client, is_connected: bool, cumulative: bool
 ) -> None:
     """Someone else moved the subscription, whether this consumer heard of it or was away."""
@@ -369,7 +369,7 @@ def test_what_was_acknowledged_before_a_seek_comes_again(
     wait_until(broker, all_are_acknowledged)
 
 
-def test_what_is_acknowledged_after_a_seek_of_its_own_counts(
+def test_acknowledgements_after_an_own_seek_count(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
     """At once, before the consumer is connected again."""

@@ -49,7 +49,7 @@ def test_a_callback_that_cannot_be_called_is_refused(client: Client, key: str | 
 
 
 def test_every_part_of_a_message_is_published(broker: ThreadedFakeBroker, client: Client) -> None:
-    """What is sent is what lies in the entry."""
+    """The entry contains exactly what was sent."""
     producer = client.create_producer("t", "me", compression_type=CompressionType.ZSTD)
     producer.send(
         b"v" * 1000,
@@ -193,7 +193,7 @@ def test_closing_gives_the_name_back(client: Client) -> None:
 
 @pytest.mark.parametrize("initial", [-5, -2, 2**70])
 def test_an_initial_sequence_id_that_no_message_could_follow(client: Client, initial: int) -> None:
-    """What is not above -1 would count as sent before, and be acknowledged for nothing."""
+    """An id of -1 or less would count as sent before, and be acknowledged without storing."""
     with pytest.raises(InvalidRequest, match="initial_sequence_id"):
         client.create_producer("t", initial_sequence_id=initial)
 
@@ -223,7 +223,7 @@ def test_send_timeout(broker: ThreadedFakeBroker, client: Client) -> None:
 
 
 def test_close_waits_for_receipts(broker: ThreadedFakeBroker, client: Client) -> None:
-    """What was sent is durable once close returns."""
+    """Sent messages are durable once close returns."""
     producer = client.create_producer("t", batching_enabled=True)
     producer.send_async(b"v", None)
     client.close()
@@ -231,7 +231,7 @@ def test_close_waits_for_receipts(broker: ThreadedFakeBroker, client: Client) ->
 
 
 def test_shutdown_does_not_wait(broker: ThreadedFakeBroker, client: Client) -> None:
-    """What has no receipt fails, and says so."""
+    """Messages without a receipt fail, with an error that says so."""
     results: list[Result] = []
     producer = client.create_producer("t", batching_enabled=True)
     broker.do(broker.service.may_answer.clear)
@@ -242,7 +242,7 @@ def test_shutdown_does_not_wait(broker: ThreadedFakeBroker, client: Client) -> N
 
 
 def test_a_lasting_error_ends_the_producer(broker: ThreadedFakeBroker, client: Client) -> None:
-    """What a retry cannot mend fails what is pending and every later send."""
+    """An error that no retry can resolve fails pending messages and every later send."""
 
     def disk_is_full(entry: bytes) -> None:
         raise DiskFailure("x.log", "write", OSError(28, "No space left on device"))
@@ -363,7 +363,7 @@ def test_a_callback_may_send_but_not_wait(client: Client) -> None:
 def test_a_name_that_another_producer_used_meanwhile_is_not_trusted(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """What is sent again would be taken for the other's messages, and answered as stored."""
+    """Resent messages would be taken for the other producer's, and acknowledged as stored."""
     producer = client.create_producer("t", "me")
     producer.send(b"0")
 
@@ -406,7 +406,7 @@ def test_closing_the_client_ends_an_opening_that_waits(
     assert [type(error) for error in outcomes] == [AlreadyClosed]
 
 
-def test_what_is_opened_while_the_client_closes_is_closed_too(
+def test_objects_opened_while_the_client_closes_are_closed(
     broker: ThreadedFakeBroker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody would close it any more."""

@@ -40,7 +40,7 @@ def id_of(entry: int, index: int = -1) -> MessageId:
 
 
 def test_a_message_tells_all_of_itself(broker: ThreadedFakeBroker, client: Client) -> None:
-    """What was sent is what is read."""
+    """Reads exactly what was sent."""
     producer = client.create_producer("t", "me")
     sent = producer.send(b"v", {"a": "b"}, "k", "o", 3, 99)
     producer.send(None)
@@ -110,7 +110,7 @@ def test_where_a_reader_begins(
 def test_a_message_that_was_sent_alone_is_its_entry(
     client: Client, index: int, inclusive: bool, wanted: list[int]
 ) -> None:
-    """Whatever batch index its id has."""
+    """Tests ids with any batch index."""
     producer = client.create_producer("t", batching_enabled=False)
     for number in range(3):
         producer.send(b"%d" % number)
@@ -199,7 +199,7 @@ def test_read_next_waits_for_a_message(client: Client) -> None:
 
 @pytest.mark.parametrize("queue_size", [2, 1000])
 def test_seek_by_id(client: Client, queue_size: int) -> None:
-    """What was on its way from the old place is dropped."""
+    """Messages in flight from the old position are dropped."""
     fill(client, 5, 4)
     reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=queue_size)
     reader.read_next(5000)

@@ -13,7 +13,7 @@ from tests.support.fake_data_service import ThreadedFakeBroker
 
 
 def test_backoff_doubles_up_to_its_bound() -> None:
-    """Waiting times grow, stay in bounds, and start anew after a success."""
+    """Delays grow up to the bound, and start over after a success."""
     backoff = Backoff(100, 500, chance=lambda: 0.0)
     assert [backoff.next_s() for _ in range(5)] == [0.1, 0.2, 0.4, 0.5, 0.5]
     backoff.reset()

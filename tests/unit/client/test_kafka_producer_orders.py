@@ -187,8 +187,8 @@ def test_more_are_in_flight_than_the_broker_remembers() -> None:
     asyncio.run(run())
 
 
-def test_what_follows_a_message_that_was_given_up_has_a_new_epoch() -> None:
-    """Whether the first was stored nobody knows: the second is, once, also where it was not."""
+def test_messages_after_a_given_up_one_have_a_new_epoch() -> None:
+    """The first message may be stored or not: the second is stored once in either case."""
 
     async def run(is_stored: bool) -> None:
         one = Run(batching=False, send_timeout_millis=60_000)
@@ -212,7 +212,7 @@ def test_what_follows_a_message_that_was_given_up_has_a_new_epoch() -> None:
         asyncio.run(run(is_stored))
 
 
-def test_what_lies_behind_a_message_that_was_given_up_is_stored_once() -> None:
+def test_messages_after_a_given_up_one_are_stored_once() -> None:
     """Also where the broker does not remember it any more, and refuses it as out of order."""
 
     async def run(is_loaded_anew: bool) -> None:

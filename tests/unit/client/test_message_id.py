@@ -35,7 +35,7 @@ def test_bytes_come_back_as_the_same_id() -> None:
 
 
 def test_other_bytes_are_refused() -> None:
-    """What is no id gives an error that says so."""
+    """An invalid id raises an error that says so."""
     with pytest.raises(InvalidRequest):
         MessageId.deserialize(b"\xff\xff")
 

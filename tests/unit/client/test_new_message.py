@@ -1,4 +1,4 @@
-"""What may be sent: each argument that cannot be is refused with a sentence."""
+"""Tests the arguments of a send: each invalid one is rejected with a sentence."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def message(**arguments: Any) -> None:
         ({"event_timestamp": 2**63}, "event_timestamp 9223372036854775808 is not an integer"),
     ],
 )
-def test_what_cannot_be_sent_is_refused(arguments: dict[str, Any], sentence: str) -> None:
+def test_invalid_messages_are_rejected(arguments: dict[str, Any], sentence: str) -> None:
     """Nothing but InvalidRequest, and its sentence names the argument."""
     with pytest.raises(InvalidRequest, match=sentence):
         message(**arguments)

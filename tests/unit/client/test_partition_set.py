@@ -66,7 +66,7 @@ def publish(client: Client, keys: list[str] = KEYS, **options: Any) -> list[Mess
 
 
 def by_partition(keys: list[str] = KEYS, partitions: int = 3) -> list[list[bytes]]:
-    """What lies where, in order, when each key's content is the key."""
+    """Returns the contents of partitions, in order, if each key's content is the key."""
     return [
         [key.encode() for key in keys if murmur3_32(key) % partitions == index]
         for index in range(partitions)
@@ -129,7 +129,7 @@ def test_a_producer_of_a_partitioned_topic_is_one(
 
 
 def test_a_partition_that_refuses_opens_nothing(broker: ThreadedFakeBroker, client: Client) -> None:
-    """What was opened on the other partitions is closed again, and its names are free."""
+    """Partitions that were opened are closed again, and their names are free."""
     broker.topic(name(1)).connected.add("p")
     with pytest.raises(ProducerBusy):
         client.create_producer("t", "p")
@@ -186,7 +186,7 @@ def test_acknowledgements_go_to_the_partition(broker: ThreadedFakeBroker, client
             consumer.acknowledge(strange)
 
 
-def test_what_is_not_acknowledged_comes_again(client: Client) -> None:
+def test_unacknowledged_messages_are_redelivered(client: Client) -> None:
     publish(client)
     consumer = subscribe(client, negative_ack_redelivery_delay_ms=1)
     messages = receive(consumer, len(KEYS))

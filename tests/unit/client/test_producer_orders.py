@@ -174,7 +174,7 @@ class Run:
         self._check_order(small)
 
     def _check_order(self, numbers: list[int]) -> None:
-        """Of all messages, or of each key's where each has batches of its own."""
+        """Checks the order of all messages, or of each key's if each key has batches of its own."""
         keys = {self.sent[number].key for number in numbers} if self.is_key_based else {"any"}
         for key in keys:
             mine = [n for n in numbers if not self.is_key_based or self.sent[n].key == key]

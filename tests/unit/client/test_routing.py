@@ -1,4 +1,4 @@
-"""Which partition a message goes to: hashes as in Pulsar's other clients, turns for the rest."""
+"""Tests routing to partitions: hashes as in Pulsar's other clients, rotation for the rest."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def test_sequence_ids_must_rise() -> None:
 @pytest.mark.parametrize("batching", [None, BatchingType.Default, BatchingType.KeyBased])
 @pytest.mark.parametrize("left", [0, 1])
 def test_sequence_ids_come_to_an_end(batching: BatchingType | None, left: int) -> None:
-    """What is in the queue goes out; what has no id any more is refused, either way in."""
+    """Queued messages are sent; messages without an id are rejected, on both paths."""
     end = 2**63 - 1
     producer, queue, stream = producer_of(
         batching_enabled=batching is not None, batching_type=batching or BatchingType.Default
@@ -348,7 +348,7 @@ def test_a_closed_queue_takes_nothing() -> None:
         queue.add(NewMessage(b"3", None), None, wait=True)
 
 
-def test_what_comes_the_quick_way_too_late_fails() -> None:
+def test_late_messages_on_the_fast_path_fail() -> None:
     """A message that slipped in while the queue was closed is not lost in silence."""
     results: list[str] = []
     producer, queue, _ = producer_of()

@@ -43,7 +43,9 @@ def listening(table: Table) -> list[tuple[str, Any]]:
         ([("", b"the empty key is a key")], {"": b"the empty key is a key"}),
     ],
 )
-def test_what_is_left(sent: list[tuple[str | None, bytes | None]], left: dict[str, bytes]) -> None:
+def test_the_remaining_messages(
+    sent: list[tuple[str | None, bytes | None]], left: dict[str, bytes]
+) -> None:
     """The last value of each key; no content removes it; no key is left out (also TVW-07)."""
     table = Table(bytes)
     table.apply(messages(*sent))
@@ -164,7 +166,7 @@ def test_a_listener_may_add_a_listener() -> None:
     assert heard == [("a", b"1"), ("a", b"2")]
 
 
-def test_what_a_callback_raises_on_what_is_here_comes_out() -> None:
+def test_a_callbacks_error_on_present_messages_is_raised() -> None:
     """It runs in the caller's own call, who then listens to nothing."""
     table = Table(bytes)
     table.apply(messages(("a", b"1")))

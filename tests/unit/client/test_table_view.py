@@ -242,7 +242,7 @@ def test_closing_the_client_closes_its_views(client: Client) -> None:
     wait_until(lambda: not view._calls._thread.is_alive(), "the view's thread to end")
 
 
-def test_what_cannot_be_opened_leaves_nothing(broker: ThreadedFakeBroker, client: Client) -> None:
+def test_a_failed_open_leaves_nothing(broker: ThreadedFakeBroker, client: Client) -> None:
     """The broker's refusal comes out, and no thread stays."""
     broker.service.refusal = InvalidRequest("no such name")
     before = threading.active_count()

@@ -1,4 +1,4 @@
-"""What a consumer remembers: batches half acknowledged, redeliveries that are due."""
+"""Tests a consumer's tracker: partly acknowledged batches, and redeliveries that are due."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_redelivered_batch_comes_without_what_was_acknowledged() -> None:
 
 
 def test_an_acknowledgement_costs_the_same_in_a_large_batch() -> None:
-    """It changes a bit in place: nothing as long as the batch is made anew each time."""
+    """It changes a bit in place: nothing of the size of the batch is created each time."""
     tracker = BatchAcknowledgements()
     tracker.opened(FIRST, range(300_000))
     tracemalloc.start()
@@ -129,7 +129,7 @@ def test_positions_are_due_in_order_once_their_delay_is_over() -> None:
     assert delayed.next_due_ms is None
 
 
-def test_what_is_acknowledged_is_not_due_any_more() -> None:
+def test_acknowledged_messages_are_not_due() -> None:
     """One by one, and all up to a position."""
     delayed = DelayedPositions(100)
     for position in (FIRST, SECOND, THIRD):

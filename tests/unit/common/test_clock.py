@@ -43,7 +43,7 @@ def test_it_does_not_move_backwards() -> None:
     run(body())
 
 
-def test_what_is_due_happens_in_the_order_of_its_time() -> None:
+def test_redeliveries_are_due_in_the_order_of_their_times() -> None:
     """All of it at the new time; what is later, or was cancelled, does not."""
 
     async def body() -> None:

@@ -38,14 +38,14 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("name", [*FINE, "x" * NAME_CHARACTERS_MAX])
-def test_what_pulsar_takes_is_taken(name: str) -> None:
+def test_names_that_pulsar_accepts_are_accepted(name: str) -> None:
     check_name("A subscription", name)
     assert shown(name) == name
 
 
 @pytest.mark.parametrize("name", [*REFUSED, "x" * (NAME_CHARACTERS_MAX + 1)])
-def test_what_nobody_could_list_or_type_is_refused(name: str) -> None:
-    """No test had named anything so."""
+def test_names_that_nobody_could_type_are_rejected(name: str) -> None:
+    """The error shows a short stand-in for the name."""
     with pytest.raises(InvalidRequest, match=r"^A producer cannot be named '"):
         check_name("A producer", name)
     stand_in = shown(name)
@@ -55,7 +55,7 @@ def test_what_nobody_could_list_or_type_is_refused(name: str) -> None:
 
 
 def test_stand_ins_are_told_apart() -> None:
-    """Of long names that begin alike, and of those that differ in what is not shown."""
+    """Tests long names that begin alike, and names that differ only in omitted parts."""
     names = ["x" * 2000, "x" * 2001, "a\nb", "a\rb", "a?b"]
     assert len(set(map(shown, names))) == len(names)
     for name in names:

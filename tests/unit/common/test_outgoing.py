@@ -105,7 +105,7 @@ def test_who_has_something_else_to_do_does_not_wait() -> None:
     run(body)
 
 
-def test_what_was_read_ahead_is_dropped_first(impatient: None) -> None:
+def test_entries_read_ahead_are_dropped_first(impatient: None) -> None:
     """Nobody is ended for it."""
 
     async def body() -> None:

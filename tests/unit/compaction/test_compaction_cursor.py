@@ -123,7 +123,7 @@ def test_moved_back_the_entries_that_compaction_left_out_are_seen_until_a_run(
     assert cursor(lab)["markDeletePosition"] == str(sent[-1])
 
 
-def test_trimming_goes_by_it(lab: BrokerLab) -> None:
+def test_trimming_uses_it(lab: BrokerLab) -> None:
     """Ledgers of 6 entries: the first is full, and the run has passed it."""
     start = StartPosition(earliest=True)
     lab.run(create_subscription(lab.topic, "holds", start))
@@ -216,7 +216,7 @@ def test_skip_and_clear_backlog_lose_the_compacted_ledger_with_the_next_load(
         call(lab, "SkipMessages", entries=0)
 
 
-def test_a_run_after_a_skip_makes_good_for_the_ledger(lab: BrokerLab) -> None:
+def test_a_run_after_a_skip_clears_the_ledger(lab: BrokerLab) -> None:
     send(lab, "a=1 b=1 b=")
     lab.compact()
     send(lab, "a=2")

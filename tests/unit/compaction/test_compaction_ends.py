@@ -96,7 +96,7 @@ def test_a_run_ends_though_its_record_cannot_be_written(failure: Exception) -> N
 
 @pytest.mark.parametrize("step", ["snapshot", "worker", "commit", "removal"])
 def test_a_run_ends_with_its_task(step: str) -> None:
-    """What is no Exception passes through, and nobody who waits for the run is left waiting."""
+    """An error that is no Exception is passed on, and no waiter hangs."""
 
     async def main() -> None:
         lab, end = Lab(), asyncio.CancelledError("from outside")

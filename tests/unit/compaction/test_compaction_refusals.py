@@ -86,7 +86,7 @@ def test_stopping_ends_all_runs_and_refuses_new_ones() -> None:
 
 
 def test_adm_14_a_trigger_on_a_topic_that_goes_away_does_nothing() -> None:
-    """Its caller holds a topic that was closed, and perhaps loaded anew since."""
+    """The caller holds a topic that was closed, and perhaps loaded again since."""
 
     async def body() -> None:
         lab = Lab()
@@ -115,7 +115,7 @@ def test_without_a_compactor_a_trigger_is_refused() -> None:
 
 
 def test_an_admin_trigger_wakes_an_unavailable_compactor() -> None:
-    """Whoever has just installed Java need not wait for the next automatic try."""
+    """After an installation of Java, nobody has to wait for the next automatic attempt."""
 
     async def body() -> None:
         lab = Lab()

@@ -1,4 +1,4 @@
-"""What retention has taken out of the compacted view takes no part in later runs."""
+"""Tests that data removed from the compacted view by retention take no part in later runs."""
 
 from __future__ import annotations
 
@@ -34,11 +34,7 @@ def shown(lab: BrokerLab) -> list[tuple[bytes | None, bytes]]:
 
 
 def test_a_hidden_message_wins_no_run(lab: BrokerLab) -> None:
-    """The run judges the key by the messages that can be read, and copies no other.
-
-    No test had compacted a view of which retention had hidden a part that shared its segment with a
-    part that it had not: whole segments were left out, and a hidden message in any other one won.
-    """
+    """The run judges the key by the messages that can be read, and copies no other."""
     strategy = CompactionStrategy(name="keep-first")
     set_policies(lab, Policies(compaction_strategy=strategy, retention_ms=-1, retention_bytes=-1))
     publish(lab, (b"a", b"1"), *((b"b%d" % each, b"x") for each in range(STORE.ledger_entries_max)))
@@ -78,7 +74,7 @@ def test_a_view_of_which_nothing_is_shown_has_no_last_entry(lab: BrokerLab) -> N
     assert lab.run(lab.topic.log.search.last_entry(True)) is None
 
 
-def test_what_pulsar_keeps_shown_wins(lab: BrokerLab) -> None:
+def test_pulsar_4_keeps_the_whole_view(lab: BrokerLab) -> None:
     """Under `pulsar-4` retention hides nothing of the view, and a run reads all of it."""
     emulation = Emulation(profile="pulsar-4")
     strategy = CompactionStrategy(name="keep-first")

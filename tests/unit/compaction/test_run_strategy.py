@@ -1,4 +1,4 @@
-"""Which strategy a run has, and when another strategy is a reason for a run."""
+"""Tests which strategy a run has, and when another strategy is a reason for a run."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_run_that_failed_leaves_the_reason() -> None:
 def test_views_that_a_run_may_change(
     made: RunRecord | None, asked: CompactionStrategy, outdated: bool
 ) -> None:
-    """Where nobody can say that it does not, it may."""
+    """A view is affected unless it is certain that it is not."""
     topic, runs = TopicRecord(compacted=CompactedView(run_number=7)), [RunRecord(number=8)]
     if made is not None:
         made.number = 7

@@ -304,7 +304,7 @@ def test_a_failure_in_the_worker_leaves_the_old_view_and_no_files(
 
 
 def test_a_manifest_of_another_run_is_not_committed() -> None:
-    """Whatever a worker mixes up, the topic does not serve it."""
+    """The topic does not serve it, whatever a worker mixes up."""
 
     async def body() -> None:
         lab = Lab()
@@ -346,7 +346,7 @@ def test_a_failed_commit_changes_nothing(failure: Exception, removed: list[int])
 
 
 def test_an_error_after_the_commit_does_not_take_the_published_ledger_away() -> None:
-    """What the metadata name is kept, whatever went wrong behind it."""
+    """Files that the metadata name are kept, whatever fails afterwards."""
 
     async def body() -> None:
         lab = Lab()

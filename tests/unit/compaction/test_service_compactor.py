@@ -58,7 +58,7 @@ async def serving(
         await compactor.stop()
 
 
-def test_what_is_no_manifest() -> None:
+def test_invalid_manifests() -> None:
     """A service may be of any code."""
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""What may happen between the steps of a compaction's snapshot, and of what else seals or rolls.
+"""Tests events between the steps of a compaction's snapshot and of other seals and rolls.
 
 Flushes wait until the test lets them go, so that publishing, rolls, cancellations and trimming fall
 between any two of them. Whatever the order, no acknowledged message is lost.
@@ -99,7 +99,7 @@ class Race:
 
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("before", [1, 3])
-def test_what_is_published_in_the_middle_of_a_snapshot_is_not_lost(step: int, before: int) -> None:
+def test_messages_published_during_a_snapshot_are_not_lost(step: int, before: int) -> None:
     """Also when it rolls the ledger: whatever call to the disk the snapshot is at."""
     race = Race()
     race.lab.run(_publish(race, before))
@@ -165,7 +165,7 @@ def test_whoever_waited_for_the_disk_may_be_cancelled(
 
 
 def test_a_run_of_an_earlier_load_commits_nothing() -> None:
-    """Whatever the view is: what the run took is of a log that is nobody's any more."""
+    """Independent of the view: the run's input belongs to a log that no longer exists."""
     race = Race()
 
     def edit(record: TopicRecord, batch: MetadataBatch) -> None:
@@ -224,7 +224,7 @@ def test_a_truncation_takes_what_was_there_when_it_began(step: int) -> None:
 
 
 def test_a_snapshot_that_misses_a_segment_is_refused() -> None:
-    """Whatever made it so: the run fails and says what is missing."""
+    """The run fails and names the missing segment, whatever the cause."""
     race = Race()
     race.lab.run(_publish(race, ROLLS))
     topic = race.lab.topic
@@ -271,7 +271,7 @@ async def _publish(race: Race, count: int) -> None:
 
 
 def test_a_defect_in_a_flush_ends_the_producers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever it is: nobody waits for receipts for ever."""
+    """No producer waits for receipts forever, whatever the defect."""
     race = Race()
 
     def broken(writer: LedgerWriter) -> Position:

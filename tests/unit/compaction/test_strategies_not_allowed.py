@@ -1,8 +1,4 @@
-"""A strategy of one's own that nobody allowed is refused wherever it may be named.
-
-No test had named a callable that is no strategy, nor asked what is loaded before a refusal: by any
-of these ways, any module was imported, and any of its callables called.
-"""
+"""Tests that a user-defined strategy that is not allowed is rejected wherever it is named."""
 
 from __future__ import annotations
 

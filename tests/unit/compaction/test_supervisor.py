@@ -148,8 +148,8 @@ def test_it_starts_a_worker_and_runs_a_plan(tmp_path: Path) -> None:
     assert list((tmp_path / "compactor" / "work").iterdir()) == []
 
 
-def test_what_an_earlier_worker_left_is_cleared(tmp_path: Path) -> None:
-    """Its working directory and its log begin empty."""
+def test_the_remains_of_an_earlier_worker_are_cleared(tmp_path: Path) -> None:
+    """Its working directory and its log are emptied."""
     left = tmp_path / "compactor" / "work" / "blockmgr"
     left.mkdir(parents=True)
     (tmp_path / "compactor" / "worker.log").write_text("old\n")
@@ -204,9 +204,8 @@ def test_a_worker_that_dies_in_a_run(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_stops_serving_is_not_ready_while_its_runs_end(tmp_path: Path) -> None:
-    """Its JVM is gone, say; the run says so itself, and whoever asks for the state is told at once.
-
-    No test had looked at the state between the end of a worker's health and its own.
+    """Its JVM is gone, say; the run says so itself, and whoever asks for the state is told at
+    once.
     """
 
     async def body() -> None:
@@ -236,7 +235,7 @@ def test_a_worker_that_stops_serving_is_not_ready_while_its_runs_end(tmp_path: P
 def test_a_run_that_comes_as_the_worker_ends_goes_to_the_next_one(
     tmp_path: Path, strategy: str
 ) -> None:
-    """It had begun nothing: a trigger right after a run that failed with its JVM succeeds."""
+    """The run had not begun: a trigger right after a run that failed with its JVM succeeds."""
 
     async def body() -> None:
         pauses = Pauses()
@@ -460,7 +459,7 @@ def test_a_run_learns_of_a_workers_death_when_nothing_of_it_is_left(tmp_path: Pa
     ],
 )
 def test_errors_of_a_run(tmp_path: Path, strategy: str, error: type[Exception], text: str) -> None:
-    """What the worker named comes back as its class; anything else is a failed compaction."""
+    """The worker's error returns as its class; any other is a failed compaction."""
 
     async def body() -> None:
         async with supervised(tmp_path, "serve") as supervisor:
@@ -520,7 +519,7 @@ def test_a_run_that_someone_else_cancelled(tmp_path: Path) -> None:
     asyncio.run(body())
 
 
-def test_stopping_the_supervisor_fails_the_run_on_its_way(tmp_path: Path) -> None:
+def test_stopping_the_supervisor_fails_the_run_in_progress(tmp_path: Path) -> None:
     """Nobody waits for ever."""
 
     async def body() -> None:
@@ -554,7 +553,7 @@ def test_a_strategy_is_checked_before_spark_is_up(tmp_path: Path) -> None:
 
 
 def test_a_check_that_takes_too_long(tmp_path: Path) -> None:
-    """Whether the worker is not there in time or the strategy is slow: nobody waits for ever."""
+    """Tests a worker that is not there in time, and a slow strategy: nobody waits forever."""
 
     async def body() -> None:
         limits = replace(LIMITS, check=0.3)

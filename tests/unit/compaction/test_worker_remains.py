@@ -1,4 +1,4 @@
-"""What a dead broker's worker left is found, ended and removed; nobody else is touched."""
+"""Tests that only the remains of a dead broker's worker are found, ended and removed."""
 
 from __future__ import annotations
 
@@ -105,8 +105,8 @@ def test_a_pid_that_is_someone_elses_by_now_is_not_killed(
     assert process.poll() is None
 
 
-def test_what_is_no_workers_folder_goes_too(tmp_path: Path) -> None:
-    """Whatever an earlier version left; and there may be nothing at all."""
+def test_folders_of_earlier_versions_are_removed(tmp_path: Path) -> None:
+    """Tests remains of an earlier version, and their absence."""
     end_left_over(tmp_path)
     left = tmp_path / "compactor" / "work"
     (left / "blockmgr").mkdir(parents=True)

@@ -170,7 +170,7 @@ def test_a_small_run_counts_as_the_model(asked: Asked, shape: LogShape, retain: 
 def _two_runs(
     folder: Path, first: LogShape, second: LogShape, runs: tuple[Asked, Asked], retain: bool
 ) -> tuple[list[Stored], list[Stored]]:
-    """What is left after both, and what the second would have left of everything."""
+    """Returns what remains after both runs, and what the second would have kept of everything."""
     log = _add(LogBuilder(folder), first)
     plan = runs[0].plan(log, 100, retain)
     previous = Manifest(segments=run_tasks(plan)[0], horizon=plan.horizon)
@@ -211,7 +211,7 @@ WINDOWS = st.tuples(st.integers(0, 7), st.integers(0, 8), st.integers(0, 8)).map
 def test_a_later_window_leaves_what_one_over_all_would_where_nothing_is_deleted(
     windows: tuple[Asked, Asked], first: LogShape, second: LogShape, retain: bool
 ) -> None:
-    """What is young in the first run and old in the second is judged with the rest."""
+    """Messages that are young in the first run and old in the second are judged with the rest."""
     parts = [
         [
             [[each._replace(value=each.value or b"1") for each in batch] for batch in batches]
@@ -228,7 +228,7 @@ def test_a_later_window_leaves_what_one_over_all_would_where_nothing_is_deleted(
 def test_a_later_window_leaves_what_one_over_all_would_where_the_old_came_first(
     windows: tuple[Asked, Asked], first: LogShape, second: LogShape
 ) -> None:
-    """Of what the first run meets, all that is young was published after all that is old."""
+    """In the first run's input, all young messages were published after all old ones."""
     limit_ms = windows[0].time_ms - int(windows[0].settings["lag_ms"])
     with tempfile.TemporaryDirectory() as folder:
         met = _add(LogBuilder(Path(folder)), first).told

@@ -1,7 +1,6 @@
 """Every text of every request that a worker takes, with what nobody would write there.
 
-Plans that make no sense are refused before Spark is asked, so none is needed. No test had sent a
-worker a text that no broker writes.
+Plans that make no sense are refused before Spark is asked, so none is needed.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _MESSAGE_BYTES_MAX = 64 * 2**20
 
 
 def fill(message: Message) -> None:
-    """What a plan needs to be looked at; what it reads is no segment that there may be."""
+    """Fills in what a plan needs to be checked; its input is no possible segment."""
     told: Any = message
     match message.DESCRIPTOR.name:
         case "CompactionPlan":

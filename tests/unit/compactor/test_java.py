@@ -1,4 +1,4 @@
-"""Which Java the worker finds, and what it says when there is none."""
+"""Tests which Java the worker finds, and its error if there is none."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_an_unfit_java_home_hides_no_fit_java(tmp_path: Path, release: str | Non
 
 
 def test_a_fit_java_home_goes_first(tmp_path: Path) -> None:
-    """Who sets it means it."""
+    """Setting it is a deliberate choice."""
     environment = _java(tmp_path / "set", 'JAVA_VERSION="17.0.1"\n')
     _java(tmp_path / "other", 'JAVA_VERSION="21.0.4"\n')
     environment["PATH"] = str(tmp_path / "other" / "bin")
@@ -85,7 +85,7 @@ def test_where_none_fits_java_home_is_complained_of(tmp_path: Path) -> None:
 
 
 def test_without_java_the_process_says_so_and_exits_with_3(tmp_path: Path) -> None:
-    """What the broker shows its users: one event, with what to do."""
+    """The broker shows its users one event, with the remedy."""
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"}
     ended = subprocess.run(
         [sys.executable, "-m", "ledgerfold.compactor"],

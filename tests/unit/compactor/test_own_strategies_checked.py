@@ -1,4 +1,4 @@
-"""Strategies of one's own without Spark: found, held to their bounds, asked, and looked at."""
+"""Tests user-defined strategies without Spark: loading, bounds, calls, and checks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Outside
 
 
 def test_a_name_is_an_entry_point_or_a_place(package: OutsidePackage) -> None:
-    """Of a plain name only the packages that are there can tell."""
+    """Only the installed packages can decide on a plain name."""
     assert is_own("longest")
     assert is_own("anything:Here")
     assert not is_own("shortest")
@@ -101,7 +101,7 @@ def test_without_any_version_the_source_is_one(package: OutsidePackage) -> None:
         ("ends:A", {}, r"module ends cannot be imported \(SystemExit: 3\)"),
     ],
 )
-def test_what_cannot_be_loaded(
+def test_strategies_that_cannot_be_loaded(
     package: OutsidePackage, name: str, settings: dict[str, str], why: str
 ) -> None:
     """A sentence with the name, whatever the code raises."""
@@ -123,8 +123,10 @@ def test_what_cannot_be_loaded(
         ("subprocess:Popen", "class Popen has no method should_keep_left"),
     ],
 )
-def test_what_is_no_strategy_is_not_called(package: OutsidePackage, name: str, why: str) -> None:
-    """No test had named a callable that is no strategy: it was called, then refused."""
+def test_objects_that_are_no_strategy_are_not_called(
+    package: OutsidePackage, name: str, why: str
+) -> None:
+    """A callable that is no strategy is rejected without a call."""
     (package.folder / "called.py").write_text(
         "def call(command=None): raise AssertionError\n"
         "class Plain:\n    def __init__(self, command): call()\n"
@@ -290,7 +292,7 @@ def _counted(codes: Any, facts: Facts, key_count: int) -> Folded:
     ],
 )
 def test_columns_that_will_not_do(functions: dict[str, Any], why: str) -> None:
-    """What would fail runs, or change what they leave, is found by samples."""
+    """Samples detect columns that would fail runs, or change their result."""
     parts = {"begin": FIRST.begin, "join": FIRST.join, "survivors": FIRST.survivors} | functions
     wrong = Strategy("wrong", 1, parts["begin"], parts["join"], parts["survivors"])
     with pytest.raises(StrategyFailed, match=f"strategy 'wrong': .*{why}"):
@@ -310,8 +312,8 @@ def test_columns_that_will_not_do(functions: dict[str, Any], why: str) -> None:
         ("unread:B", "AttributeError: the class does not list 'value'"),
     ],
 )
-def test_what_a_trial_says(package: OutsidePackage, name: str, why: str) -> None:
-    """Where it is refused, why."""
+def test_the_result_of_a_trial(package: OutsidePackage, name: str, why: str) -> None:
+    """A rejection states the reason."""
     (package.folder / "unread.py").write_text(
         "class A:\n    reads = ('weight',)\n    def should_keep_left(self, a, b): return True\n"
         "class B:\n    reads = ()\n    def should_keep_left(self, a, b): return b.value == b''\n"
@@ -323,7 +325,7 @@ def test_what_a_trial_says(package: OutsidePackage, name: str, why: str) -> None
     sys.modules.pop("unread", None)
 
 
-def test_what_a_trial_tells_of_one_that_will_do(package: OutsidePackage) -> None:
+def test_the_result_of_a_successful_trial(package: OutsidePackage) -> None:
     """All that a run needs to know without loading it."""
     found = tried("longest", {"even": "yes"}, DEFAULT_LIMITS)
     assert {**found, "source": ""} == {

@@ -113,7 +113,7 @@ def test_a_folder_that_is_no_ledgers_folder_is_refused(folder: str) -> None:
 
 @pytest.mark.parametrize("ledger_id", [0, -1, 2])
 def test_an_output_folder_that_is_none_or_is_read_from_is_refused(ledger_id: int) -> None:
-    """Ids begin with 1, and each is given out once."""
+    """Ids begin with 1, and each is assigned once."""
     plan = _plan(MIB, MIB)
     plan.ledger_id = ledger_id
     with pytest.raises(InvalidRequest):

@@ -83,7 +83,7 @@ def test_kept_rows_are_what_they_were(
 
 
 @given(batches(), COMPRESSIONS, st.booleans(), st.data())
-def test_kept_rows_may_be_numbered_anew(
+def test_kept_rows_may_be_renumbered(
     batch: tuple[NativeBatchBuilder, int],
     compression: Compression,
     was_rebuilt: bool,
@@ -149,7 +149,7 @@ def test_columns_that_do_not_fit_are_refused() -> None:
 def test_no_rebuild_is_larger_than_what_was_allowed_at_the_door(
     batch: tuple[NativeBatchBuilder, int], compression: Compression, data: st.DataObject
 ) -> None:
-    """Whatever the producer's columns and codec are, and whichever messages go."""
+    """Tests any columns and codecs of the producer, and any removed messages."""
     builder, count = batch
     entry = builder.build(sequence_id=count * 10, publish_time_ms=7, compression=compression)
     if count > 1:

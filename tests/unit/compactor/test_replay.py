@@ -129,7 +129,7 @@ def test_a_million_messages_in_seconds() -> None:
 
 
 def test_too_many_runs_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where each has to be asked; the sentence says what to do."""
+    """Strategies that decide each message are limited; the error says what to do."""
     monkeypatch.setattr(replay_module, "STEPS_MAX", 5)
     history = columns_of([PublishedEntry(0, [Published("a", True, 1)])] * 9)
     with pytest.raises(InvalidRequest, match="larger"):
@@ -145,7 +145,9 @@ def test_nothing_was_published() -> None:
 
 
 def by_horizon(log: StrategicLog, history: History, name: str) -> list[int]:
-    """What a run at each entry leaves of what the one before left and that entry, in bytes."""
+    """Returns what a run at each entry keeps of its predecessor's result and that entry, in
+    bytes.
+    """
     settings, said = SETTINGS.get(name, {}), log.said()
     strategy = strategy_of(CompactionPlan(strategy=name, strategy_settings=settings))
     assert isinstance(strategy, MessageStrategy)
@@ -165,7 +167,7 @@ def by_horizon(log: StrategicLog, history: History, name: str) -> list[int]:
 def test_strategies_of_messages_are_asked_once_for_all_horizons(
     shape: list[list[list[Message]]], name: str, buckets: int, chunk_rows: int
 ) -> None:
-    """Which comes to what a run at each entry leaves, one upon the other."""
+    """The result equals runs at each entry, one after another."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan_messages_module, "CHUNK_ROWS_MAX", chunk_rows)
         log = StrategicLog(Path(folder))

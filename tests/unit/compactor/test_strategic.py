@@ -159,7 +159,7 @@ def test_a_second_run_on_the_first_ones_output_equals_the_model(
     renumber: bool,
     compression: Compression,
 ) -> None:
-    """What was compacted plus what is new leaves what one run over all would. (Ids may differ.)"""
+    """Old output plus new messages leave what one run over everything would. (Ids may differ.)"""
     with tempfile.TemporaryDirectory() as folder:
         log = Log(Path(folder))
         log.add(first, compression)
@@ -187,7 +187,7 @@ def _three() -> list[Message]:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_what_is_left_of_a_batch_is_numbered_anew(tmp_path: Path, compression: int) -> None:
+def test_survivors_of_a_batch_are_renumbered(tmp_path: Path, compression: int) -> None:
     """STR-05: key2=m3 was index 2 and is index 1 then; otherwise it stays what it was."""
     log = _log(tmp_path, _three(), compression=compression)
     plan = log.strategic_plan(100, "newest")
@@ -203,7 +203,7 @@ def test_what_is_left_of_a_batch_is_numbered_anew(tmp_path: Path, compression: i
 
 
 def test_a_single_survivor_is_published_alone(tmp_path: Path) -> None:
-    """Of a batch, of a batch of one, and of what an earlier run has left in other numbers."""
+    """Tests one survivor of a batch, of a batch of one, and of a previous run's output."""
     one = [Message(b"c", b"1")]
     log = _log(tmp_path, [Message(b"a", b"1"), Message(b"a", b"2"), Message(b"b", b"1")], one)
     log.add_segment(2, [[Message(b"b", b"2")]])
@@ -211,8 +211,8 @@ def test_a_single_survivor_is_published_alone(tmp_path: Path) -> None:
     assert _ids(log, records) == [(1, 0, -1), (1, 1, -1), (2, 0, -1)]
 
 
-def test_what_kept_its_numbers_gets_new_ones_with_the_next_run(tmp_path: Path) -> None:
-    """All of an entry survives, and still it must be written anew."""
+def test_complete_entries_are_renumbered_by_the_next_run(tmp_path: Path) -> None:
+    """All of an entry survives, and still it must be rewritten."""
     log = _log(tmp_path, _three())
     plan = log.strategic_plan(100, "newest")
     previous = Manifest(segments=run_tasks(plan)[0], horizon=plan.horizon)
@@ -221,7 +221,7 @@ def test_what_kept_its_numbers_gets_new_ones_with_the_next_run(tmp_path: Path) -
     assert _ids(log, records) == [(1, 0, 0), (1, 0, 1), (2, 0, 0), (2, 0, 1)]
 
 
-def test_columns_are_not_numbered_anew(tmp_path: Path) -> None:
+def test_columns_are_not_renumbered(tmp_path: Path) -> None:
     """Only strategies of messages are: Pulsar's other compactors keep ids."""
     log = _log(tmp_path, _three())
     plan = log.plan(100)
@@ -281,7 +281,7 @@ def test_damage_in_a_value_section_is_found(tmp_path: Path) -> None:
 def test_a_bucket_is_bounded_by_bytes_and_messages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of values too, where they are read; and a single segment may be many tasks."""
+    """Also counts values, if they are read; and a single segment may be many tasks."""
     monkeypatch.setattr(plan_module, "BUCKET_BYTES", 2_000)
     monkeypatch.setattr(plan_module, "BUCKET_MESSAGES", 4)
     monkeypatch.setattr(plan_module, "SOLO_BYTES", 0)

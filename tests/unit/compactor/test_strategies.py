@@ -57,7 +57,7 @@ def registered() -> Iterator[None]:
         yield
 
 
-def test_what_a_broker_may_ask_for_there_is() -> None:
+def test_every_request_of_a_broker_is_served() -> None:
     """Under that name, in that version."""
     assert DEFAULT in LISTED
     assert {name: MAKERS[name].version for name in LISTED} == {
@@ -113,7 +113,7 @@ def test_sorted_or_not(strategy: Strategy, messages: list[Message]) -> None:
 @given(
     messages=st.lists(KEYED, min_size=1, max_size=30), bounds=st.tuples(*[st.integers(0, 30)] * 2)
 )
-def test_what_stays_of_the_whole_stays_of_each_stretch(
+def test_each_chunk_keeps_what_the_whole_keeps(
     strategy: Strategy, messages: list[Message], bounds: tuple[int, int]
 ) -> None:
     """A forecast tells of what survives chunks how large it is, and of nothing else."""
@@ -151,7 +151,7 @@ def test_a_run_takes_the_strategy_that_its_plan_names(shape: LogShape, chunk_row
 
 @given(LOGS, LOGS)
 def test_a_second_run_of_it_goes_on_from_the_first(first: LogShape, second: LogShape) -> None:
-    """What the first kept still comes first."""
+    """The survivors of the first run come first."""
     with tempfile.TemporaryDirectory() as folder:
         log = _log(LogBuilder(Path(folder)), first)
         plan = log.plan(100, strategy=FIRST.name)

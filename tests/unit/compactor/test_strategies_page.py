@@ -42,8 +42,8 @@ def test_the_strategies_would_be_set(written: Path) -> None:
 
 
 @pytest.mark.parametrize(("even", "kept"), [("no", "second"), ("yes", "first")])
-def test_what_the_class_says_of_itself(written: Path, even: str, kept: str) -> None:
-    """Of values of one length."""
+def test_the_description_of_the_class(written: Path, even: str, kept: str) -> None:
+    """Tests values of one length."""
 
     class Message:
         def __init__(self, value: bytes) -> None:

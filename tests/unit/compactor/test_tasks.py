@@ -115,7 +115,7 @@ def test_entries_outside_the_range_do_not_count(tmp_path: Path) -> None:
 
 
 def test_a_compacted_entry_above_its_horizon_is_damage(tmp_path: Path) -> None:
-    """What the previous run cannot have seen must not be in its ledger."""
+    """Entries that the previous run cannot have seen must not be in its ledger."""
     log = _log(tmp_path, [[[A1], [B1]]])
     plan = log.plan(100)
     plan.compacted_segments = 1
@@ -124,7 +124,7 @@ def test_a_compacted_entry_above_its_horizon_is_damage(tmp_path: Path) -> None:
         run_tasks(plan)
 
 
-def test_what_retention_removed_from_the_view_does_not_count(tmp_path: Path) -> None:
+def test_messages_removed_by_retention_do_not_count(tmp_path: Path) -> None:
     """A compacted segment that begins before the floor gives what lies at and behind it: the
     hidden `a` does not replace the one that can be read.
     """
@@ -191,8 +191,8 @@ def test_offsets_that_lead_astray_are_damage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "error", [Corruption("f", 3, "x", "y"), MissingFile("f", "the plan")], ids=lambda e: e.reason
 )
-def test_an_error_keeps_its_class_on_its_way_to_the_driver(error: LedgerfoldError) -> None:
-    """What a task met is raised with class, reason and sentence."""
+def test_an_error_keeps_its_class_up_to_the_driver(error: LedgerfoldError) -> None:
+    """A task's error is raised with class, reason and text."""
     arrived = Failure.of(error).error()
     assert type(arrived) is type(error)
     assert (arrived.reason, arrived.message) == (error.reason, error.message)

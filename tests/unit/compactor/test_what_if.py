@@ -183,10 +183,7 @@ def test_the_keys_that_differ(
 def test_strategies_that_other_jobs_asked_are_compared_as_any(
     shape: LogShape, retain: bool, buckets: int, is_spread: bool
 ) -> None:
-    """A strategy of one's own is asked alone, and its keys differ where runs leave others.
-
-    No test had compared one with strategies that keep something else.
-    """
+    """A user-defined strategy is run alone, and its keys differ where its results do."""
     with tempfile.TemporaryDirectory() as folder:
         plan = _log(Path(folder), shape).plan(100, retain)
         alike: dict[str, Any] = {"buckets": buckets, "is_spread": is_spread}
@@ -232,7 +229,7 @@ def test_shares_add_up(batches: list[list[tuple[int, int]]]) -> None:
         assert section.shares(some, bounds, entries[some]).tolist() == shares[some].tolist()
 
 
-def test_bytes_of_what_is_built_anew_are_near(tmp_path: Path) -> None:
+def test_bytes_of_rebuilt_batches_are_near(tmp_path: Path) -> None:
     """Values that do not compress, half of each batch gone: within 3% of what a run writes."""
     log = LogBuilder(tmp_path)
     generator = random.Random(1)
@@ -270,8 +267,8 @@ def test_a_class_that_raises_ends_an_analysis(tmp_path: Path, is_spread: bool) -
 
 
 def test_strategies_of_messages_alone(tmp_path: Path) -> None:
-    """What has no key goes, though the topic keeps it; of two that read different parts both get
-    theirs.
+    """Keyless messages are removed, even if the topic retains them; two strategies that read
+    different parts both get theirs.
     """
     log = _log(tmp_path, [[[Message(b"k", b"2"), Message(None, b"x"), Message(b"k", b"1")]]])
     strategies = [

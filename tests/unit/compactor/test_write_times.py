@@ -1,4 +1,4 @@
-"""How long writes to the new ledger take is counted by Pulsar's bounds."""
+"""Tests that write times of the new ledger are counted in Pulsar's buckets."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_a_record_without_a_key() -> None:
     assert told.next == "removed by the next cleaning: it has no key"
 
 
-def test_what_is_behind_a_full_map_stays() -> None:
+def test_records_after_a_full_map_stay() -> None:
     full = NextRound(40, 90, map_end=60, active_base=90, now_ms=0, keys_max=5_033_164)
     assert explain(record(59), full, mapped=59).next.startswith("kept")
     assert explain(record(60), full, mapped=59).next == (
@@ -105,7 +105,7 @@ def test_what_is_behind_a_full_map_stays() -> None:
     )
 
 
-def test_what_is_too_young() -> None:
+def test_records_that_are_too_young() -> None:
     young = NextRound(40, 50, 50, active_base=90, now_ms=0, limit=Limit.MIN_COMPACTION_LAG)
     told = explain(record(60), young, mapped=None, newer=70)
     assert told.what == "below min.compaction.lag"
@@ -145,7 +145,7 @@ def test_markers(marker: Marker, then: str) -> None:
     assert explain_marker(marker, ROUND).next == then
 
 
-def test_what_is_not_there() -> None:
+def test_missing_messages() -> None:
     assert explain_gone(130, ROUND, None).what == "not written yet"
     assert explain_gone(2, ROUND, None).what == "deleted: below the log start offset"
     assert explain_gone(50, ROUND, None).what == "removed by a cleaning"
@@ -215,7 +215,7 @@ def test_a_map_that_is_full(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> N
     assert "Its map is full at 2 keys" in told.notes[1]
 
 
-def test_what_cannot_be_asked(lab: KafkaLab) -> None:
+def test_requests_that_are_not_supported(lab: KafkaLab) -> None:
     lab.add([(b"a", b"1")], origin=Origin.CLIENT)
     request = pb.ExplainRequest(topic="any", message_id=MessageId(ledger_id=3, entry_id=1))
     with pytest.raises(InvalidRequest, match="has the id 0:N"):

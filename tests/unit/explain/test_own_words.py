@@ -1,4 +1,4 @@
-"""`explain` shows what the class of a strategy of one's own says; no harm comes of asking it."""
+"""Tests that `explain` shows the text of a user-defined strategy's class, without harm."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Answer = Callable[[TellChoicesRequest], TellChoicesResponse]
 
 @pytest.fixture
 def lab() -> Iterator[BrokerLab]:
-    """Two messages of key a, one of b, under a strategy of one's own."""
+    """Builds a lab of two messages of key a and one of b, under a user-defined strategy."""
     lab = BrokerLab()
     lab.run(create_subscription(lab.topic, "s", StartPosition(earliest=True)))
     lab.publish([([Message(key, value)], False) for key, value in [(b"a", b"1"), (b"b", b"x")]])
@@ -38,7 +38,7 @@ def lab() -> Iterator[BrokerLab]:
 
 
 def explained(lab: BrokerLab, answer: Answer, *, at: int | None = None) -> ExplainResponse:
-    """Of key a, or of one of its messages."""
+    """Explains key a, or one of its messages."""
 
     async def tell_choices(request: TellChoicesRequest) -> TellChoicesResponse:
         return answer(request)
@@ -52,10 +52,7 @@ def explained(lab: BrokerLab, answer: Answer, *, at: int | None = None) -> Expla
 
 
 def test_it_is_asked_about_the_messages_of_the_key(lab: BrokerLab) -> None:
-    """With all their parts, in order; its words stand beside the version that they are about.
-
-    No test had a class that could say something.
-    """
+    """With all their parts, in order; its words stand beside the version that they are about."""
     asked: list[TellChoicesRequest] = []
 
     def answer(request: TellChoicesRequest) -> TellChoicesResponse:
@@ -94,7 +91,7 @@ def nonsense(request: TellChoicesRequest) -> TellChoicesResponse:
         (nonsense, ""),
     ],
 )
-def test_what_goes_wrong_is_a_note(lab: BrokerLab, answer: Answer, note: str) -> None:
+def test_errors_are_notes(lab: BrokerLab, answer: Answer, note: str) -> None:
     """The versions are told as ever."""
     told = explained(lab, answer)
     assert [each.words for each in told.versions] == ["", ""]
@@ -142,7 +139,7 @@ class Says:
 
 @given(st.text() | st.integers() | st.none() | st.binary())
 def test_words_are_one_short_line(answer: object) -> None:
-    """Whatever was answered, and text that can be sent."""
+    """Tests any answer, and text that can be sent."""
     words = words_of(Says(answer), 1, 2)
     assert words is None or len(words) <= WORDS_MAX
     assert words is None or (len(words.splitlines()) == 1 and words.encode())

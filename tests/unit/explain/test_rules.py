@@ -47,7 +47,7 @@ def both(entry_id: int, *, in_raw: bool = True) -> Found:
 
 
 def run(number: int, upto: int, *, previous: int = -1, retains: bool | None = False) -> RunRecord:
-    """It wrote the ledger 100 + number."""
+    """Returns a run that wrote the ledger 100 + number."""
     return RunRecord(
         number=number,
         state=RUN_STATE_SUCCESS,
@@ -95,7 +95,7 @@ def test_each_version_is_told_by_the_rule_that_applied() -> None:
 
 
 def test_messages_without_a_key_never_obscure_each_other() -> None:
-    """What counts is the policy of the runs that met them, and the one in force for the next."""
+    """Only the policies of the runs that met them count, and the one in force for the next."""
     runs = line(run(3, 10, retains=True), run(7, 20, previous=103, retains=False))
     history = [raw(4), raw(12), raw(25)]
     without = explain(history, facts(20, runs, has_key=False, retain_null_key=True))
@@ -113,7 +113,9 @@ def test_messages_without_a_key_never_obscure_each_other() -> None:
 
 
 def test_retention_hides_before_it_drops() -> None:
-    """What lies before the floor goes with the next run, and has no part in it; the floor stays."""
+    """Entries before the floor are removed with the next run, and take no part in it; the floor
+    stays.
+    """
     floor = Position(1, 8)
     history = [both(7, in_raw=False), both(8, in_raw=False)]
     explained = explain(history[:1], facts(20, TWO_RUNS, floor=floor))
@@ -187,7 +189,7 @@ def test_a_run_that_did_not_record_its_policy_may_have_dropped_null_keys() -> No
     assert retaining.null_keys_dropped_by(Position(1, 5)) is None
 
 
-def test_a_compaction_that_began_anew_forgets_the_runs_before() -> None:
+def test_a_compaction_that_started_over_forgets_earlier_runs() -> None:
     """A run upon nothing read all raw data again, whatever earlier runs had done with them."""
     fresh = line(run(1, 10), run(2, 20, previous=-1))
     assert fresh.first_over(Position(1, 5)) == RunSpan(2, 2)
@@ -217,8 +219,8 @@ def test_one_copy_and_two_copies_are_told_apart() -> None:
     ]
 
 
-def test_what_is_nowhere_any_more_names_the_runs_that_come_into_question() -> None:
-    """Which rule it was is not known, and not made up."""
+def test_messages_that_are_gone_name_the_possible_runs() -> None:
+    """The rule that removed it is unknown, and not invented."""
     message_id = MessageId(ledger_id=1, entry_id=4, batch_index=-1, partition=-1)
     trimmed = explain_trimmed(message_id, facts(20, TWO_RUNS))
     assert trimmed.place == pb.VERSION_PLACE_TRIMMED

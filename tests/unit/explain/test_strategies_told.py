@@ -1,4 +1,4 @@
-"""What `explain` says under each strategy, in its words, on a few versions of one key."""
+"""Tests `explain`'s texts under each strategy, on a few versions of one key."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def told_by(
 def run(
     number: int, upto: int, strategy: CompactionStrategy, *, retains: bool = False
 ) -> RunRecord:
-    """It wrote the ledger 100 + number, upon that of the run before."""
+    """Returns a run that wrote the ledger 100 + number, based on the previous run's."""
     return RunRecord(
         number=number,
         state=RUN_STATE_SUCCESS,
@@ -202,14 +202,16 @@ def test_keep_n_counts_since_the_last_tombstone() -> None:
 def test_ready_made_strategies_are_asked_themselves(
     name: str, settings: dict[str, str], expected: list[str]
 ) -> None:
-    """Of 5, 10, 7 and a tombstone."""
+    """Tests 5, 10, 7 and a tombstone."""
     versions = [raw(1), raw(2), raw(3), raw(4, 0)]
     values = {"1:1": b"5", "1:2": b"10", "1:3": b"7"}
     assert told_by(name, versions, settings, values) == expected
 
 
-def test_code_of_one_s_own_is_not_run() -> None:
-    """What is to be seen is told; before the last run it is not known which one dropped it."""
+def test_user_defined_code_is_not_run() -> None:
+    """Only observable facts are reported; before the last run it is not known which one dropped
+    it.
+    """
     own = CompactionStrategy(name="shop:Best")
     runs = run(1, 3, own), run(2, 6, own)
     explained = explain([raw(1), both(2), raw(5), raw(8)], facts(*runs, in_force=own)).versions
@@ -224,8 +226,8 @@ def test_code_of_one_s_own_is_not_run() -> None:
     assert [each.next for each in explained][1::2] == [next_one, next_one]
 
 
-def test_what_another_strategy_would_have_kept_is_said() -> None:
-    """It does not come back; each run is told by its own strategy."""
+def test_messages_that_another_strategy_would_have_kept_are_named() -> None:
+    """It does not return; each run is explained by its own strategy."""
     publishing = CompactionStrategy(name="publishing-order")
     history = [raw(1, event_ms=9_000), both(2, event_ms=1_000), raw(8, event_ms=500)]
     explained = explain(history, facts(run(1, 5, publishing), in_force=EVENT_TIME))
@@ -252,7 +254,7 @@ def test_runs_of_several_strategies_are_told_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
-def test_what_several_strategies_kept_is_told_by_a_run_of_the_last(is_whole: bool) -> None:
+def test_messages_kept_by_several_strategies_are_explained_by_the_last(is_whole: bool) -> None:
     """Run, strategy and rule are of one run: the first that kept it by the strategy told."""
     two = CompactionStrategy(name="keep-n", settings={"n": "2"})
     runs = run(1, 5, EVENT_TIME), run(2, 5, two), run(3, 5, two)
@@ -273,7 +275,7 @@ def test_without_a_key_too_the_run_told_had_the_strategy_told() -> None:
 
 
 def test_where_one_of_several_dropped_it_no_reason_of_one_is_told() -> None:
-    """What is trimmed may have made run 1 keep it, and then run 2 dropped it."""
+    """Trimmed entries may have made run 1 keep it, and then run 2 dropped it."""
     publishing = CompactionStrategy(name="publishing-order")
     runs = run(1, 5, EVENT_TIME), run(2, 5, publishing)
     numbers = CompactionStrategy(name="keep-n", settings={"n": "2"})
@@ -305,7 +307,7 @@ def test_without_a_key_several_reasons_are_none() -> None:
     assert (told.what, told.rule) == (f"null key, {by}", pb.COMPACTION_RULE_UNSPECIFIED)
 
 
-def test_what_was_young_and_is_the_latest_is_told_by_the_run_that_found_it_so() -> None:
+def test_young_latest_messages_are_explained_by_the_run_that_met_them() -> None:
     """The first run kept it for another reason."""
     window = CompactionStrategy(name="event-time-window", settings={"lag_ms": str(HOUR_MS)})
     runs = [run(number, 5, window) for number in (1, 2, 3)]
@@ -316,7 +318,7 @@ def test_what_was_young_and_is_the_latest_is_told_by_the_run_that_found_it_so() 
     assert (told.kept_by.first, told.rule) == (2, pb.COMPACTION_RULE_LATEST_EVENT)
 
 
-def test_what_is_trimmed_may_have_had_a_part() -> None:
+def test_trimmed_messages_may_have_taken_part() -> None:
     """Then the compacted ledger is believed, and nothing is called damage."""
     runs = run(1, 3, EVENT_TIME), run(2, 6, EVENT_TIME)
     history = [raw(2, event_ms=5_000), raw(5, event_ms=6_000), raw(8, event_ms=1_000)]
@@ -330,7 +332,7 @@ def test_what_is_trimmed_may_have_had_a_part() -> None:
 
 
 def test_message_by_message_no_null_key_is_kept() -> None:
-    """Whatever the policy says."""
+    """Tests any policy."""
     numeric = CompactionStrategy(name="numeric")
     given = facts(
         run(1, 5, numeric, retains=True), in_force=numeric, has_key=False, retain_null_key=True

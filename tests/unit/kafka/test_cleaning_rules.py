@@ -128,7 +128,7 @@ def test_t10_checkpoint_beyond_the_log_end() -> None:
 
 
 def test_t13_checkpoint_inside_the_active_segment() -> None:
-    """Which then is in the clean part."""
+    """The segment is then in the clean part."""
     found = planned(segments(0, end=6), 3)
     assert (found.clean_bytes, found.cleanable_bytes, found.ratio) == (100, 0, 0.0)
     assert choose({"t-0": Candidate(found, min_ratio=0.0)}).log is None

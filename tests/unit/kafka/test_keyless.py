@@ -1,4 +1,4 @@
-"""Which records have no key: a batch that is framed as one before it is answered as any other."""
+"""Tests which records have no key: a batch framed as one before it gets the same answer."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_each_byte_of_a_frame_matters(count: int) -> None:
             assert told == answer_of_a_stranger(bytes(changed), count), (place, bit)
 
 
-def test_what_is_kept_is_bounded(frames: Frames) -> None:
+def test_kept_values_are_bounded(frames: Frames) -> None:
     for count in range(8, 8 + 2 * FRAMES_MAX):
         for _ in range(2):
             answer(section(count), count)

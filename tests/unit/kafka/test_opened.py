@@ -1,4 +1,4 @@
-"""What a batch may make an append do: bounded, whatever few bytes of it stand for."""
+"""Tests the bounds of an append's work, however much the bytes of a batch expand to."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_decompression_ends_at_its_bound(codec: int, monkeypatch: pytest.MonkeyP
     assert len(compression.decompress(codec, packed, 8_000_000)) == 8_000_000
 
 
-def test_what_is_not_compressed_is_never_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncompressed_records_never_exceed_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(opened, "RECORDS_MAX", 10)
     monkeypatch.setattr(opened, "BYTES_MAX", 100)
     batch = batch_of(nothings(3000), 3000, KafkaCompression.NONE)

@@ -1,4 +1,4 @@
-"""What is known of producers and their transactions, as the real Kafka 4.1.0 answers."""
+"""Tests the state of producers and their transactions, against answers of Kafka 4.1.0."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_the_same_numbers_in_another_cut_are_no_duplicate() -> None:
         log.send(1, 0, records=1)
 
 
-def test_numbers_begin_anew_behind_the_largest() -> None:
+def test_numbers_start_over_after_the_largest() -> None:
     log = Partition()
     log.send(1, INT_MAX - 1, records=2)
     assert log.send(1, 0) == (2, 2)
@@ -138,7 +138,7 @@ def test_replication_is_taken_as_it_comes() -> None:
 
 
 def test_a_batch_that_is_known_is_so_although_it_comes_next() -> None:
-    """A leader's batches are taken whatever their numbers: they may begin anew in between."""
+    """A leader's batches are accepted with any sequence numbers: they may start over in between."""
     log = Partition()
     first = log.send(1, 10, records=10, origin=Origin.REPLICATION)
     log.send(1, 0, records=10, origin=Origin.REPLICATION)
@@ -213,14 +213,14 @@ def test_a_marker_forgets_sequence_numbers_of_another_epoch_only() -> None:
     assert log.producers.last_entries() == {1: LastEntry(-1, 1)}
 
 
-def test_what_cleaning_left_of_a_marker() -> None:
+def test_the_remains_of_a_marker_after_a_cleaning() -> None:
     log = Partition()
     header = BatchHeader(0, 0, 0, 2, 0, 0x30, 0, -1, 0, 1, 0, -1, 0)
     log.append(header, None, Origin.REPLICATION)
     assert log.producers.entries[1].epoch == -1
 
 
-def test_what_is_refused_changes_nothing() -> None:
+def test_rejected_batches_change_nothing() -> None:
     log = Partition()
     log.send(1, 0, records=3, time_ms=9)
     before = list(log.producers.snapshot())
@@ -241,10 +241,7 @@ def test_expiry_is_by_the_records_time_and_waits_for_transactions() -> None:
 
 
 def test_a_resend_is_known_however_old_its_records_are() -> None:
-    """A producer that Kafka forgets keeps nothing in the log; what it sends again is known.
-
-    No test had sent a batch again whose records were over a day old.
-    """
+    """A producer that Kafka forgets keeps nothing in the log; what it sends again is known."""
     log = Partition()
     log.now_ms = 9 * DAY_MS
     log.send(1, 0, records=2, time_ms=5)
@@ -261,7 +258,7 @@ def test_a_resend_is_known_however_old_its_records_are() -> None:
 
 @pytest.mark.parametrize("by_record_time", [False, True])
 def test_a_load_knows_what_was_appended_lately(by_record_time: bool) -> None:
-    """Or, as Kafka, goes by the records' time alone."""
+    """Or, as Kafka, uses the records' time alone."""
     log = Partition()
     log.now_ms = 9 * DAY_MS
     log.send(1, 0, time_ms=5)
@@ -274,7 +271,7 @@ def test_a_load_knows_what_was_appended_lately(by_record_time: bool) -> None:
 
 
 def test_a_snapshot_of_an_older_build_says_nothing_of_appends() -> None:
-    """Its producers go by the records' time."""
+    """The producers' age is that of their records."""
     log = Partition()
     log.now_ms = 9 * DAY_MS
     log.send(1, 0, time_ms=5)

@@ -15,7 +15,7 @@ from ledgerfold.v1.records_pb2 import KafkaLog, KafkaProducer, KafkaProducers, K
 
 
 def log_of(*segments: KafkaSegment) -> KafkaLog:
-    """Its active segment begins at 9; producer 7 had appended before it."""
+    """Returns a log whose active segment begins at 9; producer 7 had appended before it."""
     known = KafkaProducers(end_offset=9, producers=[KafkaProducer(producer_id=7)])
     return KafkaLog(segments=segments, rolled=known)
 
@@ -39,7 +39,7 @@ def test_a_snapshot_of_batches_that_a_crash_took_is_not_asked(
     assert begun.replayed_from == (9 if known else 0)
 
 
-def test_what_a_cleaning_or_retention_took_is_not_missed() -> None:
+def test_records_removed_by_cleaning_or_retention_are_not_missed() -> None:
     cleaned = KafkaSegment(base_offset=0, is_cleaned=True, figures={"next_offset": 9})
     empty = KafkaSegment(base_offset=4, ledger_ids=[2], figures={"next_offset": 4})
     for segments in ((cleaned, ACTIVE), (ACTIVE,), (empty, ACTIVE)):

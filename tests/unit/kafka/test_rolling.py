@@ -14,7 +14,7 @@ NEVER_MS = 10**15
 
 
 def grown(*batches: tuple[int, int, int], **settings: int) -> Growth:
-    """Of batches (last offset, size, largest timestamp)."""
+    """Returns the growth by batches (last offset, size, largest timestamp)."""
     growth = Growth(base_offset=0, created_ms=0, **settings)
     for last_offset, size_bytes, timestamp_ms in batches:
         growth.append(last_offset=last_offset, size_bytes=size_bytes, max_timestamp_ms=timestamp_ms)

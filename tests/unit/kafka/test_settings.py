@@ -64,7 +64,9 @@ BOOLEAN = "Expected value to be either true or false"
         ),
     ],
 )
-def test_what_kafka_refuses_in_its_words(name: str, text: str, shown: str, why: str) -> None:
+def test_batches_that_kafka_rejects_in_its_words(
+    name: str, text: str, shown: str, why: str
+) -> None:
     expected = ("ConfigException", f"Invalid value {shown} for configuration {name}: {why}")
     assert refusal({name: text}, LogConfig) == expected
 
@@ -82,7 +84,7 @@ def test_what_kafka_refuses_in_its_words(name: str, text: str, shown: str, why: 
         ("compression.zstd.level", "-131072", -131072),
     ],
 )
-def test_what_kafka_takes(name: str, text: str, value: object) -> None:
+def test_batches_that_kafka_accepts(name: str, text: str, value: object) -> None:
     assert LogConfig.of({name: text}).values[name] == value
 
 

@@ -107,7 +107,7 @@ def test_marks_of_logs_that_are_gone_are_forgotten() -> None:
 
 @given(st.lists(st.sampled_from(["begin", "abort_and_pause", "resume", "end"])))
 def test_a_log_is_one_thing_at_a_time(calls: list[str]) -> None:
-    """Whoever holds it, a round begins on a free log only, and holds are counted."""
+    """A hold excludes a cleaning, and holds are counted."""
     states, holds, running = States(), 0, False
     for call in calls:
         before = states.of(LOG)
@@ -192,7 +192,7 @@ def test_texts_that_are_damaged(text: str) -> None:
         st.integers(-1, 2**63 - 1),
     )
 )
-def test_what_is_written_is_read(offsets: dict[TopicPartition, int]) -> None:
+def test_written_values_are_read(offsets: dict[TopicPartition, int]) -> None:
     assert read_checkpoint(checkpoint_text(offsets), PATH) == offsets
 
 

@@ -1,4 +1,4 @@
-"""What may be appended: the answers of Kafka 4.1.0 to the same batches."""
+"""Tests the validation of appends: the answers of Kafka 4.1.0 to the same batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which strategies of one's own may be loaded, before anything of them is."""
+"""Tests which user-defined strategies may be loaded, before any of their code is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OutsidePackage:
     return package
 
 
-def test_what_was_named_and_what_is_installed(package: OutsidePackage) -> None:
+def test_named_and_installed_strategies(package: OutsidePackage) -> None:
     """An entry point by its name, and by the class behind it; nothing is imported for it."""
     for name in ("shop:Best", "longest", "outside:Longest", "publishing-order", "whatever"):
         ALLOWED.check(name)
@@ -39,7 +39,7 @@ def test_classes_that_come_with_ledgerfold() -> None:
 
 
 @pytest.mark.parametrize("name", ["os:system", "outside:Raises", "shop:Best.worst", "shop:best"])
-def test_what_is_not_allowed(package: OutsidePackage, name: str) -> None:
+def test_strategies_that_are_not_allowed(package: OutsidePackage, name: str) -> None:
     """The error tells what is, and what to do."""
     with pytest.raises(StrategyNotAllowed) as raised:
         ALLOWED.check(name)
@@ -57,7 +57,7 @@ def test_a_long_list_is_cut() -> None:
     assert len(raised.value.message) < 700
 
 
-def test_what_the_same_command_line_names() -> None:
+def test_strategies_named_by_the_same_command_line() -> None:
     """Ledgerfold's own need no leave."""
     more = ALLOWED.also("mine:Own", "event-time", "shop:Best")
     assert more.named == ("shop:Best", "mine:Own")
@@ -65,7 +65,7 @@ def test_what_the_same_command_line_names() -> None:
 
 
 @pytest.mark.parametrize("name", ["longest", "shop:", ":Best", "shop:Best;", "s:B" + "x" * 200, ""])
-def test_what_the_option_does_not_take(name: str) -> None:
+def test_values_that_the_option_rejects(name: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_allowed(name)
     assert parse_allowed("my.shop:Outer.Inner") == "my.shop:Outer.Inner"

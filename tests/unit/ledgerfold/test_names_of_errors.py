@@ -58,7 +58,7 @@ def test_nobody_needs_another_module_to_catch_an_error() -> None:
 
 
 def test_every_name_of_pulsars_is_there_or_has_no_counterpart() -> None:
-    """Those that are there stand beside the client as well."""
+    """The existing ones are also attributes of the client's module."""
     there = PULSAR_NAMES - WITHOUT_COUNTERPART
     assert PULSAR_NAMES >= WITHOUT_COUNTERPART
     assert there <= set(errors.__all__)
@@ -70,7 +70,7 @@ def test_every_name_of_pulsars_is_there_or_has_no_counterpart() -> None:
 
 @pytest.mark.parametrize("url", ["", "http://127.0.0.1:7650", "ledgerfold://"])
 @pytest.mark.parametrize("make", [ledgerfold.Client, ledgerfold.aio.Client, Admin])
-def test_what_is_no_address_of_a_broker(make: type, url: str) -> None:
+def test_invalid_addresses_of_a_broker(make: type, url: str) -> None:
     """Said before anything is connected."""
     with pytest.raises(ledgerfold.InvalidUrl) as caught:
         make(url)

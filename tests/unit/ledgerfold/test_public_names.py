@@ -1,4 +1,4 @@
-"""What `import ledgerfold` gives, and what it does not load."""
+"""Tests the names of `import ledgerfold`, and which modules it does not load."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.process
 
 
 def python(program: str) -> str:
-    """What a fresh interpreter prints, whose environment is a user's."""
+    """Returns the output of a fresh interpreter in a user's environment."""
     environment = dict(os.environ)
     environment.pop("GRPC_ENABLE_FORK_SUPPORT", None)
     done = subprocess.run(
@@ -62,7 +62,7 @@ def test_a_name_that_is_not_there() -> None:
 @pytest.mark.parametrize(
     "module", ["storage.ledger", "compactor.job.tasks", "errors", "version", "broker.cli.main"]
 )
-def test_what_needs_no_client_loads_none(module: str) -> None:
+def test_modules_without_a_client_load_none(module: str) -> None:
     """Spark's Python workers, readers of files and the command line's help start quickly."""
     program = (
         f"import sys, ledgerfold.{module}\n"
@@ -99,7 +99,7 @@ def test_grpc_is_told_of_forks_before_it_is_loaded(statement: str) -> None:
 
 
 def test_the_version_is_one() -> None:
-    """Of the module, the command line and the file that packaging reads."""
+    """Compares the module, the command line and the file that packaging reads."""
     assert ledgerfold.__version__ == __version__
     assert command_line("--version").out == f"ledgerfold {__version__}\n"
     changelog = (ROOT / "CHANGELOG.md").read_text()

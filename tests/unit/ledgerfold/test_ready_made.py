@@ -58,7 +58,7 @@ def test_numeric(previous: bytes | None, current: bytes, left: bool) -> None:
     * 2
 )
 def test_numeric_is_exact(previous: str, current: str) -> None:
-    """Whatever shortcut it takes."""
+    """Tests any shortcut."""
     old, new = number(previous.encode()), number(current.encode())
     left = new is None or (old is not None and old >= new)
     said = [Said("k", text.encode()) for text in (previous, current)]
@@ -99,7 +99,7 @@ def test_newest_and_keep_first() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " ", "+", "1 2", "0x10", "1_000", "1e", "NaN", "-inf", "²"])
-def test_what_is_no_number(text: str) -> None:
+def test_invalid_numbers(text: str) -> None:
     assert number(text) is None
     assert number(text.encode()) is None
 

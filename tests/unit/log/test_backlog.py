@@ -39,7 +39,7 @@ def test_sums_count_as_one_by_one() -> None:
 
 
 class CountingLog(MemoryLog):
-    """Of a hundred ledgers; how often somebody went through them."""
+    """A log of a hundred ledgers that counts how often they are traversed."""
 
     passes = 0
 

@@ -10,7 +10,7 @@ from tests.support.held_executor import HeldExecutor
 
 
 def test_an_unload_waits_until_the_file_is_closed() -> None:
-    """No test had kept a thread in the call that closes it."""
+    """A thread may still be in the call that closes it."""
     lab = BrokerLab()
     lab.publish([([Message(b"k", b"v")], False)])
     held = HeldExecutor()

@@ -84,7 +84,7 @@ def test_a_compaction_over_damage_fails_and_trimming_leaves_it(at: int) -> None:
 
 
 def test_trimming_leaves_a_damaged_ledger_that_all_have_passed() -> None:
-    """What lies before it goes: oldest first, up to the first that must stay."""
+    """Earlier ledgers are deleted: oldest first, up to the first that must stay."""
     lab = BrokerLab()
     ledgers = []
     for value in (b"1", b"2", b"3"):

@@ -113,7 +113,7 @@ def test_who_reads_raw_notices_nothing(lab: BrokerLab, damage: Damage) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_the_way_back_is_to_give_it_up_and_compact_again(lab: BrokerLab, damage: Damage) -> None:
-    """At once, after a restart, too; what was raw still is compacted anew."""
+    """At once, and after a restart; raw entries are compacted again."""
     damaged(lab, damage)
     with pytest.raises(CompactedLedgerDamaged):
         values(lab, compacted=True)
@@ -166,7 +166,7 @@ def test_the_other_advice_is_to_repair(lab: BrokerLab, damage: Damage) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_internal_stats_tell_of_the_damage(lab: BrokerLab, damage: Damage) -> None:
-    """Which is known at once when a file or the record is missing, else once it was read."""
+    """Missing files and records are known at once, other damage once it was read."""
     ledger_id = lab.topic.record.compacted.ledger_id
     assert "damage" not in internal_stats(lab.broker, lab.topic)["compactedLedger"]
     damaged(lab, damage)
@@ -178,7 +178,7 @@ def test_internal_stats_tell_of_the_damage(lab: BrokerLab, damage: Damage) -> No
 
 
 def test_internal_stats_look_for_the_files(lab: BrokerLab) -> None:
-    """Of a ledger that went while the topic was loaded, and that nobody has read since."""
+    """Tests a ledger that vanished while the topic was loaded, and was not read since."""
     remove_file(lab)
     assert "damage" in internal_stats(lab.broker, lab.topic)["compactedLedger"]
 

@@ -30,7 +30,7 @@ def value(number: int) -> bytes:
 
 
 def damage_entry(files: LossyFiles, path: Path, number: int) -> None:
-    """Its value, which says its number, has another one."""
+    """Changes the value of an entry, which says its number."""
 
     def change(data: bytes) -> bytes:
         assert data.count(value(number)) == 1
@@ -100,7 +100,7 @@ def test_a_subscription_is_done_when_it_has_had_what_there_is(lab: BrokerLab) ->
     assert subscription.cursor.mark_delete == lab.topic.log.positions.last()
 
 
-def test_what_is_lost_is_not_counted(lab: BrokerLab) -> None:
+def test_lost_entries_are_not_counted(lab: BrokerLab) -> None:
     """Wherever the range begins and ends."""
     log = lab.topic.log
     assert log.ledgers.entries_between(Position(1, 2), Position(1, 5)) == 1

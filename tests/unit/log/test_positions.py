@@ -16,7 +16,7 @@ from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, Le
 
 
 class Writer:
-    """What positions need to know of one."""
+    """The part of a writer that positions need."""
 
     def __init__(self, ledger_id: int) -> None:
         self.ledger_id, self.next_entry_id, self.pending_bytes = ledger_id, 0, 0
@@ -85,7 +85,7 @@ def test_a_ledger_that_is_still_written_may_get_more_though_another_follows() ->
     assert setting.positions.next(Position(2, 1)) == (2, 2)
 
 
-def test_the_end_of_nothing_is_before_what_is_on_its_way() -> None:
+def test_the_end_of_an_empty_log_is_before_entries_in_flight() -> None:
     setting = Setting({2: 0, 5: 0})
     assert setting.positions.last() == (5, -1)
     setting.writers.follow(writer(2), writer(5))

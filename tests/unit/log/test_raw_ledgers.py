@@ -1,4 +1,4 @@
-"""What is known of a topic's raw ledgers without going through them."""
+"""Tests the figures of raw ledgers that are kept without traversing them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ READERS_MAX = 8
 
 
 class Counts:
-    """Of what is made and read."""
+    """Counts the objects created and read."""
 
     readers = records = 0
 
@@ -110,7 +110,7 @@ def test_reading_makes_a_reader_a_ledger_and_reads_no_record(
     assert counts.records <= 1
 
 
-def test_what_is_told_of_a_topic_needs_neither_readers_nor_records(
+def test_metrics_of_a_topic_need_neither_readers_nor_records(
     lab: BrokerLab, counts: Counts
 ) -> None:
     topic = lab.topic
@@ -151,7 +151,7 @@ def test_after_a_restart_the_same_is_known(lab: BrokerLab, counts: Counts) -> No
 
 
 def made(rng: random.Random, ledger_id: int, *, is_closed: bool) -> LedgerRecord:
-    """Of up to three segments, and perhaps of entries that a repair gave up."""
+    """Builds a log of up to three segments, and perhaps of entries that a repair gave up."""
     record = LedgerRecord(
         ledger_id=ledger_id,
         state=LEDGER_STATE_CLOSED if is_closed else LEDGER_STATE_OPEN,

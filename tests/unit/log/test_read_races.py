@@ -48,7 +48,7 @@ class ColdLab:
         self.held.holds = True
 
     async def compact_meanwhile(self, reads: int) -> None:
-        """After that many reads were let go, another one is on its way: then a run commits."""
+        """Commits a run once that many reads have passed, and another is in progress."""
         for _ in range(reads):
             await self.held.has_work()
             self.held.let_go(1)
@@ -108,7 +108,7 @@ def test_a_consumer_misses_nothing(profile: str, reads: int) -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("read_compacted", [True, False])
-def test_what_was_read_of_a_topic_that_is_unloaded_is_not_sent(
+def test_entries_read_from_an_unloaded_topic_are_not_sent(
     profile: str, read_compacted: bool
 ) -> None:
     """Nor is an error: a run may have committed since, and deleted what was to be read."""
@@ -154,7 +154,7 @@ def test_the_last_message_is_not_looked_for_in_a_topic_that_is_unloaded() -> Non
     lab.stop()
 
 
-def test_what_was_read_ahead_is_dropped_when_a_run_commits() -> None:
+def test_entries_read_ahead_are_dropped_when_a_run_commits() -> None:
     """A reader that takes one message at a time gets no more of the old view than a consumer."""
     lab = lab_of("pulsar-4")
     call = lab.reader(EARLIEST, read_compacted=True)
@@ -180,7 +180,7 @@ def test_who_keeps_the_view_it_began_with_gets_all_of_it() -> None:
     lab.stop()
 
 
-def test_latest_is_before_what_is_on_its_way_to_the_disk() -> None:
+def test_latest_is_before_entries_in_flight_to_the_disk() -> None:
     """Also where the ledger that it goes to was followed by another one already."""
     lab = BrokerLab()
     held = HeldExecutor()
@@ -205,7 +205,7 @@ def test_latest_is_before_what_is_on_its_way_to_the_disk() -> None:
 
 
 def test_a_reader_at_the_end_of_a_ledger_that_goes_misses_no_deletion() -> None:
-    """It had read all of it; what comes behind is held for it, whatever commits."""
+    """It had read all of it; entries after it are held for it, whatever commits."""
     lab = lab_of("documented")
     call = lab.reader(EARLIEST, read_compacted=True)
     found = call.rest()

@@ -1,4 +1,4 @@
-"""What metrics tell of a broker, and the text they are told in."""
+"""Tests the metrics of a broker, and their text format."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_names_end_as_prometheus_wants_it() -> None:
     assert all(each.name.endswith("_total") == (each.kind == "counter") for each in all_metrics())
 
 
-def test_what_a_topic_tells(lab: BrokerLab, reader: MetricsReader) -> None:
+def test_the_figures_of_a_topic(lab: BrokerLab, reader: MetricsReader) -> None:
     """As `topics stats`; nothing of compaction before a run (MET-01)."""
     lab.run(create_subscription(lab.topic, "s", StartPosition(earliest=True)))
     lab.publish(ENTRIES)
@@ -144,7 +144,7 @@ def test_the_horizon_lags_by_what_no_run_has_seen(lab: BrokerLab, reader: Metric
 
 
 def test_the_last_success_outlives_a_restart(lab: BrokerLab, reader: MetricsReader) -> None:
-    """The sums begin anew; when it last went well is durable. Failures do not count."""
+    """Sums start over; the time of the last success is durable. Failures do not count."""
     name = "ledgerfold_compaction_seconds_since_success"
     lab.publish(ENTRIES)
     lab.compact()
@@ -163,7 +163,7 @@ def test_the_last_success_outlives_a_restart(lab: BrokerLab, reader: MetricsRead
 def test_the_loop_has_its_turn_between_topics(
     lab: BrokerLab, reader: MetricsReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is unloaded in such a turn is left out, and the others are told."""
+    """Topics that are unloaded in between are left out, and the others are included."""
     monkeypatch.setattr(readings, "SLICE_S", 0)
 
     async def unload_in_between() -> Readings:
@@ -181,7 +181,7 @@ def test_the_loop_has_its_turn_between_topics(
 
 
 def run(state: RunState, counts: RunCounts | None = None) -> RunRecord:
-    """It took two seconds."""
+    """Returns a run that took two seconds."""
     return RunRecord(topic="t", state=state, started_ms=1000, ended_ms=3000, counts=counts)
 
 

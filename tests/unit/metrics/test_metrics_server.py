@@ -1,8 +1,4 @@
-"""The HTTP server of the metrics, and clients that hold on to it.
-
-No test had opened a connection and said nothing: each held a thread for as long as it liked, and
-there was no end of them.
-"""
+"""The HTTP server of the metrics, and clients that hold on to it."""
 
 from __future__ import annotations
 

@@ -120,7 +120,9 @@ def test_a_strategy_is_one_value_of_its_level() -> None:
 
 
 def test_strategies_under_pulsars_names() -> None:
-    """They are kept under ours; the form of a name of one's own is all that can be seen here."""
+    """They are kept under Ledgerfold's names; of a user-defined name only the form can be checked
+    here.
+    """
     for name, kept in (("EVENT_TIME", "event-time"), ("package.module:Class", None)):
         asked = Policies(compaction_strategy=CompactionStrategy(name=name))
         assert updated_policies(Policies(), asked, ()).compaction_strategy.name == (kept or name)

@@ -33,7 +33,7 @@ def test_nothing_set_is_the_documented_profile() -> None:
     assert emulation(Settings(), Settings()) == PROFILES[DOCUMENTED] == Emulation()
 
 
-def test_a_level_that_names_a_profile_starts_anew_from_it() -> None:
+def test_a_level_that_names_a_profile_starts_over_from_it() -> None:
     """The namespace's profile hides the broker's single fields; its own fields count."""
     broker = Settings(profile=PULSAR_4, exact_backlog=True)
     namespace = Settings(profile=PULSAR_4, partitioned_status=True)
@@ -92,7 +92,7 @@ def test_the_null_key_setting_is_a_policy_of_its_own() -> None:
 
 
 def test_profiles_of_two_kinds_of_topics_stand_beside_each_other() -> None:
-    """Each begins anew with the fields of its own; `documented` with all."""
+    """Each starts over with its own fields; `documented` with all."""
     broker = Settings(profile=PULSAR_4, gauges_with_defects=True)
     both = emulation(broker, Settings(profile=KAFKA_4_1))
     assert both.trim_without_cursor

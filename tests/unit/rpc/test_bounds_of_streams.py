@@ -1,7 +1,4 @@
-"""All streams together have bounds, over a real connection.
-
-No test had left many readers unread: each cost megabytes, and there was no end of them.
-"""
+"""All streams together have bounds, over a real connection."""
 
 from __future__ import annotations
 
@@ -56,7 +53,7 @@ async def opened(channel: Any, kind: str, name: str = "s") -> Any:
 
 
 async def ended(call: Any) -> LedgerfoldError:
-    """What it ended with."""
+    """Returns how the call ended."""
     error = await end_of(call)
     assert error is not None
     return error_from_rpc(error)
@@ -74,7 +71,9 @@ def another_connection(served: ServedLab) -> Any:
 
 
 def test_a_stream_that_is_one_too_many(served: ServedLab) -> None:
-    """Of any kind, with a sentence; told by info, and taken again when another one ends."""
+    """Streams of any kind are rejected with a text; shown by info, and accepted again when another
+    one ends.
+    """
 
     async def body() -> None:
         outgoing = served.lab.broker.outgoing
@@ -140,7 +139,9 @@ def test_clients_that_take_nothing(
 
 
 def test_a_reader_without_permits_gives_room(served: ServedLab) -> None:
-    """What was read ahead for it is dropped, and read again when it asks: nobody is ended."""
+    """Entries read ahead for it are dropped, and read again when it asks: nobody is
+    disconnected.
+    """
     served.lab.publish([([Message(b"k", b"%d" % number * 1000)], False) for number in range(90)])
     outgoing = served.lab.broker.outgoing
     outgoing.bytes_max = outgoing_module.READ_LEAST

@@ -2,8 +2,7 @@
 
 It is taken, and then everything that lists or counts goes on; or it is refused with an error of
 ours that says why and repeats little of it. The walk is over the descriptors: a field that is added
-is walked, too. No test had sent a text that nobody would: megabytes as the name of a subscription
-made the stats of its topic fail for good, and an error that repeated them broke the connection.
+is walked, too.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _fresh = itertools.count()
 
 
 def fill(message: Message) -> None:
-    """What a message needs so that one text alone is odd in it."""
+    """Fills in what a message needs so that only one text in it is odd."""
     names = message.DESCRIPTOR.fields_by_name
     kind = message.DESCRIPTOR.name
     told: Any = message

@@ -1,4 +1,4 @@
-"""What no message could be is refused as any other wrong request, and nothing is logged of it."""
+"""Tests that malformed messages are rejected as any other invalid request, without a log entry."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def _ask(channel: Any, path: str) -> None:
 
 @pytest.mark.parametrize("method", ["CreateTopic", "WatchCompaction"])
 def test_bytes_that_are_no_request(method: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Of a call with one answer, and of one with many."""
+    """Tests unary calls and streams."""
     lab = BrokerLab()
 
     async def call() -> None:

@@ -1,4 +1,4 @@
-"""What the calls about the cleaner tell: of every topic, and which failure it is."""
+"""Tests the calls about the cleaner: each topic's answer, and the kinds of failures."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ def take_out(lab: KafkaLab, name: str) -> None:
 def test_which_failure_it_was(
     lab: KafkaLab, failure: LedgerfoldError, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a name that programs may go by, of the turn, in the status, and in the log's description.
+    """By a name that programs may go by, of the turn, in the status, and in the log's
+    description.
 
-    T47, and whatever else makes a round fail. No test had asked for more than the text.
+    T47, and whatever else makes a round fail.
     """
     lab.add([A], [B])
     lab.run(lab.kafka.roll())
@@ -90,10 +91,7 @@ def test_who_marks_by_hand(lab: KafkaLab, calls: CleanerHandlers) -> None:
 
 
 def test_plans_and_turns_are_of_all_topics(lab: KafkaLab, calls: CleanerHandlers) -> None:
-    """Also of those that the start has not loaded yet.
-
-    No test had asked right behind a start.
-    """
+    """Also of those that the start has not loaded yet."""
     lab.add([A], [B])
     lab.run(lab.kafka.roll())
     lab.run(lab.broker.create_topic(OTHERS[0], {"cleanup.policy": "compact"}))

@@ -1,4 +1,4 @@
-"""What no batch, and no marker, could be is refused in words, and is no defect."""
+"""Tests that malformed batches and markers are rejected with a text, and are no defect."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_nothing_is_left_alone_without_a_reason(lab: KafkaLab) -> None:
     assert not lab.broker.cleaner.is_uncleanable(TOPIC)
 
 
-def test_a_round_on_its_way_is_no_pause(lab: KafkaLab) -> None:
+def test_a_cleaning_in_progress_is_no_pause(lab: KafkaLab) -> None:
     request = kafka_pb2.SetCleaningRequest(topic=TOPIC, action="resume")
     lab.broker.cleaner.states.begin(TOPIC)
     with pytest.raises(InvalidRequest, match="is not paused"):

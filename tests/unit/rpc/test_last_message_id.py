@@ -14,7 +14,7 @@ from ledgerfold.v1.data_pb2 import GetLastMessageIdRequest, GetLastMessageIdResp
 
 
 def test_the_last_message_id_needs_no_values() -> None:
-    """Those of this entry cannot be read."""
+    """The values of this entry cannot be read."""
     builder = NativeBatchBuilder("p")
     for row in range(10):
         builder.add(b"v", key=b"%d" % row)

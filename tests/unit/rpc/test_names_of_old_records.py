@@ -1,7 +1,7 @@
 """Names that no client may give any more are in the metadata of an earlier version.
 
 Everything that lists, counts or tells goes on, and calls them by stand-ins, by which they can be
-deleted. No test had stored a name of megabytes: two of them, and no answer fitted into a message.
+deleted.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_subscriptions_are_listed_and_counted(lab: BrokerLab, served: ServedLab)
 
 
 def test_runs_are_listed(served: ServedLab) -> None:
-    """What does not fit into a message is cut."""
+    """Runs that do not fit into a message are cut."""
     runs = served.ask(admin_pb2.ListRunsRequest()).runs
     assert [run.number for run in runs] == [2, 1]
     assert all(run.strategy.startswith("m:CCC") for run in runs)

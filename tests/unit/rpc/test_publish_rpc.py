@@ -100,7 +100,7 @@ def test_a_frame_of_empty_entries_is_refused_at_the_first() -> None:
 
 
 @pytest.mark.parametrize("behind", [b"\x18\x01", b"\x0a\x00", b"\x10\x01", b"\x13", b"\x12"])
-def test_what_follows_entries_in_a_frame_is_entries(behind: bytes) -> None:
+def test_only_entries_follow_entries_in_a_frame(behind: bytes) -> None:
     """Another field, or a broken one: what came before it was taken, the stream ends."""
 
     async def test() -> None:

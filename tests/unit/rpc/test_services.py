@@ -1,4 +1,4 @@
-"""What the wire contract offers is served, and nothing else."""
+"""Tests that exactly the calls of the wire contract are served."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a stream's two tasks end: whatever happens to one of them, neither is left."""
+"""Tests how a stream's two tasks end: none remains, whatever happens to the other."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 
 
 class Fed:
-    """What a stream is of. A context as well: its frames come from `requests`."""
+    """The parts of a stream. Also a context, whose frames come from `requests`."""
 
     def __init__(self, *frames: object) -> None:
         self.requests: asyncio.Queue[Any] = asyncio.Queue()
@@ -75,7 +75,7 @@ def test_it_ends_when_all_is_delivered() -> None:
 @pytest.mark.parametrize(
     ("frame", "expected"), [(b"refused", InvalidRequest), (b"defect", KeyError)]
 )
-def test_what_is_not_taken_ends_it(frame: bytes, expected: type[Exception]) -> None:
+def test_a_rejected_frame_ends_the_stream(frame: bytes, expected: type[Exception]) -> None:
     """Nothing behind it is looked at. Only a refusal is told to what is fed."""
 
     async def test() -> None:

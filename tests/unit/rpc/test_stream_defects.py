@@ -52,7 +52,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def end_of(lab: BrokerLab, method: str, step: bytes) -> grpc.aio.AioRpcError:
-    """What the stream ends with, whose `step` meets a defect."""
+    """Returns how the stream ends whose `step` meets a defect."""
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((service_handlers(DATA_SERVICE, data_calls(lab.broker)),))
     port = server.add_insecure_port("127.0.0.1:0")

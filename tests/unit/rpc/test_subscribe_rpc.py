@@ -95,7 +95,7 @@ class Stream:
         return not isinstance(await self.call.read(), data_pb2.SubscribeResponse)
 
     async def error(self) -> Exception:
-        """What the server ended the stream with."""
+        """Returns the error that ended the stream."""
         try:
             while not await self.is_ended():
                 pass
@@ -347,7 +347,7 @@ def test_a_request_that_is_too_long_or_none_at_all_ends_the_stream() -> None:
 
 
 def test_an_output_is_split_where_it_exceeds_a_frame() -> None:
-    """What a consumer is given at once may be a small entry and the largest one behind it."""
+    """A consumer may be given a small entry and the largest one after it at once."""
     sizes = [1024 * 1024 - 1, ENTRY_BYTES_MAX, *[3] * 10]
     deliveries = [Delivery(EntryPosition(0, n), 1, bytes(size), 1) for n, size in enumerate(sizes)]
     frames = list(_frames(Output(None, list(range(25_000)), deliveries)))

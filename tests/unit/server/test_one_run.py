@@ -57,7 +57,7 @@ def test_one_run_and_its_record(lab: BrokerLab) -> None:
 
 
 def test_adm_17_a_strategy_for_one_run(lab: BrokerLab) -> None:
-    """The view is made anew, up to the same horizon; the topic's own strategy makes it so again."""
+    """The view is rebuilt, up to the same horizon; the topic's own strategy rebuilds it again."""
     first = lab.compact()
     before = view(lab)
     assert first is not None

@@ -1,4 +1,4 @@
-"""What a data directory holds is its owner's alone. No test had looked at the rights of a file."""
+"""Tests that a data directory belongs to its owner alone: the modes of its files."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def open_handed() -> Iterator[None]:
 
 
 def wide(folder: Path) -> list[str]:
-    """What others have rights on."""
+    """Returns the files that others may access."""
     found = [folder, *folder.rglob("*")]
     return [str(path.relative_to(folder)) for path in found if path.lstat().st_mode & OTHERS]
 
 
-def test_what_a_start_makes(tmp_path: Path) -> None:
-    """Lock, metadata, reserve, ledgers; the process is as before when it lets go."""
+def test_the_files_of_a_start(tmp_path: Path) -> None:
+    """Lock, metadata, reserve, ledgers; the process is as before once it closes them."""
     data = tmp_path / "data"
     data.mkdir()
     assert wide(data) == ["."]

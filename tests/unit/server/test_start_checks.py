@@ -100,7 +100,7 @@ def test_a_ready_file_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_data_in_a_file(tmp_path: Path) -> None:
-    """What is no directory holds no data."""
+    """A file that is no directory holds no data."""
     path = tmp_path / "file"
     path.write_text("mine")
     for data_dir in (path, path / "data"):

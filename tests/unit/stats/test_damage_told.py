@@ -30,10 +30,7 @@ def remove_files(lab: BrokerLab, ledger_id: int) -> None:
 
 
 def test_a_ledger_whose_files_are_gone() -> None:
-    """Before anybody reads it; the open one is none of them, though its file grows.
-
-    No test had asked the stats about a raw ledger that went while its topic was loaded.
-    """
+    """Before anybody reads it; the open one is none of them, though its file grows."""
     lab = BrokerLab()
     lab.publish(MESSAGES)
     first = lab.topic.record.ledger_ids[0]
@@ -48,7 +45,7 @@ def test_a_ledger_whose_files_are_gone() -> None:
     lab.stop()
 
 
-def test_what_a_start_found() -> None:
+def test_the_findings_of_a_start() -> None:
     """In an open ledger, whose files are all there."""
     lab = BrokerLab()
     lab.publish(MESSAGES)

@@ -1,4 +1,4 @@
-"""What a Kafka topic tells of itself: in stats, and in metrics under Kafka's names."""
+"""Tests the figures of a Kafka topic: in stats, and in metrics under Kafka's names."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_of_partitions_offsets_do_not_add_up(lab: KafkaLab) -> None:
 
 
 def test_metrics_have_kafkas_names_beside_the_others(lab: KafkaLab) -> None:
-    """Of the log, and of the cleaner: every gauge that it has."""
+    """Tests the metrics of the log, and of the cleaner: every gauge that it has."""
     lab.broker.compactor.state = COMPACTOR_STATE_READY
     lab.broker.compactor.restarts = 0
     reader = MetricsReader(lab.broker)

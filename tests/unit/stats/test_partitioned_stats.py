@@ -55,7 +55,7 @@ def test_counters_add_up_and_the_latest_time_counts() -> None:
     assert stats["partitions"] == {}
 
 
-def test_what_has_one_name_is_one() -> None:
+def test_clients_of_equal_names_are_merged() -> None:
     """A client has one producer or consumer on each partition."""
     stats = partitioned_stats(PARTITIONS, per_partition=False)
     assert stats["publishers"] == [{"producerName": "p", "address": "/127.0.0.1:9"}]

@@ -1,4 +1,4 @@
-"""What several modules of this folder use."""
+"""Shared fixtures of this folder."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ def test_a_file_that_was_closed_goes_on_where_it_was(files: Files, tmp_path: Pat
     assert not appending._open
 
 
-def test_what_is_closed_for_a_while_is_synced_first(tmp_path: Path) -> None:
-    """What nobody has synced yet; and what is synced already is not synced again."""
+def test_files_closed_for_a_while_are_synced_first(tmp_path: Path) -> None:
+    """Unsynced data are synced; synced data are not synced again."""
     files = LossyFiles(tmp_path)
     appending = AppendFiles(files, 1)
     first, second = tmp_path / "first", tmp_path / "second"
@@ -85,7 +85,7 @@ def test_a_sync_that_fails_at_closing_ends_that_file_and_no_other(tmp_path: Path
 
 
 def test_a_write_that_failed_is_not_forgotten_by_closing(tmp_path: Path) -> None:
-    """Opened anew, the file would look healthy."""
+    """Opened again, the file would look intact."""
     files = LossyFiles(tmp_path)
     appending = AppendFiles(files, 1)
     first = appending.create(tmp_path / "first")
@@ -177,8 +177,8 @@ def test_short_of_descriptors_idle_files_are_closed(tmp_path: Path) -> None:
         appending.create(tmp_path / "third")
 
 
-def test_what_fails_for_another_reason_is_not_tried_again(tmp_path: Path) -> None:
-    """The disk's failure is told. Only too many open files had been made to fail."""
+def test_other_failures_are_not_retried(tmp_path: Path) -> None:
+    """The disk's failure is told."""
 
     class FailingFiles(Files):
         fails = False

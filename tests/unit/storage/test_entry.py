@@ -181,7 +181,7 @@ def test_a_build_that_knows_version_1_only_does_not_take_version_2_for_damage() 
 
 
 def test_an_entry_of_version_1_is_stored_as_version_2() -> None:
-    """What an older client sends is good, and says no less than before."""
+    """An older client's entry is valid, and no information is lost."""
     old = as_version_1(ENTRY)
     header = check_entry(old)
     assert (header.version, header.header_bytes) == (1, HEADER_BYTES_MIN)
@@ -266,7 +266,7 @@ def test_stamping_changes_what_the_broker_knows_and_nothing_else() -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_rebuilt_header_keeps_everything_but_its_sections(version: int) -> None:
-    """What compaction leaves of a batch keeps id, times, sequence id, producer and version."""
+    """The rest of a batch after compaction keeps id, times, sequence id, producer and version."""
     stamped = stamp(ENTRY, 12, 3, append_time_ms=5, producer_number=8, durable_entries=3)
     before = read_header(stamped if version == 2 else as_version_1(stamped))
     after = read_header(rebuild_header(before, b"k", b"value", 1))

@@ -52,7 +52,7 @@ def test_every_reason_has_a_code_and_no_code_is_of_none() -> None:
     ],
 )
 def test_attributes_come_back_with_their_types(error: LedgerfoldError) -> None:
-    """Those that travel; nobody at the other end asks for the others, but for where it is from."""
+    """Tests the attributes that are sent; the other side uses no others, except for the origin."""
     found = decode_error(*encode_error(error))
     assert type(found) is type(error)
     assert str(found) == str(error)
@@ -62,7 +62,7 @@ def test_attributes_come_back_with_their_types(error: LedgerfoldError) -> None:
     assert told
 
 
-def test_what_a_newer_version_says_is_understood_as_far_as_it_goes() -> None:
+def test_errors_of_a_newer_version_are_decoded_as_far_as_known() -> None:
     found = decode_error("BROKEN_CLOCK", "It stands.", {"hour": "25", "offset": "late"})
     assert type(found) is LedgerfoldError
     assert (found.message, vars(found)) == ("It stands.", {"from_broker": True})

@@ -62,7 +62,7 @@ def test_files_are_made_changed_and_removed(files: Files, tmp_path: Path) -> Non
     assert not files.exists(folder)
 
 
-def test_what_is_not_there_is_not_found(files: Files, tmp_path: Path) -> None:
+def test_missing_keys_are_not_found(files: Files, tmp_path: Path) -> None:
     """Looking at nothing is FileNotFoundError; making something twice is a DiskFailure."""
     for look in (files.open_read, files.size, files.listdir):
         with pytest.raises(FileNotFoundError):
@@ -97,7 +97,7 @@ def test_more_buffers_than_one_call_takes_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "f").read_bytes() == b"".join(b"%04d" % n for n in range(2500))
 
 
-def test_what_is_synced_reaches_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_synced_data_reach_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The operating system is asked. That it is had been taken for granted of folders."""
     synced = list[Path]()
 
@@ -147,8 +147,10 @@ def test_a_failed_read_is_a_disk_failure(tmp_path: Path, monkeypatch: pytest.Mon
         file.pread(3, 0)
 
 
-def test_what_is_in_memory_is_read_whole_or_not_at_all(tmp_path: Path) -> None:
-    """What was just written is, where the file system can tell; bytes behind the end are not."""
+def test_data_in_memory_are_read_whole_or_not_at_all(tmp_path: Path) -> None:
+    """Recently written data are in memory, if the file system can tell; bytes after the end are
+    not.
+    """
     write(REAL, tmp_path / "a", b"0123456789")
     file = REAL.open_read(tmp_path / "a")
     buffer = bytearray(4)

@@ -24,7 +24,7 @@ def test_of_a_length_that_came_before_nothing_is_read() -> None:
     assert crcs.joined(5, b"x" * 100_000, told) == joined[0] == joined[1]
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_kept_values_are_bounded() -> None:
     crcs = JoinedCrcs()
     for length in range(2 * LENGTHS_MAX):
         for _ in range(2):

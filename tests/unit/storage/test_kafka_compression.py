@@ -21,9 +21,7 @@ PACKING = [codec for codec in KafkaCompression if codec]
 
 
 @given(CODECS, st.binary(max_size=200), st.integers(0, 2000))
-def test_what_was_compressed_is_read_again(
-    codec: KafkaCompression, data: bytes, times: int
-) -> None:
+def test_compressed_data_are_read_again(codec: KafkaCompression, data: bytes, times: int) -> None:
     """Over one block of each framing or several."""
     assert decompress(codec, compress(codec, data * times)) == data * times
 
@@ -32,7 +30,7 @@ def test_what_was_compressed_is_read_again(
 def test_damage_raises_nothing_but_kafkas_error(
     codec: KafkaCompression, data: bytes, other: bytes, at: int
 ) -> None:
-    """Whatever stands in the stream."""
+    """Tests any contents of the stream."""
     packed = bytearray(compress(codec, data))
     packed[at : at + len(other)] = other
     with suppress(KafkaError):
@@ -63,7 +61,7 @@ def test_streams_that_other_clients_write_are_read() -> None:
 
 @pytest.mark.parametrize("codec", [each for each in PACKING if each != KafkaCompression.ZSTD])
 def test_a_stream_that_ends_early_is_refused(codec: KafkaCompression) -> None:
-    """Of zstd the reader gives what there is, and the records do not end with it."""
+    """A reader of zstd returns what exists, and the records do not end with it."""
     packed = compress(codec, b"some records " * 20)
     with pytest.raises(KafkaError, match="cannot decompress"):
         decompress(codec, packed[:-9])

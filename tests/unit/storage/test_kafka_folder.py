@@ -53,10 +53,7 @@ FAR = 2**31 - 1
 def test_a_segment_with_offsets_too_far_from_its_base_is_split(
     tmp_path: Path, base: int, offsets: list[int], pieces: dict[int, list[int]]
 ) -> None:
-    """As Kafka's cleaner does; in front of another one, and as the last.
-
-    No test had read a segment that an old version of Kafka had let grow too wide.
-    """
+    """As Kafka's cleaner does; in front of another one, and as the last."""
     path = write(tmp_path, base, *offsets)
     for following in ([], [4 * FAR]):
         for each in following:
@@ -78,7 +75,7 @@ def test_a_torn_tail_behind_a_split(tmp_path: Path) -> None:
     assert (offsets, torn and torn.offset) == ([FAR + 1], 2 * len(batch(0)))
 
 
-def test_what_was_never_finished_is_nothing(tmp_path: Path) -> None:
+def test_unfinished_files_of_a_cleaning_are_ignored(tmp_path: Path) -> None:
     for base in (0, 10, 20):
         write(tmp_path, base, base)
     write(tmp_path, 10, 10, suffix=".swap")

@@ -1,4 +1,4 @@
-"""What an exported folder and the files next to it consist of, byte for byte."""
+"""Tests the contents of an exported folder and the files next to it, byte for byte."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_batch_is_indexed_behind_more_than_the_interval(tmp_path: Path) -> Non
 def test_a_file_beside_a_folder_is_replaced_durably(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a killed export left. Commands alone had tested it, and no order of calls."""
+    """Tests any remains of a killed export, and every order of calls."""
     calls = list[str]()
     for name in ("create", "replace", "sync_dir"):
         original = getattr(Files, name)

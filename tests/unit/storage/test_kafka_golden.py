@@ -15,7 +15,6 @@ from ledgerfold.storage.kafka.batch import (
     sealed,
 )
 from ledgerfold.storage.kafka.compression import KafkaCompression
-from ledgerfold.storage.kafka.filtering import kept
 from ledgerfold.storage.kafka.records import (
     ControlType,
     EndMarker,
@@ -25,6 +24,7 @@ from ledgerfold.storage.kafka.records import (
     read_end_marker,
     records_of,
 )
+from tests.support.kafka_filtering import kept
 from tests.support.kafka_golden import HORIZON_MS, RECORDS, TIME_MS, golden
 
 
@@ -80,7 +80,7 @@ def test_a_batch_is_written_byte_for_byte() -> None:
         ("commit, horizon", "commit", (1,), HORIZON_MS),
     ],
 )
-def test_what_is_kept_is_kept_byte_for_byte(
+def test_batches_are_kept_byte_for_byte(
     name: str, of: str, keep: tuple[int, ...], horizon: int | None
 ) -> None:
     """A horizon is set once, and what loses nothing else is left alone."""
@@ -95,10 +95,7 @@ def test_what_is_kept_is_kept_byte_for_byte(
 
 
 def test_a_batch_that_has_its_horizon_and_loses_nothing_is_not_rebuilt() -> None:
-    """Its header says what no rebuilding would: a largest time that none of its records has.
-
-    No test had held such a batch to its bytes; what is rebuilt of Kafka's own is the same.
-    """
+    """Its header says what no rebuilding would: a largest time that none of its records has."""
     batch = golden("horizon")
     header = read_batch_header(batch)
     raised = header._replace(max_timestamp_ms=header.max_timestamp_ms + 1)

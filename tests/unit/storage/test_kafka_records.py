@@ -49,7 +49,7 @@ def batches(draw: st.DrawFn) -> tuple[int, list[KafkaRecord]]:
 
 
 @given(batches(), st.sampled_from(KafkaCompression))
-def test_what_was_built_is_read_again(
+def test_built_batches_are_read_again(
     made: tuple[int, list[KafkaRecord]], compression: KafkaCompression
 ) -> None:
     """Under every codec, with whatever offsets and times 64 bits hold."""
@@ -66,7 +66,7 @@ def test_what_was_built_is_read_again(
 def test_damage_is_found_by_the_checksum(
     made: tuple[int, list[KafkaRecord]], data: st.DataObject
 ) -> None:
-    """Whatever bit behind the checksum has changed, or of it."""
+    """Tests every changed bit after the checksum, or in it."""
     batch = bytearray(build_batch(made[1], base_offset=made[0]))
     at = data.draw(st.integers(17, len(batch) - 1))
     batch[at] ^= 1 << data.draw(st.integers(0, 7))
@@ -93,7 +93,7 @@ def stretches(draw: st.DrawFn) -> list[KafkaRecord]:
 
 @given(stretches())
 def test_records_of_one_layout_are_read_as_what_they_are(records: list[KafkaRecord]) -> None:
-    """Whatever comes between them, and wherever their numbers take another byte."""
+    """Tests anything between them, and numbers that grow by a byte anywhere."""
     assert list(records_of(build_batch(records))) == records
 
 
@@ -101,7 +101,7 @@ def test_records_of_one_layout_are_read_as_what_they_are(records: list[KafkaReco
 def test_reading_by_columns_is_reading_one_by_one(
     records: list[KafkaRecord], place: int, other: bytes
 ) -> None:
-    """Of damaged records, too: the same columns, or none."""
+    """Also for damaged records: the same columns, or none."""
     section = bytearray(build_batch(records)[BATCH_HEADER_BYTES:])
     place %= len(section)
     section[place : place + len(other)] = other
@@ -118,7 +118,7 @@ def test_reading_by_columns_is_reading_one_by_one(
 def test_records_that_are_not_whole_are_refused_and_nothing_else(
     made: tuple[int, list[KafkaRecord]], other: bytes, at: int
 ) -> None:
-    """Whatever a producer writes under a checksum that is right."""
+    """Tests any contents under a correct checksum."""
     batch = bytearray(build_batch(made[1], base_offset=made[0]))
     at += BATCH_HEADER_BYTES
     batch[at : at + len(other)] = other
@@ -135,7 +135,7 @@ def test_the_broker_stamps_without_touching_what_the_checksum_covers() -> None:
     assert header.crc == read_batch_header(batch).crc
 
 
-def test_sequences_begin_anew_behind_the_largest() -> None:
+def test_sequences_start_over_after_the_largest() -> None:
     """As Kafka counts them: 31 bits."""
     batch = build_columns([b"k"] * 3, [b""] * 3, [1] * 3, producer_id=4, base_sequence=2**31 - 2)
     assert check_batch(batch).last_sequence == 0
@@ -169,7 +169,7 @@ def test_a_part_of_a_batch_is_none(size: int) -> None:
 
 @pytest.mark.parametrize("deltas", [[0, 0], [1, 0], [-1, 0]])
 def test_offsets_rise_within_a_batch(deltas: list[int]) -> None:
-    """Whoever builds one that does not is told."""
+    """A builder with other offsets gets an error."""
     with pytest.raises(KafkaError, match="monotonically"):
         build_columns([b"a", b"b"], [b"1", b"2"], [1, 1], offset_deltas=deltas)
 

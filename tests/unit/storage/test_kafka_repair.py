@@ -1,4 +1,4 @@
-"""What verify says of a Kafka topic's segments, and what repair makes of damage to them."""
+"""Tests `verify` on a Kafka topic's segments, and the repair of damage to them."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_a_segment_whose_batches_a_repair_gave_up_hides_none_behind_it(disk: Dis
     assert disk.mended() == [*CLEANED_OFFSETS, 12, 13]
 
 
-def test_offsets_lost_at_a_segments_end_are_not_given_out_again(disk: Disk) -> None:
+def test_offsets_lost_at_a_segments_end_are_not_assigned_again(disk: Disk) -> None:
     """Behind it a segment begins that holds nothing, and tells where they ended."""
     lab = started(disk)
     lab.run(lab.kafka.roll())

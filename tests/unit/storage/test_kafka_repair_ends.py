@@ -1,4 +1,4 @@
-"""What a repair of a Kafka topic leaves of its transactions, and of offsets that were given out."""
+"""Tests what a repair keeps of a Kafka topic's transactions, and of assigned offsets."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _instead(by: bytes, _: bytes) -> bytes:
 
 
 class Repaired:
-    """Its data directory, once it is damaged and repaired."""
+    """A data directory that was damaged and repaired."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.files, self.pairs = snapshot.disk()
@@ -139,7 +139,7 @@ class Repaired:
         (".tatc|t", 2, [0, 3]),
     ],
 )
-def test_what_was_aborted_stays_so(
+def test_aborted_records_stay_aborted(
     ending: str, steps: str, lost: int, committed: list[int]
 ) -> None:
     """Its marker is lost, or something behind it."""
@@ -172,13 +172,13 @@ def test_a_segment_that_a_repair_ended_tells_of_itself(
 
 
 @ENDINGS
-def test_what_was_aborted_in_a_segment_that_is_gone_stays_so(ending: str) -> None:
+def test_records_aborted_in_a_lost_segment_stay_aborted(ending: str) -> None:
     repaired = Log(".t|a.|.|.").ended(ending)
     repaired.lose_ledgers(repaired.segments[1])
     repaired.check([0, 4, 5], end=6)
 
 
-def test_what_was_aborted_when_the_log_was_closed_stays_so() -> None:
+def test_records_aborted_before_the_log_was_closed_stay_aborted() -> None:
     """In its active segment."""
     repaired = Log(".|.ta.").ended("stop")
     repaired.lose(3)
@@ -187,9 +187,7 @@ def test_what_was_aborted_when_the_log_was_closed_stays_so() -> None:
 
 @ENDINGS
 @pytest.mark.parametrize(("steps", "lost"), [("...", 2), ("....", 2), (".|..", 2), ("..", 0)])
-def test_offsets_at_the_logs_end_are_not_given_out_again(
-    ending: str, steps: str, lost: int
-) -> None:
+def test_offsets_at_the_logs_end_are_not_assigned_again(ending: str, steps: str, lost: int) -> None:
     repaired = Log(steps).ended(ending)
     end = steps.count(".")
     repaired.lose(*range(lost, end))

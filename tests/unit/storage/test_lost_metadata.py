@@ -52,7 +52,7 @@ class History(NamedTuple):
 
 
 def recorded(lab: BrokerLab, act: Callable[[], object]) -> History:
-    """What `act` does, write by write; the lab is gone afterwards."""
+    """Records the writes of `act`, one by one; the lab is gone afterwards."""
     stores: list[Pairs] = [lab._pairs.scan(b"")]
 
     def note(call: str) -> None:
@@ -75,7 +75,7 @@ def resumed(kind: type[Lab], files: LossyFiles, pairs: CountedKeyValue) -> Lab:
 
 
 def files_with_entries(snapshot: Snapshot, files: LossyFiles) -> set[str]:
-    """Those of the snapshot that are still there."""
+    """Returns the files of the snapshot that still exist."""
     there = {each.relative for each in unnamed_files(LEDGERS, {}, files) if each.holds_entries}
     whole = {f"{path.parent.name}/{path.name}" for path in snapshot.contents}
     return there & whole
@@ -129,7 +129,7 @@ def all_reads(lab: BrokerLab) -> dict[bool, list[Read]]:
 
 @pytest.fixture(scope="module")
 def whole(history: History) -> dict[bool, list[Read]]:
-    """What readers got before anything was lost."""
+    """Returns what readers received before anything was lost."""
     lab = resumed(BrokerLab, *history.lost(0).disk())
     try:
         return all_reads(lab)
@@ -183,7 +183,7 @@ def test_a_repair_gives_back_what_the_ledgers_tell(
 
 
 def test_a_trimmed_ledger_that_the_view_covers_to_its_end_is_no_loss() -> None:
-    """No test had looked at what a repair tells of it, nor had a view that ends with a ledger."""
+    """Verify and repair report no loss."""
 
     def act() -> None:
         publish(lab, 0, STORE.ledger_entries_max)
@@ -267,7 +267,7 @@ def test_the_partitions_of_a_topic_come_back_with_their_number() -> None:
     lab.stop()
 
 
-def test_a_partitioned_topic_is_not_made_anew_beside_a_lost_partition() -> None:
+def test_a_partitioned_topic_is_not_created_again_beside_a_lost_partition() -> None:
     lab, name = BrokerLab(), "persistent://public/default/orders"
 
     def act() -> None:
@@ -322,7 +322,7 @@ def test_entries_of_no_known_topic_stay_as_copies_and_are_counted() -> None:
 
 
 def test_a_copy_of_the_metadata_outlives_a_power_loss() -> None:
-    """No test had had files there: on the disk in memory, records are no files."""
+    """The store has real files here, unlike on the disk in memory."""
     lab = BrokerLab()
     files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
     pairs.write({}, [key for key, _ in pairs.scan(b"")])
@@ -336,7 +336,7 @@ def test_a_copy_of_the_metadata_outlives_a_power_loss() -> None:
     assert files.listdir(DATA / "repairs" / repair / "metadata") == ["000004.log"]
 
 
-def test_a_mark_that_is_gone_is_told_and_made_anew_by_a_repair() -> None:
+def test_a_missing_mark_is_reported_and_restored_by_a_repair() -> None:
     lab = BrokerLab()
     files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
     files.remove(write_mark_path(DATA))

@@ -55,7 +55,7 @@ def test_pairs_are_found_by_key_and_prefix_in_order(pairs: KeyValueStore) -> Non
 
 
 def test_rocks_remembers(tmp_path: Path) -> None:
-    """What was written is there when the folder is opened again."""
+    """Written pairs are there when the folder is opened again."""
     store = RocksKeyValue(tmp_path / "metadata")
     store.write({b"k": b"v"}, ())
     store.close()
@@ -138,12 +138,9 @@ def test_deleting_a_topic_takes_what_belongs_to_it(pairs: KeyValueStore) -> None
     with metadata.batch() as batch:
         batch.delete_cursor("t2", "s")
         batch.delete_run("t2", 1)
-        batch.put(NamespaceRecord(name="a/b"))
-        batch.delete_namespace("a/b")
         batch.put(LedgerRecord(ledger_id=1))
         batch.delete_ledger(1)
     assert (metadata.cursors("t2"), metadata.runs("t2"), metadata.ledgers()) == ([], [], [])
-    assert metadata.namespace("a/b") is None
 
 
 def test_a_batch_that_raises_writes_nothing(pairs: KeyValueStore) -> None:
@@ -179,7 +176,7 @@ def test_a_value_that_cannot_be_read_is_an_error(value: bytes, error: type[Excep
         MetadataStore(pairs).topics()
 
 
-def test_ledger_ids_are_never_given_out_twice() -> None:
+def test_ledger_ids_are_never_assigned_twice() -> None:
     """Not by several threads, not after a restart, and with one write for many."""
     pairs = MemoryKeyValue()
     given: list[int] = []
@@ -229,7 +226,7 @@ def test_a_store_from_before_versions_were_told_is_served_on() -> None:
 
 
 def test_a_later_builds_store_is_refused() -> None:
-    """No id is given out from it, and nothing is written."""
+    """No id is assigned from it, and nothing is written."""
     pairs = MemoryKeyValue()
     later = encode_record(StoreRecord(next_ledger_id=9, store_version=STORE_VERSION + 1))
     pairs.write({b"store": later}, ())

@@ -33,7 +33,7 @@ def test_a_segments_name_gives_its_number(number: int) -> None:
     ],
 )
 def test_other_names_are_no_segments(name: str) -> None:
-    """No test had asked for a number of another length: such a file is somebody else's."""
+    """Files with numbers of another length belong to somebody else."""
     assert parse_segment_name(name) is None
     assert segment_number(f"12/{name}") is None
 

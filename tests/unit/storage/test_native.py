@@ -1,4 +1,4 @@
-"""What the native codec tells from the key section alone."""
+"""Tests the facts that the native codec reads from the key section alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_VALUES = b"not what a value section is"
 
 
 def entry(rows: int, *, plain: bool = False) -> bytes:
-    """Of `rows` messages whose values cannot be read."""
+    """Builds an entry of `rows` messages whose values cannot be read."""
     builder = NativeBatchBuilder("p")
     for row in range(rows):
         builder.add(b"v", key=b"%d" % row)
@@ -26,7 +26,7 @@ def entry(rows: int, *, plain: bool = False) -> bytes:
 
 
 def left_over(indexes: list[int], rows: int | None = None) -> bytes:
-    """What compaction left of a batch: these rows of it."""
+    """Returns the rest of a batch after compaction: these rows."""
     keys = NativeKeys(
         key_offsets=to_column("I", range(len(indexes) + 1)),
         keys=b"k" * len(indexes),

@@ -116,8 +116,8 @@ def test_sequential_reads_give_every_entry_once(
     assert read == written
 
 
-def test_what_is_not_in_memory_is_left_to_a_read_that_may_wait(tmp_path: Path) -> None:
-    """Of these files, every other read that may not wait finds nothing."""
+def test_data_not_in_memory_are_left_to_a_read_that_may_wait(tmp_path: Path) -> None:
+    """Every other read of these files that may not wait finds nothing."""
     opened = Opened(tmp_path / "data", LossyFiles(tmp_path), segment_bytes_max=2000)
     writer = opened.writer()
     written = [append(writer)[1] for _ in range(100)]
@@ -215,7 +215,7 @@ def test_a_live_record_does_not_change_in_the_hands_of_a_reader(opened: Opened) 
 
 
 def test_counts_times_and_checksums_are_those_of_the_files(opened: Opened) -> None:
-    """What the writer sums up is what a scan of the sealed files finds."""
+    """The writer's sums equal a scan of the sealed files."""
     writer = opened.writer()
     for number in range(60):
         append(writer, publish_time_ms=1000 - number, append_time_ms=number)
@@ -243,7 +243,7 @@ def test_position_at_time_is_the_first_entry_not_older(opened: Opened) -> None:
 
 
 def test_position_at_time_may_begin_later(opened: Opened) -> None:
-    """What lies before the start is not looked at, in its own segment and in earlier ones."""
+    """Entries before the start are not searched, in its own segment and in earlier ones."""
     writer = opened.writer()
     for time_ms in (50, 10, 20):
         append(writer, publish_time_ms=time_ms)
@@ -474,9 +474,7 @@ def test_open_files_and_readers_are_bounded(
         writer.close()
 
 
-def test_what_a_reader_remembers_is_bounded(
-    opened: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_memory_of_a_reader_is_bounded(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ends of reads are forgotten, oldest first, and found again without them."""
     monkeypatch.setattr(reader_module, "NEXT_MAX", 4)
     writer = opened.writer()

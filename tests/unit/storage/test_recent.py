@@ -1,4 +1,4 @@
-"""What was asked for last: bounded, made once, and not kept when it may be of what is gone."""
+"""Tests the cache of recent values: bounded, built once, and not kept if it may be stale."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def test_the_first_of_two_that_are_made_at_once_is_what_both_get() -> None:
     assert recent.get(1, make) is first
 
 
-def test_what_was_begun_before_a_forgetting_is_not_kept() -> None:
-    """Whoever asked gets it all the same."""
+def test_values_begun_before_a_removal_are_not_kept() -> None:
+    """The caller gets the value all the same."""
     recent = LruCache[int, str](2)
 
     def make() -> str:
@@ -45,7 +45,7 @@ def test_what_was_begun_before_a_forgetting_is_not_kept() -> None:
     assert recent.get(1, lambda: "other") == "new"
 
 
-def test_what_cannot_be_made_is_tried_again() -> None:
+def test_failed_values_are_built_again() -> None:
     recent = LruCache[int, float](2)
     with pytest.raises(ZeroDivisionError):
         recent.get(1, lambda: 1 / 0)

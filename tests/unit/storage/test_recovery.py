@@ -203,7 +203,7 @@ def test_a_ledger_whose_next_file_was_never_made_is_closed_without_it(tmp_path: 
 
 @pytest.mark.parametrize(("damage", "survive"), TORN, ids=name)
 def test_a_torn_tail_is_cut_and_kept_aside(tmp_path: Path, damage: Damage, survive: int) -> None:
-    """What follows the last whole entry is in a .torn file, the rest of the ledger is closed."""
+    """The bytes after the last whole entry are in a .torn file; the ledger is closed."""
     directory = Directory(tmp_path)
     directory.damage(damage)
     torn = directory.first_file.read_bytes()
@@ -227,7 +227,7 @@ def test_a_torn_tail_is_cut_and_kept_aside(tmp_path: Path, damage: Damage, survi
 
 @pytest.mark.parametrize(("damage", "survive"), TORN, ids=name)
 def test_a_torn_tail_of_version_1_is_cut(tmp_path: Path, damage: Damage, survive: int) -> None:
-    """What an older build left is closed as it would have closed it."""
+    """An older build's file is closed as that build would have closed it."""
     directory = Directory(tmp_path)
     directory.turn_into_version_1()
     directory.damage(damage)
@@ -388,7 +388,7 @@ def test_damage_under_the_same_boot_is_never_cut(
 
 
 @pytest.mark.parametrize("damage", WITHIN, ids=name)
-def test_what_was_damage_once_stays_damage(tmp_path: Path, damage: Damage) -> None:
+def test_known_damage_stays_damage(tmp_path: Path, damage: Damage) -> None:
     """Also after a power loss, when the same bytes would pass for a torn tail."""
     directory = Directory(tmp_path)
     directory.damage(damage)
@@ -500,7 +500,7 @@ def test_metadata_of_a_newer_build_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_an_entry_of_a_newer_format_is_neither_cut_nor_skipped(tmp_path: Path) -> None:
-    """What a newer build wrote is left for it."""
+    """A newer build's entry is left for it."""
     directory = Directory(tmp_path)
 
     def newer(content: bytes, offsets: list[int]) -> bytes:
@@ -537,7 +537,7 @@ def test_a_missing_file_is_reported_and_raises_when_read(tmp_path: Path, is_clos
 
 
 def test_the_missing_last_file_of_an_open_ledger_raises_when_read(tmp_path: Path) -> None:
-    """Of a file that is gone before it was sealed nobody knows how much it held: not nothing."""
+    """The size of a file that vanished before it was sealed is unknown: it is not empty."""
     directory = Directory(tmp_path, segment_bytes_max=250)
     lost = directory.segments()[-1]
     lost.unlink()
@@ -569,7 +569,7 @@ def test_lost_metadata_does_not_make_ledgers_orphans(tmp_path: Path) -> None:
     assert directory.first_file.exists()
 
 
-def test_what_no_record_names_is_removed(tmp_path: Path) -> None:
+def test_files_that_no_record_names_are_removed(tmp_path: Path) -> None:
     """Files and folders of a run that died go; what is not ours stays."""
     directory = Directory(tmp_path)
     ledgers = tmp_path / "ledgers"

@@ -1,4 +1,4 @@
-"""What no record names: left over, or stored and lost by the metadata."""
+"""Tests files that no record names: left over, or stored and lost by the metadata."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def forget(lab: BrokerLab, ledger_id: int) -> None:
 def test_entries_that_the_metadata_have_lost_are_kept_and_told(
     starts: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where they are, at each start; their topic is not served (test_lost_metadata.py)."""
+    """They stay in place, at each start; their topic is not served (test_lost_metadata.py)."""
     lab = BrokerLab()
     paths = stored(lab)
     data = lab.files.open_read(paths[0]).pread(1 << 20, 0)
@@ -54,7 +54,7 @@ def test_entries_that_the_metadata_have_lost_are_kept_and_told(
     lab.stop()
 
 
-def test_the_id_of_a_folder_that_is_there_is_never_given_out() -> None:
+def test_the_id_of_an_existing_folder_is_never_assigned() -> None:
     """Also where the metadata went back to a time before it."""
     lab = BrokerLab()
     paths = stored(lab)
@@ -70,7 +70,7 @@ def test_the_id_of_a_folder_that_is_there_is_never_given_out() -> None:
     lab.stop()
 
 
-def test_what_a_run_left_is_removed() -> None:
+def test_the_remains_of_a_run_are_removed() -> None:
     """Its entries are those of other ledgers: nothing of it was ever anybody's."""
     lab = BrokerLab()
     paths = stored(lab)

@@ -1,4 +1,4 @@
-"""What verify says of records and references, and what repair makes of each."""
+"""Tests `verify` on records and references, and the repair of each."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Disk:
         self.files.damage(path, lambda data: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
     def set_version(self, ledger_id: int, version: int, entry: int = 2) -> None:
-        """Of an entry's header, which is good otherwise."""
+        """Sets the version in an entry's header, which is good otherwise."""
         folder = LEDGERS / str(ledger_id)
         path = folder / self.files.listdir(folder)[0]
 
@@ -249,7 +249,7 @@ def test_a_ledger_without_record_and_files_is_named_no_longer(disk: Disk) -> Non
     assert disk.mended() == (RAW - 6, VIEW - 3)
 
 
-def test_what_a_later_build_wrote_is_left(disk: Disk) -> None:
+def test_files_of_a_later_build_are_left(disk: Disk) -> None:
     """A record of a later version: nothing is done at all."""
     key = key_of(LedgerRecord(ledger_id=4))
     value = disk.pairs.get(key)
@@ -262,7 +262,7 @@ def test_what_a_later_build_wrote_is_left(disk: Disk) -> None:
 
 
 def test_a_store_of_a_later_build_is_left(disk: Disk) -> None:
-    """Whatever else is wrong with it."""
+    """Tests any other defect in addition."""
     later = StoreRecord(next_ledger_id=1, store_version=STORE_VERSION + 1)
     disk.pairs.write({b"store": encode_record(later)}, ())
     disk.flip(2, 50)
@@ -316,7 +316,7 @@ def test_ids_never_change_and_counts_are_told(disk: Disk) -> None:
 
 
 def test_damage_to_an_open_ledger_closes_it(disk: Disk) -> None:
-    """How many messages a bad header hid, nobody knows."""
+    """The number of messages that a bad header hid is unknown."""
     disk.flip(5, 10)
     (step,) = disk.offline.plan().steps
     assert (step.entries, step.messages) == ("0", None)
@@ -375,7 +375,7 @@ def test_a_segment_that_a_record_does_not_name_takes_its_place() -> None:
 
 
 def test_a_label_that_is_replaced_is_copied_first(disk: Disk) -> None:
-    """A label that is missing is only written. No test had damaged a label, or looked at copies."""
+    """A label that is missing is only written."""
     path = LEDGERS / "1" / "label"
     disk.files.damage(path, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
     damaged = disk.files.open_read(path).pread(1 << 20, 0)
@@ -389,7 +389,7 @@ def test_a_label_that_is_replaced_is_copied_first(disk: Disk) -> None:
 
 
 def test_a_ledger_that_is_mended_is_as_old_as_before(disk: Disk) -> None:
-    """No test had compared the times of a record that a repair makes anew."""
+    """Compares the times of a record that a repair creates again."""
     before = disk.metadata.ledger(5)
     assert before is not None
     disk.flip(5, 10)
@@ -409,7 +409,7 @@ def test_a_torn_tail_is_a_note(disk: Disk) -> None:
     assert disk.mended() == (RAW - 1, VIEW - 1)
 
 
-def test_what_a_power_loss_may_have_left_is_a_note(disk: Disk) -> None:
+def test_the_remains_of_a_power_loss_are_a_note(disk: Disk) -> None:
     """Nothing proves that the open ledger's last entry was acknowledged: a start cuts it, too."""
     disk.flip(5, disk.entry_bytes + 10)
     assert disk.kinds() == [("entry", 5)]
@@ -571,7 +571,7 @@ def test_a_compacted_ledger_that_nobody_names_goes(disk: Disk) -> None:
 # Notes
 
 
-def test_what_a_start_deals_with_is_a_note(disk: Disk) -> None:
+def test_defects_that_a_start_repairs_are_a_note(disk: Disk) -> None:
     """Files that no record names, half written ones, copies of torn tails."""
     for name in ("99.tmp", "00000000000000000009.log", "0.log.torn"):
         disk.files.create(LEDGERS / "1" / name).write([b"x"])

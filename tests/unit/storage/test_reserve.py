@@ -84,7 +84,7 @@ def test_none_is_taken_where_there_is_little(disk: Disk, reserve: Reserve, tmp_p
     assert reserve.is_there
 
 
-def test_what_was_lent_is_taken_back_as_far_as_it_is_there(
+def test_the_reserve_is_renewed_as_far_as_there_is_room(
     disk: Disk, reserve: Reserve, tmp_path: Path
 ) -> None:
     """Before somebody else takes it: the next deletion, or start, had none. The rest follows."""
@@ -101,14 +101,14 @@ def test_what_was_lent_is_taken_back_as_far_as_it_is_there(
 
 
 def test_one_that_a_crash_left_is_made_whole(reserve: Reserve, tmp_path: Path) -> None:
-    """What is there may hold nothing."""
+    """The existing file may hold nothing."""
     (tmp_path / "reserve").write_bytes(b"half")
     reserve.keep()
     assert size_of(tmp_path) >= RESERVE_BYTES
 
 
 def test_there_is_none_until_it_is_kept(reserve: Reserve, tmp_path: Path) -> None:
-    """Who only looks into a directory leaves it as it is."""
+    """Inspecting a directory leaves it unchanged."""
     reserve.renew()
     with reserve.lent():
         pass

@@ -102,7 +102,7 @@ def test_a_full_disk_is_named_and_the_next_write_goes_on(pairs: RocksKeyValue) -
 
 
 def test_a_write_that_proves_durable_is_taken_back(pairs: RocksKeyValue, tmp_path: Path) -> None:
-    """Who was told that it failed went on from what was there before."""
+    """A caller that was told of the failure continued from the earlier state."""
     error = refuse(pairs, NOT_SYNCED, takes_effect=True)
     assert error.may_be_durable
     assert "Free space" not in error.message
@@ -116,7 +116,7 @@ def test_a_write_that_proves_durable_is_taken_back(pairs: RocksKeyValue, tmp_pat
 
 
 @pytest.mark.parametrize("text", [FULL, NOT_SYNCED])
-def test_what_is_there_can_be_read_as_long_as_the_disk_is_full(
+def test_data_can_be_read_while_the_disk_is_full(
     pairs: RocksKeyValue, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     """Opened for reading only; the failed write does not show, even if the log has it."""
@@ -240,7 +240,7 @@ def test_a_bad_record_is_damage_where_the_machine_lost_no_power(tmp_path: Path) 
 
 
 def test_a_write_shows_when_it_is_synced(pairs: RocksKeyValue) -> None:
-    """Whoever reads meanwhile, on another thread, could build on what a crash takes back."""
+    """A concurrent reader on another thread could build on data that a crash takes back."""
     is_syncing, may_end = threading.Event(), threading.Event()
 
     class Slow(Refusing):

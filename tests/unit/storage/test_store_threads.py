@@ -111,7 +111,7 @@ class Opened:
         return self.ledger().close().ledger_id
 
     def read(self, ledger_id: int) -> int:
-        """How many entries it has, all of them read."""
+        """Reads all its entries. Returns their number."""
         reader = self.store.open_reader(ledger_id)
         return len(reader.read(Position(ledger_id, 0), bytes_max=2**20, end=LATEST))
 
@@ -142,7 +142,7 @@ def test_nobody_waits_for_a_record_that_another_thread_reads(tmp_path: Path) -> 
         assert opened.read(second) == 1
 
 
-def test_what_is_opened_while_it_is_deleted_is_not_kept(opened: Opened) -> None:
+def test_files_opened_during_their_deletion_are_not_kept(opened: Opened) -> None:
     """An open file's bytes would stay on the disk. Who has opened it may read it to its end."""
     ledger_id = opened.closed_id()
     with opened.files.opened.held(lambda: opened.read(ledger_id)):
@@ -247,7 +247,7 @@ def test_topics_side_by_side(opened: Opened) -> None:
 
 
 @pytest.mark.usefixtures("hasty_threads")
-def test_no_ledger_id_is_given_out_twice(opened: Opened) -> None:
+def test_no_ledger_id_is_assigned_twice(opened: Opened) -> None:
     with ThreadPoolExecutor(TOPICS) as pool:
         blocks = pool.map(
             lambda _: [opened.metadata.allocate_ledger_id() for _ in range(200)], range(TOPICS)

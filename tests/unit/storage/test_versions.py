@@ -82,7 +82,7 @@ def test_every_start_is_found(store: LedgerStore) -> None:
 def test_headers_and_keys(
     store: LedgerStore, block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What compaction, deduplication and explain go through."""
+    """Tests the columns that compaction, deduplication and explain use."""
     monkeypatch.setattr("ledgerfold.storage.key_scan.BLOCK_BYTES", block_bytes)
     segment = segment_of(store)
     headers = [read_header(entry(number)) for number in range(ENTRIES)]

@@ -18,7 +18,7 @@ ENTRIES = 3000
 
 @pytest.mark.usefixtures("hasty_threads")
 def test_no_entry_is_lost_or_miscounted_between_append_and_flush(tmp_path: Path) -> None:
-    """What one thread appends while another flushes is all there, once, in order."""
+    """Entries appended by one thread while another flushes are all there, once, in order."""
     settings = StoreSettings(durability="os", segment_bytes_max=100_000)
     metadata = MetadataStore(MemoryKeyValue())
     store = LedgerStore(tmp_path, metadata, files=REAL, settings=settings, clock_ms=lambda: 1)

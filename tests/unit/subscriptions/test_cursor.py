@@ -148,7 +148,7 @@ def test_the_record_gives_the_cursor_back() -> None:
     assert shape(again) == shape(cursor) == "1:2 (1:3..1:4] (1:7..4:3]"
 
 
-def test_what_is_acknowledged_on_both_sides_of_a_ledger_s_end_is_recorded() -> None:
+def test_acknowledgements_on_both_sides_of_a_ledgers_end_are_recorded() -> None:
     """One by one, with a gap noted between: they become one range."""
     cursor = Cursor(EARLIEST)
     cursor.note_gap(at("1:3"), at("2:0"))
@@ -179,7 +179,7 @@ def test_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 15)), max_size=40))
 def test_the_cursor_agrees_with_a_set(steps: list[tuple[bool, int]]) -> None:
-    """Whatever is acknowledged, and only that, is acknowledged; also after a restart."""
+    """Exactly the acknowledged entries count as acknowledged, also after a restart."""
     cursor, model = Cursor(Position(1, -1)), set[int]()
     for cumulative, entry_id in steps:
         if cumulative:

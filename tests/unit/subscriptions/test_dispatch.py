@@ -114,7 +114,7 @@ def test_failover_on_a_partition_is_handed_over_when_a_passive_one_leaves() -> N
 
 
 def test_ordered_types_count_redeliveries_by_rewinds() -> None:
-    """What was sent before a rewind counts once more, what waited in a queue does not."""
+    """Messages sent before a rewind count once more, messages waiting in a queue do not."""
     dispatcher, c = SingleActiveDispatcher(), consumer("c", 1)
     dispatcher.add(c)
 
@@ -273,7 +273,7 @@ def test_key_shared_new_entries_stay_behind_redelivered_ones() -> None:
 
 
 def test_key_shared_a_read_that_a_negative_ack_overtook_waits_behind_it() -> None:
-    """What was read before the entry was given back does not go out before it."""
+    """Entries read before the entry was given back are not sent before it."""
     dispatcher, c = KeySharedDispatcher(), consumer("c", 1)
     dispatcher.add(c)
     slots = dict.fromkeys(range(4), 7)
@@ -291,10 +291,7 @@ def test_key_shared_a_read_that_a_negative_ack_overtook_waits_behind_it() -> Non
 def test_a_replay_reads_a_bounded_number_of_entries(
     make: type[SharedDispatcher], more: int
 ) -> None:
-    """The bound itself is read at once; the entry after it waits for the next read.
-
-    No test had given back as many entries as the bound.
-    """
+    """The bound itself is read at once; the entry after it waits for the next read."""
     dispatcher, c = make(), consumer("c", 1, permits=10 * REPLAY_BATCH_MAX)
     c.room_bytes = 100 * REPLAY_BATCH_MAX
     dispatcher.add(c)

@@ -124,7 +124,7 @@ class DispatchMachine(RuleBasedStateMachine):
 
     @rule()
     def dispatch(self) -> None:
-        """What the pump does, until nothing can go out."""
+        """Dispatches as the pump does, until nothing can be sent."""
         for _ in range(1_000):
             if not (self.finish_read() or self.begin_read()):
                 return

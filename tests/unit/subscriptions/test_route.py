@@ -1,4 +1,4 @@
-"""Which view the reads of one reader see, and what is held for it."""
+"""Tests which view a reader's reads see, and what is held for it."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_who_has_had_nothing_goes_along_with_every_run() -> None:
     assert route.held_position(FIRST.next, SECOND) is None
 
 
-def test_a_reader_that_ends_lets_go() -> None:
-    """Of the compacted ledger and of the raw ones; closing twice is closing once."""
+def test_a_closed_reader_releases_its_ledgers() -> None:
+    """It releases the compacted ledger and the raw ones; closing twice is closing once."""
     log: Any = Log(View(None, FIRST))
     route = Route(Emulation(), read_compacted=True)
     view = route.view(Position(0, 0), log)
@@ -113,7 +113,7 @@ def test_without_the_field_or_read_compacted_nothing_is_kept() -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("keeps", [False, True])
-def test_what_was_read_of_a_view_that_is_gone_is_read_again(keeps: bool, fails: bool) -> None:
+def test_entries_of_a_replaced_view_are_read_again(keeps: bool, fails: bool) -> None:
     """A run that commits during a read may trim what that read was about to find."""
     first, second, third = (View(None, Position(1, number)) for number in (1, 2, 3))
     log: Any = Log(first)

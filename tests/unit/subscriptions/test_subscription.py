@@ -89,7 +89,7 @@ def test_an_idle_subscription_does_not_read() -> None:
     run(test)
 
 
-def test_what_was_not_acknowledged_comes_again_after_a_disconnect() -> None:
+def test_unacknowledged_messages_are_redelivered_after_a_disconnect() -> None:
     """Acknowledged entries stay away, also those acknowledged one by one."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -242,8 +242,8 @@ def test_key_shared_keeps_a_key_together() -> None:
     run(test)
 
 
-def test_what_a_passive_consumer_asks_for_again_is_not_sent_again() -> None:
-    """It has nothing; the active one would get all once more. Only active ones had asked."""
+def test_redelivery_requests_of_a_passive_consumer_are_ignored() -> None:
+    """It has nothing; the active one would get all once more."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1")
@@ -282,7 +282,7 @@ def test_failover_tells_who_is_active_and_hands_over() -> None:
 
 
 def test_failover_lower_priority_number_takes_over() -> None:
-    """What waited unsent at the old one is taken back, with its permits."""
+    """Unsent entries of the old consumer are taken back, with its permits."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1")
@@ -302,7 +302,7 @@ def test_failover_lower_priority_number_takes_over() -> None:
 
 
 def test_failover_on_a_partition_takes_back_what_waits_when_a_passive_one_leaves() -> None:
-    """Of a, b, c the second is active on partition 1: b, and c when a is gone."""
+    """Among a, b, c the second is active on partition 1: b, and c once a is gone."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.name = "t-partition-1"
@@ -325,7 +325,7 @@ def test_failover_on_a_partition_takes_back_what_waits_when_a_passive_one_leaves
     run(test)
 
 
-def test_exclusive_redelivery_rewinds_even_while_a_read_is_on_its_way() -> None:
+def test_exclusive_redelivery_rewinds_even_during_a_read() -> None:
     """The order is kept: everything unacknowledged comes again, then the rest, nothing twice."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -346,7 +346,7 @@ def test_exclusive_redelivery_rewinds_even_while_a_read_is_on_its_way() -> None:
     run(test)
 
 
-def test_what_a_subscription_refuses() -> None:
+def test_requests_that_a_subscription_rejects() -> None:
     """SUB-05; a second Exclusive consumer; another type or durability; cumulative on Shared."""
 
     async def test(topic: MemoryTopic) -> None:

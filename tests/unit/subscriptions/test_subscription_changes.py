@@ -182,7 +182,7 @@ def test_a_deletion_that_fails_leaves_the_next_subscription_alone() -> None:
 
 
 def test_two_creators_get_one_subscription() -> None:
-    """Whoever comes second during the first one's write uses the same one."""
+    """A second request during the first one's write uses the same subscription."""
 
     async def test(topic: MemoryTopic) -> None:
         both = await asyncio.gather(

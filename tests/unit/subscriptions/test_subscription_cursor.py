@@ -33,7 +33,7 @@ from tests.support.subscription_lab import (
 
 
 def without_delay(topic: MemoryTopic) -> Subscription:
-    """Its cursor is written, and tried again, at the next turn of the loop."""
+    """Writes cursors, and retries, at the next turn of the loop."""
     subscription = Subscription(
         "t", "s", topic.log, Cursor(Position(0, -1)), topic.persist_cursor, persist_delay_ms=0
     )
@@ -157,7 +157,7 @@ def test_a_write_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureF
 def test_a_subscription_that_could_not_be_made_is_not_written_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its creator was told so. No test had waited for the disk to take it after all."""
+    """Its creator was told so."""
 
     async def test(topic: MemoryTopic) -> None:
         monkeypatch.setattr(cursor_writer, "WallClock", lambda: topic.clock)
@@ -214,7 +214,7 @@ def test_a_failed_read_is_an_error_not_silence(
 
 
 def test_a_mark_delete_is_durable_only_when_its_record_is() -> None:
-    """Trimming goes by it: what a crash brings back must still be there."""
+    """Trimming uses it: entries that a crash brings back must still be there."""
 
     async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1", "c=1")
@@ -233,7 +233,7 @@ def test_a_mark_delete_is_durable_only_when_its_record_is() -> None:
 
 
 def test_a_seek_holds_what_it_goes_back_to_before_it_is_durable() -> None:
-    """Backwards: at once. And acknowledgements behind it do not let go of it until they are."""
+    """Backwards: at once. Acknowledgements after it release nothing until they are durable."""
 
     async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1", "c=1")
@@ -256,7 +256,7 @@ def test_a_seek_holds_what_it_goes_back_to_before_it_is_durable() -> None:
 
 
 def test_a_subscription_is_moved_by_one_at_a_time() -> None:
-    """No test had begun a seek while another one was being written."""
+    """A second seek during the write of the first is rejected."""
 
     async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1")
@@ -295,9 +295,7 @@ def test_a_write_that_failed_is_not_durable() -> None:
 
 def test_a_subscription_that_is_durable_stays_though_a_later_write_fails() -> None:
     """Two consumers ask for a new subscription at once. The first write of its cursor is durable,
-    and the one that the second consumer waits for fails. No test had let a write fail between the
-    two: the subscription was removed, its record stayed on the disk, and whoever subscribed next
-    began a new one at the end of the log.
+    and the one that the second consumer waits for fails.
     """
 
     async def test(topic: MemoryTopic) -> None:
@@ -310,7 +308,7 @@ def test_a_subscription_that_is_durable_stays_though_a_later_write_fails() -> No
         topic.may_write.set()
         topic.may_write.clear()
         await topic.writing.wait()
-        # The first write has ended well, and the second one is on its way.
+        # The first write has ended well, and the second one is in progress.
         topic.error = DiskFailure("metadata", "write", OSError(28, "No space left on device"))
         topic.may_write.set()
         subscription = await first

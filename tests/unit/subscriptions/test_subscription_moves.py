@@ -58,7 +58,7 @@ def backlog(subscription: Subscription) -> int:
 # Expiry
 
 
-def test_what_is_too_old_is_passed_and_nothing_else(lab: BrokerLab) -> None:
+def test_only_expired_messages_are_skipped(lab: BrokerLab) -> None:
     """Entries are compared with the limit one by one, across ledgers; stats tell of it."""
     subscription = subscribe(lab)
     old = publish(lab, 4)
@@ -74,7 +74,7 @@ def test_what_is_too_old_is_passed_and_nothing_else(lab: BrokerLab) -> None:
     assert lab.clock.now_ms() - stats["lastExpireTimestamp"] < 1_000
 
 
-def test_what_has_expired_has_durably(lab: BrokerLab) -> None:
+def test_expiry_is_durable(lab: BrokerLab) -> None:
     """When the answer comes, a crash brings nothing of it back."""
     subscribe(lab)
     publish(lab, 1)
@@ -169,7 +169,7 @@ def test_a_limit_that_makes_no_sense_is_refused(lab: BrokerLab, limit_ms: int) -
 
 @pytest.mark.parametrize("type_", list(SubscriptionType))
 def test_consumers_stay_and_get_what_comes_behind(lab: BrokerLab, type_: SubscriptionType) -> None:
-    """What they hold already may come to its end with them; it is not delivered again."""
+    """The messages that they already hold may be finished; they are not delivered again."""
     subscription, topic = subscribe(lab), lab.topic
     publish(lab, 3)
 
@@ -203,7 +203,7 @@ def test_skip_counts_the_entries_of_the_backlog(lab: BrokerLab) -> None:
         skip_messages(lab.topic, subscription, 0)
 
 
-def test_what_is_acknowledged_already_is_not_counted(lab: BrokerLab) -> None:
+def test_acknowledged_messages_are_not_counted(lab: BrokerLab) -> None:
     positions = publish(lab, 6)
     for acknowledged, count, expected in (
         ([], 2, 1),

@@ -1,4 +1,6 @@
-"""What a profile changes for read-compacted consumers (docs/PROFILES.md, rules 8.10, 8.11, 9.2)."""
+"""Tests the effect of a profile on read-compacted consumers (docs/PROFILES.md, rules 8.10, 8.11,
+9.2).
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,7 @@ def test_sub_superseded_entries_stay_in_the_backlog_of_who_acknowledges_one_by_o
 @pytest.mark.parametrize(
     ("passing", "expected"), [(True, "a=1 c=1 e=1"), (False, "a=1 b=1 c=1 e=1")]
 )
-def test_what_was_acknowledged_one_by_one_and_reconnections(passing: bool, expected: str) -> None:
+def test_single_acknowledgements_and_reconnections(passing: bool, expected: str) -> None:
     """Pulsar 4.0.7 does not look at acknowledgements in compacted ledgers (apache/pulsar#23494)."""
 
     async def test(topic: MemoryTopic) -> None:
@@ -135,7 +137,7 @@ def test_what_was_acknowledged_one_by_one_and_reconnections(passing: bool, expec
 
 
 def test_gaps_in_the_raw_ledgers_count_as_acknowledged_in_every_profile() -> None:
-    """Where no entry is, there is nothing to acknowledge: the end of a ledger, say."""
+    """Positions without an entry need no acknowledgement: the end of a ledger, for example."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.profile = NO_PASSING

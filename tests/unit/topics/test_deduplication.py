@@ -1,4 +1,4 @@
-"""What is remembered of producers: never more than is stored, and never less."""
+"""Tests deduplication: the remembered sequence ids are exactly the stored ones."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def values(lab: BrokerLab) -> list[bytes]:
 
 @pytest.mark.parametrize("call", ["write", "sync"])
 @pytest.mark.parametrize("is_restarted", [False, True])
-def test_what_a_failed_flush_lost_is_stored_when_it_is_sent_again(
+def test_entries_lost_by_a_failed_flush_are_stored_when_resent(
     call: str, is_restarted: bool
 ) -> None:
-    """Whether the topic was unloaded in between, or the broker restarted."""
+    """Tests an unload in between, and a restart of the broker."""
     lab = BrokerLab()
     first, second, third = (entry(lab, value) for value in (b"1", b"2", b"3"))
     assert send(lab, first) == 1
@@ -64,7 +64,7 @@ def test_what_a_failed_flush_lost_is_stored_when_it_is_sent_again(
     lab.stop()
 
 
-def test_what_was_stored_is_known_after_its_ledger_is_gone() -> None:
+def test_stored_sequence_ids_are_known_after_their_ledger_is_gone() -> None:
     """A crash behind a trim finds the sequence ids in the records: they were written before."""
     lab = BrokerLab()
     entries = [entry(lab, b"%d" % number) for number in range(3)]

@@ -1,5 +1,6 @@
-"""A topic is deleted by force while something of it is on its way, and made again: nothing of the
-old one comes back, and nothing of the new one goes."""
+"""Tests deletion by force during operations on a topic, which is then created again: nothing of the
+old topic returns, and nothing of the new one is lost.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ def test_a_subscription_is_not_created_on_a_topic_that_is_gone(
     durable: bool,
     after: bool,
 ) -> None:
-    """Whether its start was found before the ledgers went, or not."""
+    """Tests a start found before the ledgers were deleted, and one not found."""
 
     async def create(topic: Topic) -> None:
         await create_subscription(topic, "s", BY_TIME, durable=durable)
@@ -154,7 +155,7 @@ def test_a_deletion_takes_no_subscription_of_the_next_topic(
     assert cursors(lab) == [("s", -1)]
 
 
-def test_what_is_acknowledged_after_the_end_is_not_written(lab: BrokerLab) -> None:
+def test_acknowledgements_after_the_end_are_not_written(lab: BrokerLab) -> None:
     """A hand that still holds the subscription of a topic that is gone."""
     subscription = lab.run(create_subscription(lab.topic, "s", EARLIEST))
     lab.run(lab.broker.delete_topic(TOPIC, force=True))
@@ -185,7 +186,7 @@ def test_a_topic_that_was_unloaded_writes_no_record(lab: BrokerLab) -> None:
 def test_a_topic_is_not_found_before_it_is_loaded(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks meanwhile waits. Nobody had asked during a load."""
+    """Concurrent callers wait."""
     lab.restart()
     gate = Gate(monkeypatch, Topic, "load")
 
@@ -226,7 +227,7 @@ def test_who_asks_for_a_topic_gets_the_loaded_one(lab: BrokerLab) -> None:
 def test_a_broker_that_stops_writes_nothing_of_a_topic_that_is_gone(
     lab: BrokerLab, deletes_first: bool
 ) -> None:
-    """Who publishes to the next topic of the name is not told that it is stored already."""
+    """A publisher to the next topic of the name is not told that its message is stored already."""
     lab.publish([([Message(b"b", b"1")], False)])
     held = HeldExecutor()
     lab.topic.log._files.executor = held
@@ -250,7 +251,7 @@ def test_a_broker_that_stops_writes_nothing_of_a_topic_that_is_gone(
 
 
 def test_a_topic_named_as_a_partition_does_not_come_into_being_beside_it(lab: BrokerLab) -> None:
-    """Whoever uses the name while the partitioned topic is made hears what it was made with."""
+    """A concurrent caller of the name gets the error of the partitioned topic."""
     name = "persistent://public/default/parts"
     held = HeldExecutor()
     lab.broker.executor = held
@@ -273,11 +274,8 @@ def test_a_topic_named_as_a_partition_does_not_come_into_being_beside_it(lab: Br
 
 
 def test_a_partition_that_goes_while_it_is_loaded_comes_not_beside_fewer(lab: BrokerLab) -> None:
-    """Who wants to use it has seen it, waits for its deletion, and finds that there is none of that
-    number any more.
-
-    No test had made the partitioned topic anew, with fewer partitions, while a use of one of its
-    partitions waited for the deletion.
+    """A concurrent caller has seen the partition, waits for its deletion, and finds that no
+    partition has that number.
     """
     name = "persistent://public/default/parts"
     last = partition_name(name, 2)

@@ -1,4 +1,4 @@
-"""What frees room on a full disk is done with the reserve's."""
+"""Tests that operations that free room on a full disk use the reserve."""
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def test_on_a_full_disk_it_is_done_again_with_the_reserve(
     assert lab.store.reserve.is_there
 
 
-def test_what_fails_again_is_told_and_the_reserve_is_taken_back(lab: BrokerLab) -> None:
+def test_a_second_failure_is_raised_and_the_reserve_renewed(lab: BrokerLab) -> None:
     free = Freeing(lab, failure(errno.ENOSPC), failure(errno.ENOSPC))
     with pytest.raises(DiskFailure):
         lab.run(retry_with_reserve(lab.store, free))
     assert lab.store.reserve.is_there
 
 
-def test_what_has_another_reason_is_not_tried_again(lab: BrokerLab) -> None:
+def test_failures_for_another_reason_are_not_retried(lab: BrokerLab) -> None:
     free = Freeing(lab, failure(errno.EIO))
     with pytest.raises(DiskFailure):
         lab.run(retry_with_reserve(lab.store, free))

@@ -1,4 +1,4 @@
-"""What time alone does to a topic, on a whole broker whose clock is moved by hand."""
+"""Tests the effects of time alone on a topic, on a whole broker with a manual clock."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_an_open_ledger_gets_old_though_nobody_publishes(lab: BrokerLab) -> None
 
 
 def test_retention_by_time_counts_from_the_end_of_the_ledger(lab: BrokerLab) -> None:
-    """What nobody holds back stays until it is older than the limit, and goes then."""
+    """Ledgers that nobody holds stay until they are older than the limit, and are deleted then."""
     set_policies(
         lab,
         Policies(
@@ -111,7 +111,7 @@ def test_a_cursor_is_written_when_its_delay_is_over_on_the_broker_s_clock(lab: B
     assert stored() == 0
 
 
-def test_what_fails_in_one_topic_ends_nothing(
+def test_a_failure_in_one_topic_ends_nothing(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the other checks of the topic, nor the other topics, nor the next time."""
@@ -148,7 +148,7 @@ def test_a_log_that_failed_is_not_rolled(lab: BrokerLab) -> None:
 
 
 def test_the_reserve_is_taken_again_when_there_is_room(lab: BrokerLab) -> None:
-    """Whoever took the room meanwhile. Only deletions had renewed it."""
+    """Tests any other use of the room in between."""
     reserve = lab.store.reserve
     reserve.keep()
     reserve.empty()

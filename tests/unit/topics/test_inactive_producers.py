@@ -1,4 +1,4 @@
-"""Producers that have long been gone are forgotten; numbers are not given out twice."""
+"""Tests that producers inactive for long are forgotten, and numbers are not assigned twice."""
 
 from __future__ import annotations
 
@@ -73,10 +73,7 @@ def test_a_producer_is_forgotten_when_it_was_away_for_long(metadata: MetadataSto
 
 
 def test_its_time_begins_when_it_leaves(metadata: MetadataStore) -> None:
-    """Not when somebody last looked whether it was there.
-
-    No test had let a producer leave between two looks, and asked for the very millisecond.
-    """
+    """Not when somebody last looked whether it was there."""
     producers = Producers(metadata)
     record = producers.register("p")
     assert producers.forget_inactive(["p"], HOUR_MS) == []
@@ -96,7 +93,7 @@ def test_a_producer_that_disconnects_is_seen_to_leave(lab: BrokerLab) -> None:
     assert before_ms < left_ms <= lab.clock.now_ms()
 
 
-def test_a_number_is_not_given_out_again(metadata: MetadataStore) -> None:
+def test_a_number_is_not_assigned_again(metadata: MetadataStore) -> None:
     """The name may come back; what entries say of the old number is nobody's."""
     record = TopicRecord(name="t")
     producers = Producers(metadata, record)

@@ -236,7 +236,7 @@ def test_a_failure_that_the_worker_told_of_ends_no_thread(
     assert lab.broker.cleaner.is_uncleanable(TOPIC) is not worker_died
 
 
-def test_a_topic_that_is_made_anew_is_neither_marked_nor_paused(lab: KafkaLab) -> None:
+def test_a_topic_created_again_is_neither_marked_nor_paused(lab: KafkaLab) -> None:
     """As by an import that failed, and is begun again."""
     cleaner = lab.broker.cleaner
     for _ in range(2):
@@ -280,7 +280,7 @@ def test_without_a_compactor_nothing_is_marked(lab: KafkaLab, worker: HeldWorker
 
 
 @pytest.mark.parametrize("how", ["pause", "policy", "unload", "delete"])
-def test_what_changes_the_log_ends_its_round(lab: KafkaLab, worker: HeldWorker, how: str) -> None:
+def test_changes_of_the_log_end_its_cleaning(lab: KafkaLab, worker: HeldWorker, how: str) -> None:
     fill(lab)
     cleaner, topic = lab.broker.cleaner, lab.kafka
 
@@ -381,7 +381,7 @@ def test_a_topic_that_moves_keeps_no_other_from_its_retention(
 
 
 def test_two_threads_take_two_logs(lab: KafkaLab, worker: HeldWorker) -> None:
-    """Also while one of them writes a checkpoint anew: the other waits, and chooses behind it."""
+    """Also while one of them rewrites a checkpoint: the other waits, and chooses after it."""
     fill(lab)
     lab.run(lab.broker.create_topic(OTHER, {"cleanup.policy": "compact"}))
     other = lab.run(lab.broker.kafka_topic(OTHER, to_write=True))
@@ -401,7 +401,7 @@ def test_two_threads_take_two_logs(lab: KafkaLab, worker: HeldWorker) -> None:
 GAUGE = "kafka.log:type=LogCleaner,name={}"
 
 
-def test_t102_gauges_stay_when_the_cleaner_begins_anew_and_go_with_it(lab: KafkaLab) -> None:
+def test_t102_gauges_stay_when_the_cleaner_restarts_and_end_with_it(lab: KafkaLab) -> None:
     cleaner = lab.broker.cleaner
     idle = cleaner.gauge_values()
 

@@ -196,7 +196,7 @@ def test_a_round_beside_an_unload_changes_nothing(lab: KafkaLab) -> None:
     assert offsets(lab) == [1, 2]
 
 
-def test_what_a_round_wrote_goes_when_it_is_not_put_in_place(
+def test_files_of_a_cleaning_that_is_not_committed_are_removed(
     lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for pair in (A, B, A):

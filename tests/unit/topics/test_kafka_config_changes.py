@@ -24,7 +24,7 @@ def lab() -> Iterator[KafkaLab]:
 
 
 def configs(lab: KafkaLab) -> list[dict[str, str]]:
-    """Those of the partitions, and those that a new partition would have."""
+    """Returns the partitions' settings, and those of a new partition."""
     names = lab.broker.partitions.names(T)
     records = [lab.run(lab.broker.kafka_topic(each)).record for each in names]
     return [*(dict(each.kafka.config) for each in records), new_ones(lab)]

@@ -1,5 +1,5 @@
-"""What a Kafka topic knows of itself, and of producers, after a load, as time goes on, after a roll
-and after a refusal.
+"""Tests a Kafka topic's state, and its producers', after a load, as time passes, after a roll and
+after a rejection.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def test_indexes_go_on_where_a_load_finds_them(lab: KafkaLab, ending: str) -> No
     assert described(lab).segments[0].offset_index_bytes == 8 * entries
 
 
-def test_a_segment_that_ended_is_not_counted_anew(lab: KafkaLab) -> None:
+def test_an_ended_segment_is_not_counted_again(lab: KafkaLab) -> None:
     """A load in its midst has its effect on its indexes, also after the next one."""
     lab.add([A], [A])
     lab.restart()
@@ -106,9 +106,7 @@ def test_a_duplicate_in_a_log_without_batches_is_answered_at_once(
 
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
-def test_what_lies_below_the_logs_start_is_not_asked_for_producers(
-    lab: KafkaLab, ending: str
-) -> None:
+def test_batches_below_the_log_start_are_not_replayed(lab: KafkaLab, ending: str) -> None:
     """A snapshot there tells of nothing that is left, as in Kafka."""
     send(lab, 0)
     lab.run(lab.kafka.partition.set_log_start(1))
@@ -138,7 +136,7 @@ def test_an_undecided_batch_that_the_log_begins_in_is_not_stable(lab: KafkaLab) 
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
 def test_a_transaction_index_that_was_taken_over_stays(lab: KafkaLab, ending: str) -> None:
-    """Of the active segment, too, whose batches tell less."""
+    """Also that of the active segment, whose batches say less."""
     lab.add([A], [B])
     line = AbortedTransaction(7, 0, 1, 2)
     lab.run(take_over(lab.kafka.log, lab.kafka.stored, [line]))
@@ -167,10 +165,7 @@ def test_an_empty_segment_tells_when_it_began(lab: KafkaLab, ending: str) -> Non
 
 @pytest.mark.parametrize("by_retention", [False, True])
 def test_nothing_gets_stable_while_the_log_begins_later(lab: KafkaLab, by_retention: bool) -> None:
-    """A transaction that began below the new start is open, whatever is read in between.
-
-    No test had looked at a log between the write that moves its start and the read behind it.
-    """
+    """A transaction that began below the new start is open, whatever is read in between."""
     lab.add([A], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     lab.run(lab.kafka.roll())
     lab.add([B], [A])
@@ -207,7 +202,7 @@ def test_a_log_that_begins_there_already_is_not_read(
     assert [lab.run(lab.kafka.partition.set_log_start(each)) for each in (0, 1)] == [1, 1]
 
 
-def test_what_was_appended_before_a_refusal_can_be_read(lab: KafkaLab) -> None:
+def test_batches_before_a_rejected_one_can_be_read(lab: KafkaLab) -> None:
     with pytest.raises(KafkaError):
         lab.add([A], [(None, b"keyless")])
     assert described(lab).high_watermark == 1

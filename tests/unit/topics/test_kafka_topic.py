@@ -66,7 +66,7 @@ def test_an_entry_that_is_split_elsewhere_than_its_batch_is_refused(
 def test_on_emulated_time_no_more_is_decompressed_than_may_be(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Where each record gets its time, whatever the topic asks of it else."""
+    """Tests topics that set each record's time, with any other settings."""
     monkeypatch.setattr(opened, "BYTES_MAX", 100_000)
     lab = KafkaLab({"cleanup.policy": "delete", "max.message.bytes": "10000"})
     producer = lab.kafka.attach_producer("p")
@@ -134,7 +134,7 @@ def test_a_roll_of_an_empty_segment_is_none(lab: KafkaLab) -> None:
 
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
-def test_what_was_acknowledged_is_there_again(lab: KafkaLab, ending: str) -> None:
+def test_acknowledged_batches_are_there_again(lab: KafkaLab, ending: str) -> None:
     for at in range(10):
         lab.add([A, B])
         if at % 4 == 3:
@@ -230,7 +230,7 @@ def test_neither_kind_is_taken_for_the_other(lab: KafkaLab) -> None:
 
 
 def test_a_topic_that_is_not_there_is_not_made_by_its_use(lab: KafkaLab) -> None:
-    """It would be one of Pulsar's. Only a topic of that kind had been asked for by mistake."""
+    """It would be one of Pulsar's."""
     with pytest.raises(TopicNotFound):
         lab.run(lab.broker.kafka_topic(TOPIC + "2"))
     assert lab.metadata.topic(TOPIC + "2") is None
@@ -273,7 +273,7 @@ def test_chance_takes_from_a_segments_age(
 
 
 def test_batches_are_shown_in_pages(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is asked for, a page is the bound."""
+    """A page is the bound, whatever is requested."""
     monkeypatch.setattr(kafka_topic, "PAGE_BYTES", 150)
     lab.add([A], [B], [A, B], [A])
     pages, start = list[list[int]](), 0
@@ -329,7 +329,7 @@ def begin(lab: KafkaLab, base_offset: int) -> int:
 
 
 def test_a_segment_does_not_begin_before_the_end(lab: KafkaLab) -> None:
-    """Offsets would be given twice. No test had asked for one, as an import may."""
+    """Offsets would be given twice."""
     lab.add([A, B, A])
     with pytest.raises(KafkaError, match="cannot begin at 2: the log's end is 3") as refused:
         begin(lab, 2)

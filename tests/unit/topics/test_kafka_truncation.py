@@ -73,7 +73,7 @@ def three_segments(lab: KafkaLab) -> None:
 @pytest.mark.parametrize("offset", range(7))
 @pytest.mark.parametrize("ending", ["nothing", "restart", "crash"])
 def test_the_log_ends_where_it_was_cut(lab: KafkaLab, offset: int, ending: str) -> None:
-    """The segment that holds the offset is the active one; its offsets are given out again."""
+    """The segment that holds the offset is the active one; its offsets are assigned again."""
     three_segments(lab)
     assert truncate(lab, offset).log_end_offset == offset
     if ending != "nothing":
@@ -137,7 +137,7 @@ def test_other_topics_are_refused(lab: KafkaLab) -> None:
         lab.run(truncate_log(lab.broker, "persistent://public/default/pulsar", 0))
 
 
-def test_below_the_first_segment_the_log_begins_anew(lab: KafkaLab) -> None:
+def test_below_the_first_segment_the_log_starts_over(lab: KafkaLab) -> None:
     three_segments(lab)
     lab.run(lab.kafka.log.drop_first(lambda: 1, lambda record, batch: None))
     lab.run(lab.kafka.partition.set_log_start(3))
@@ -156,7 +156,7 @@ def test_the_logs_start_is_no_higher_than_its_end(lab: KafkaLab) -> None:
 
 
 def test_a_cleaned_segment_can_be_the_active_one(lab: KafkaLab) -> None:
-    """What a round left of it stays, and appends go on in it."""
+    """The remains of a cleaning stay, and appends continue in it."""
     lab.add([A], [B], [A], [B])
     roll(lab)
     assert lab.clean().outcome is not None
@@ -221,7 +221,7 @@ def test_producers_are_those_of_what_is_left(lab: KafkaLab) -> None:
 
 @pytest.mark.parametrize("ending", ["nothing", "crash"])
 def test_a_segments_snapshot_tells_of_what_a_cleaning_took(lab: KafkaLab, ending: str) -> None:
-    """Of a batch that is not its producer's last one any more a round leaves nothing."""
+    """A cleaning removes batches that are not their producer's last ones."""
     lab.run(lab.kafka.partition.change_config({"internal.segment.bytes": "200"}))
     batch: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0}
     lab.add([A], base_sequence=0, **batch)
@@ -244,9 +244,9 @@ def test_the_snapshot_of_a_load_goes_with_the_segment_that_began_there(lab: Kafk
     for pair in (B, C):
         roll(lab)
         lab.add([pair])
-    assert lab.kafka.log.known_at_load.end_offset == 1
+    assert lab.kafka.log.producers_at_load.end_offset == 1
     assert lab.clean().outcome is not None
-    assert (bases(lab), lab.kafka.log.known_at_load.end_offset) == ([0, 2], 0)
+    assert (bases(lab), lab.kafka.log.producers_at_load.end_offset) == ([0, 2], 0)
     truncate(lab, 1)
     assert [each.last_sequence for each in described(lab).producers] == [0]
 
@@ -263,7 +263,7 @@ def test_a_transaction_whose_marker_is_gone_is_open_again(lab: KafkaLab) -> None
     assert offsets(lab, committed=True) == [0]
 
 
-def test_what_was_aborted_stays_so_when_its_producers_are_forgotten(lab: KafkaLab) -> None:
+def test_aborted_records_stay_aborted_after_their_producers_expire(lab: KafkaLab) -> None:
     """A load after a crash replays nothing of them then."""
     batch: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
     lab.add([A], base_sequence=0, **batch)
@@ -308,7 +308,7 @@ def test_a_reader_connects_again_and_is_refused_beyond_the_end(lab: KafkaLab) ->
     assert lab.records(1) == []
 
 
-def test_what_was_appended_a_moment_ago_goes_too(lab: KafkaLab) -> None:
+def test_recently_appended_batches_are_removed_too(lab: KafkaLab) -> None:
     """It is durable before, so its producer has its receipt."""
 
     async def both() -> None:
@@ -325,7 +325,7 @@ def test_what_was_appended_a_moment_ago_goes_too(lab: KafkaLab) -> None:
 def test_a_topic_that_is_deleted_meanwhile_is_not_truncated(
     lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No test had unloaded the topic while a truncation waited."""
+    """The truncation was waiting while the topic was deleted."""
     lab.add([A])
 
     async def both() -> None:

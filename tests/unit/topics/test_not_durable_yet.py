@@ -1,4 +1,4 @@
-"""What is on its way to the disk and may not get there: nobody is told of it as if it were."""
+"""Tests entries in flight that may not become durable: nobody hears of them as if they were."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A strategy of one's own is stored only once the compactor has said yes; nobody else waits."""
+"""Tests that a user-defined strategy is stored only after the compactor's consent, without delaying
+others.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ def lab() -> Iterator[BrokerLab]:
 
 
 def test_other_policies_are_set_meanwhile(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the same topic, of its namespace, of all levels whose own checks are on their way."""
+    """Tests policies of the same topic, of its namespace, and of all levels with checks in
+    progress.
+    """
     policies = PolicyStore(lab.broker)
 
     async def main() -> None:
@@ -80,7 +84,7 @@ def test_other_policies_are_set_meanwhile(lab: BrokerLab, monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     "error", [InvalidStrategy("mine:Own", "it raises"), CompactorUnavailable("There is none.")]
 )
-def test_what_was_refused_is_not_set(
+def test_rejected_settings_are_not_set(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     """On no level."""

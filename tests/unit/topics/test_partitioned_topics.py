@@ -173,7 +173,7 @@ def test_a_partition_is_not_created_by_hand(lab: Lab) -> None:
         lab.partitions.check_creatable(name)
 
 
-def test_what_may_come_into_being_by_being_used(lab: Lab) -> None:
+def test_topics_that_are_created_by_use(lab: Lab) -> None:
     """A plain topic under a partition's name that belongs to nothing; nothing else of these."""
     lab.partitions.check_usable(P1)
     asyncio.run(lab.partitions.create(T, 1))
@@ -220,7 +220,7 @@ def test_new_partitions_get_the_subscriptions_of_the_first_from_the_beginning(la
 
 
 def test_policies_are_the_partitioned_topics(lab: Lab) -> None:
-    """What a partition's record says does not count; a partition of nothing is a plain topic."""
+    """A partition's own record does not count; a partition of nothing is a plain topic."""
     asyncio.run(lab.partitions.create(T, 2))
     asyncio.run(
         lab.partitions.update_policies(T, lambda own: Policies(compaction_threshold_bytes=5))

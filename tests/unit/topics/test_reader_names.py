@@ -31,10 +31,7 @@ def opened(lab: BrokerLab, options: ReaderOptions = VIEW) -> Reader:
 
 
 def test_a_second_one_waits_until_the_first_has_left(lab: BrokerLab) -> None:
-    """Made-up names never meet.
-
-    No test had opened two table views under one name.
-    """
+    """Made-up names never meet."""
     reader = opened(lab)
     for _ in range(2):
         opened(lab, ReaderOptions()).detach()
@@ -48,10 +45,7 @@ def test_a_second_one_waits_until_the_first_has_left(lab: BrokerLab) -> None:
 
 
 def test_two_that_come_at_once(lab: BrokerLab) -> None:
-    """One of them has it: the other looks again when its place was searched, and leaves nothing.
-
-    No test had looked at what a reader holds that was refused after it had been made.
-    """
+    """One of them has it: the other looks again when its place was searched, and leaves nothing."""
     topic, since = lab.topic, StartPosition(publish_time_ms=1)
     lab.publish([([Message(b"k", b"v")], False)])
 
@@ -67,7 +61,7 @@ def test_two_that_come_at_once(lab: BrokerLab) -> None:
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_subscriptions_have_names_of_their_own(lab: BrokerLab, durable: bool) -> None:
-    """Whoever comes second hears of it: as in Pulsar a durable one is not allowed at all."""
+    """A second one is rejected: as in Pulsar a durable one is not allowed at all."""
     reader = opened(lab)
     with pytest.raises(SubscriptionBusy, match="a reader or table view uses it"):
         lab.run(create_subscription(lab.topic, "view", EARLIEST, durable=durable))
@@ -79,6 +73,6 @@ def test_subscriptions_have_names_of_their_own(lab: BrokerLab, durable: bool) ->
 
 
 def test_compactions_name_is_its_own(lab: BrokerLab) -> None:
-    """Whether or not there was one."""
+    """Tests topics with and without one."""
     with pytest.raises(NotAllowed, match="__compaction"):
         opened(lab, ReaderOptions(subscription="__compaction"))

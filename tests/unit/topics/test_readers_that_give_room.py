@@ -1,7 +1,4 @@
-"""A reader whose read-ahead is dropped at any moment gives the same entries, each once.
-
-No test had taken away what was read ahead, for it went only with its view.
-"""
+"""A reader whose read-ahead is dropped at any moment gives the same entries, each once."""
 
 from __future__ import annotations
 
@@ -71,7 +68,7 @@ async def given_by(reader: Reader | KafkaReader, shed: list[int]) -> list[object
 @given(shed=st.lists(st.integers(0, 2 * COUNT)), read_compacted=st.booleans())
 @settings(max_examples=examples(40))
 def test_native(native: BrokerLab, shed: list[int], read_compacted: bool) -> None:
-    """Of the view and of the log behind it."""
+    """Tests the view and the log after it."""
 
     async def read(shed: list[int]) -> list[object]:
         options = ReaderOptions(read_compacted)
@@ -99,7 +96,7 @@ def test_kafka(kafka: KafkaLab, shed: list[int]) -> None:
 
 
 def test_one_that_is_refused_holds_nothing(kafka: KafkaLab) -> None:
-    """Whoever asks again and again for an offset that is gone takes no memory for it.
+    """Repeated requests for an offset that is gone take no memory.
 
     Only readers that had been opened were looked at.
     """

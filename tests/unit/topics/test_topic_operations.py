@@ -63,7 +63,7 @@ def compacted_ledger(lab: BrokerLab) -> dict[str, object]:
 
 
 def folders(lab: BrokerLab) -> set[int]:
-    """Of the ledgers that have files."""
+    """Returns the folders of the ledgers that have files."""
     ledgers = DATA / "ledgers"
     return {int(each) for each in lab.files.listdir(ledgers) if lab.files.listdir(ledgers / each)}
 
@@ -112,7 +112,7 @@ def test_truncate_of_an_empty_topic(lab: BrokerLab) -> None:
 
 
 def test_a_topic_that_is_not_loaded_is_truncated(lab: BrokerLab) -> None:
-    """It is loaded for that. Every test had used the topic before."""
+    """It is loaded for that."""
     send(lab, "a=1 b=1")
     lab.restart()
     lab.run(truncate_topic(lab.broker, TOPIC))
@@ -134,7 +134,7 @@ def test_a_reader_goes_on_behind_what_was_truncated(lab: BrokerLab) -> None:
 
 
 @pytest.mark.parametrize("name", ["documented", "pulsar-4"])
-def test_truncate_ends_the_run_on_its_way(lab: BrokerLab, name: str) -> None:
+def test_truncate_ends_the_run_in_progress(lab: BrokerLab, name: str) -> None:
     """Its input goes: it changes nothing, and leaves no file behind."""
     profile(lab, name)
     send(lab, "a=1 b=1")
@@ -185,7 +185,7 @@ def test_a_run_after_a_truncation_in_pulsar_4_keeps_the_compacted_data(lab: Brok
 
 
 @pytest.mark.parametrize("is_moved", [True, False])
-def test_what_a_run_reads_is_not_trimmed(lab: BrokerLab, is_moved: bool) -> None:
+def test_ledgers_that_a_run_reads_are_not_trimmed(lab: BrokerLab, is_moved: bool) -> None:
     """Though `__compaction` has passed it, by a truncation before, or moved meanwhile."""
     profile(lab, "pulsar-4")
     send(lab, "a=1 b=1 a=2")
@@ -214,7 +214,9 @@ def test_what_a_run_reads_is_not_trimmed(lab: BrokerLab, is_moved: bool) -> None
 
 
 def test_nothing_is_published_to_a_terminated_topic(lab: BrokerLab) -> None:
-    """Who is connected is told, who comes is refused; for good, and asking twice is once."""
+    """Connected publishers are told, new ones are rejected; permanently, and asking twice is
+    once.
+    """
 
     async def connected() -> Producer:
         return await (await lab.broker.topic(TOPIC)).attach_producer("connected")
@@ -269,7 +271,7 @@ def test_a_terminated_topic_is_read_and_compacted(lab: BrokerLab) -> None:
     assert (read(lab, compacted=True), read(lab, compacted=False)) == ("a=2", "a=1 a=2")
 
 
-def test_what_was_on_its_way_is_part_of_a_terminated_topic(lab: BrokerLab) -> None:
+def test_entries_in_flight_are_part_of_a_terminated_topic(lab: BrokerLab) -> None:
     """It is durable before the end is; its producer gets the receipt, then the error."""
 
     async def body() -> int:
@@ -287,7 +289,7 @@ def test_what_was_on_its_way_is_part_of_a_terminated_topic(lab: BrokerLab) -> No
 
 
 def test_nobody_hears_of_an_end_that_is_not_durable(lab: BrokerLab) -> None:
-    """Readers get what is on its way before they hear of it; publishers are to try again."""
+    """Readers get entries in flight before they hear of it; publishers are told to try again."""
     call = lab.reader(EARLIEST, read_compacted=False)
     assert call.rest() == []
     topic, held = lab.topic, HeldExecutor()
@@ -385,7 +387,7 @@ def test_flt_08_deleting_the_compaction_cursor(lab: BrokerLab) -> None:
 
 
 def test_raw_data_wait_for_no_horizon_any_more(lab: BrokerLab) -> None:
-    """What only compaction held back goes at once."""
+    """Ledgers held only by compaction are deleted at once."""
     lab.run(create_subscription(lab.topic, "s", StartPosition(latest=True)))
     lab.run(lab.topic.enable_compaction_cursor())
     send(lab, "a=1 a=2")
@@ -437,7 +439,7 @@ def test_an_unload_while_disabling_waits_is_told(lab: BrokerLab) -> None:
 
 @pytest.mark.parametrize("blocks", [False, True])
 def test_flt_23_disabling_after_a_failed_run(lab: BrokerLab, blocks: bool) -> None:
-    """Pulsar 4 refuses it with that run's error, until the topic is loaded anew."""
+    """Pulsar 4 rejects it with that run's error, until the topic is loaded again."""
     profile(lab, "pulsar-4", failed_run_blocks_disabling=blocks)
     send(lab, "a=1 a=2")
     lab.compact()
@@ -476,7 +478,9 @@ def test_disabling_that_cannot_be_written_changes_nothing(lab: BrokerLab) -> Non
 
 
 def test_a_truncation_is_whole_though_files_stay(lab: BrokerLab) -> None:
-    """What cannot be removed is removed later: the data are gone, and every cursor has passed."""
+    """Files that cannot be removed are removed later: the data are gone, and every cursor has
+    passed.
+    """
     send(lab, "a=1 b=2")
     assert lab.compact() is not None
     start = StartPosition(earliest=True)

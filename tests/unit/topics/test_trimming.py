@@ -26,10 +26,8 @@ def lab() -> Iterator[BrokerLab]:
     lab.stop()
 
 
-def test_what_a_run_has_covered_goes_with_its_commit(lab: BrokerLab) -> None:
-    """Though the run counts as on its way until that has ended. Tests of trimming had asked for
-    it by a call of its own, behind the run.
-    """
+def test_ledgers_covered_by_a_run_are_deleted_with_its_commit(lab: BrokerLab) -> None:
+    """Even though the run counts as in progress until that has ended."""
     lab.publish([([Message(b"%d" % (n % 5), b"v")], False) for n in range(20)])
     run = lab.compact()
     assert run is not None
@@ -39,7 +37,7 @@ def test_what_a_run_has_covered_goes_with_its_commit(lab: BrokerLab) -> None:
 
 
 def keep_nothing(lab: BrokerLab) -> None:
-    """What nobody holds back goes at once."""
+    """Deletes at once what nobody holds back."""
     lab.topic.record.policies.CopyFrom(Policies(emulation=Emulation(trim_without_cursor=True)))
 
 

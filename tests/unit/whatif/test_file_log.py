@@ -23,7 +23,7 @@ MESSAGES = [
 ]
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_values_are_read(tmp_path: Path) -> None:
     """Keys, values, event times; an entry for each publish time in turn."""
     plan = write_log(tmp_path, MESSAGES, now_ms=5000)
     stored = read_stored(tmp_path / "ledgers", plan.segments)

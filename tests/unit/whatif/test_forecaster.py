@@ -1,4 +1,4 @@
-"""What the compactor is asked about a topic, and that the topic stays as it is."""
+"""Tests the requests to the compactor about a topic, which stays unchanged."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_compacted_ledger_stays_while_it_is_read(lab: BrokerLab) -> None:
 
 
 def test_a_file_that_is_gone_while_its_ledger_is_not_is_damage(lab: BrokerLab) -> None:
-    """Where the ledger was trimmed meanwhile, its caller is told to try again."""
+    """If the ledger was trimmed meanwhile, the caller is told to try again."""
     lab.compactor.failure = MissingFile("1/0.log", "a segment record")
     with pytest.raises(MissingFile):
         ask(lab)

@@ -1,4 +1,4 @@
-"""What is asked of the compactor about a Kafka topic, and what stands still meanwhile."""
+"""Tests the requests to the compactor about a Kafka topic, and what is held meanwhile."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_cleaner_is_paused_meanwhile(lab: KafkaLab) -> None:
 
 
 def test_segments_that_went_meanwhile(lab: KafkaLab) -> None:
-    """Whoever asked is to try again."""
+    """The caller is told to try again."""
 
     async def asked() -> None:
         worker = lab.compactor
@@ -117,13 +117,13 @@ def test_segments_that_went_meanwhile(lab: KafkaLab) -> None:
         ),
     ],
 )
-def test_what_is_refused(lab: KafkaLab, request_: WhatIfRequest, why: str) -> None:
+def test_rejected_requests(lab: KafkaLab, request_: WhatIfRequest, why: str) -> None:
     with pytest.raises(InvalidRequest, match=why):
         lab.run(KafkaForecaster(lab.broker).answer([lab.kafka], request_))
     assert not lab.compactor.analyses
 
 
-def test_what_kafka_refuses(lab: KafkaLab) -> None:
+def test_batches_that_kafka_rejects(lab: KafkaLab) -> None:
     """In its words, also where two settings do not go together."""
     lags = {"min.compaction.lag.ms": "9", "max.compaction.lag.ms": "8"}
     with pytest.raises(KafkaError, match="conflict topic config setting"):

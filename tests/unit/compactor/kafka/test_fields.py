@@ -1,4 +1,4 @@
-"""What a table tells of records' first eight bytes, against the numbers that were written there."""
+"""Compares the table of records' first eight bytes with the numbers written there."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.support.kafka_log import KafkaLog, run_round
 
 
 class Time:
-    """It stands, but for waits and what a test adds."""
+    """A clock that advances only by waits and by the test."""
 
     def __init__(self) -> None:
         self.now, self.waits = 0.0, list[float]()
@@ -59,7 +59,7 @@ def test_work_counts_and_a_lull_saves_nothing(time: Time) -> None:
 
 
 @pytest.mark.parametrize(("rate", "at_once"), [(inf, CHUNK_BYTES), (1_000, 300), (0, 1)])
-def test_what_is_read_at_once_is_worth_an_interval(time: Time, rate: float, at_once: int) -> None:
+def test_one_read_covers_an_interval(time: Time, rate: float, at_once: int) -> None:
     assert time.pace(rate).at_once(CHUNK_BYTES) == at_once
 
 
@@ -86,7 +86,7 @@ def log(tmp_path: Path) -> KafkaLog:
 
 
 def _file_bytes(log: KafkaLog, manifest: CleanManifest) -> tuple[int, int]:
-    """Of what is read, and of what is written."""
+    """Returns the bytes of files read, and written."""
     read = [file.size_bytes for segment in log.segments for file in segment.files]
     return sum(read), sum(file.size_bytes for group in manifest.groups for file in group.files)
 
@@ -95,7 +95,7 @@ def _file_bytes(log: KafkaLog, manifest: CleanManifest) -> tuple[int, int]:
 def test_a_round_waits_for_all_that_it_reads_twice_and_writes(
     log: KafkaLog, time: Time, monkeypatch: pytest.MonkeyPatch, side_by_side: int
 ) -> None:
-    """What each task may is a share of what the round may."""
+    """The share of each task is a part of the cleaning's."""
     if side_by_side == 2:
         monkeypatch.setattr(plan_module, "SOLO_BYTES", 0)
     monkeypatch.setattr(tasks_module, "TaskThrottle", time.pace)

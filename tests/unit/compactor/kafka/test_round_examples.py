@@ -61,15 +61,15 @@ def test_the_map_fills(log: KafkaLog) -> None:
     assert (log.checkpoint, log.text()) == (5, "2:k0=2 3:k1=2 4:k2=1")
 
 
-def test_what_is_read_for_a_full_map_ends_at_the_record_that_has_no_place(log: KafkaLog) -> None:
-    """Those without a key before it are read, too; of what follows it nothing is."""
+def test_reading_for_a_full_map_ends_at_the_record_without_room(log: KafkaLog) -> None:
+    """Keyless records before it are read, too; none after it."""
     log.write("0:a=1 | [1:b=1 2:=x 3:c=1 4:=y] |")
     log.settings["keys_max"] = 2
     manifest = log.clean()
     assert (manifest.stats.map_messages_read, log.checkpoint) == (3, 2)
 
 
-def test_what_is_read_for_the_map_counts_from_the_batch_of_the_first_dirty_offset(
+def test_reading_for_the_map_counts_from_the_batch_of_the_first_dirty_offset(
     log: KafkaLog,
 ) -> None:
     log.write("0:a=1 [1:b=1 2:=x 3:c=1] 4:d=1 |")
@@ -146,7 +146,7 @@ def test_a_header_alone_is_left_byte_for_byte(log: KafkaLog, name: str, of: str)
         ("commit, horizon", "commit", []),
     ],
 )
-def test_what_is_rebuilt_is_rebuilt_byte_for_byte(
+def test_batches_are_rebuilt_byte_for_byte(
     log: KafkaLog, name: str, of: str, superseded: list[bytes]
 ) -> None:
     """As Kafka's own classes do. A marker of which no data is left gets its horizon."""
@@ -214,7 +214,7 @@ def test_a_marker_that_is_lost_ends_its_transaction_all_the_same(log: KafkaLog) 
 
 
 def test_a_marker_of_which_the_header_is_left_is_a_message_that_is_read(log: KafkaLog) -> None:
-    """Where the map comes to it again, for a checkpoint that was set back."""
+    """The map meets it again after a checkpoint was set back."""
     log.settings["delete_retention_ms"] = 0
     log.write("0:a=1")
     _marker(log, 1, 1, ControlType.COMMIT)
@@ -342,7 +342,7 @@ def test_untouched_batches_are_copied_as_bytes(log: KafkaLog) -> None:
 
 
 def test_a_segment_may_lie_in_several_ledgers(log: KafkaLog) -> None:
-    """A broker that starts anew goes on with the active segment in another ledger."""
+    """A restarted broker continues the active segment in another ledger."""
     log.write("0:a=1 1:b=1 | 2:a=2 |")
     first, second = log.segments
     first.files.extend(second.files)

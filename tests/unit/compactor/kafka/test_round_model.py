@@ -114,7 +114,7 @@ class Both:
         self.model.append_as_leader(marker_of(request, self.clock.now_ms), "coordinator")
 
     def _mirror(self) -> None:
-        """What was written since, into files; what the broker tells the worker."""
+        """Mirrors new writes into files; they are what the broker tells the worker."""
         closed = self.model.segments[:-1]
         known = self.files.segments[-1].next_base_offset if self.files.segments else 0
         for segment, following in zip(closed, self.model.segments[1:], strict=True):

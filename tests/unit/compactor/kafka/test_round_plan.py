@@ -1,4 +1,4 @@
-"""What a round's plan may not say, and batches that tasks read one by one."""
+"""Tests invalid plans of cleanings, and batches that tasks read one by one."""
 
 from __future__ import annotations
 

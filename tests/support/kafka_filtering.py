@@ -1,12 +1,5 @@
-"""Filters a batch's records, for a cleaning.
-
-Rules: * A batch that loses nothing and gets no horizon stays as it is, byte for byte. * Otherwise
-it is rebuilt with all of its header except record count, length, checksum, base timestamp, largest
-timestamp and horizon. Base and last offset stay, although their records may be removed. Records
-keep their offsets and timestamps. * The base timestamp is the delete horizon, if there is one, else
-the first survivor's. A horizon is set once: a batch that has one keeps it. * The largest timestamp
-is the survivors', at least -1; under log append time it is unchanged. * Compressed records are
-compressed again, with the same codec at its default level.
+"""Filters a batch's records as a cleaning does, record by record: the oracle of
+compactor/kafka/rewrite.py, which has the rules.
 
     >>> from ledgerfold.storage.kafka.records import build_columns, records_of
     >>> batch = build_columns([b"a", b"b"], [b"1", None], [10, 20])
@@ -15,8 +8,6 @@ compressed again, with the same codec at its default level.
     [(1, 20)]
     >>> read_batch_header(left).delete_horizon_ms
     99
-
-Source: KIP-534; `org.apache.kafka.common.record.MemoryRecords.filterTo`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,133 @@
+"""Checks the types of arguments, as annotated, before they reach the wire.
+
+    >>> class Calls:
+    ...     @check_types
+    ...     def trim(self, topic: str, limit: int | None = None) -> None: ...
+    >>> Calls().trim("prices", limit="x")
+    Traceback (most recent call last):
+      ...
+    ledgerfold.storage.errors.InvalidRequest: limit must be a 64-bit integer or None, not 'x'.
+
+Annotations that name a type not in _TYPES are not checked.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import IntEnum
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Any, Final, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from ledgerfold.broker.client.messages.message_id import MessageId
+from ledgerfold.storage.errors import InvalidRequest
+
+P = ParamSpec("P")
+R = TypeVar("R")
+E = TypeVar("E", bound=IntEnum)
+
+
+def _is_a(kind: type) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, kind)
+
+
+def _is_int64(value: object) -> bool:
+    return isinstance(value, Integral) and -(2**63) <= int(value) < 2**63
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_a(str), (*value, *value.values())))
+
+
+# The types that are checked: what passes as each, and its name.
+_TYPES: Final[Mapping[object, tuple[Callable[[object], bool], str]]] = {
+    bool: (_is_a(bool), "True or False"),
+    int: (_is_int64, "a 64-bit integer"),
+    float: (_is_a(Real), "a number"),
+    str: (_is_a(str), "a string"),
+    bytes: (_is_a(bytes), "bytes"),
+    Mapping[str, str]: (_is_texts, "a mapping of strings to strings"),
+    MessageId: (_is_a(MessageId), "a MessageId"),
+    Callable: (callable, "a function"),
+    NoneType: (_is_a(NoneType), "None"),
+}
+# The types of a `timeout_millis`.
+TIMEOUT_TYPES: Final = (float, NoneType)
+
+
+@functools.cache
+def _checked_types(annotated: Callable[..., object]) -> dict[str, tuple[type, ...]]:
+    """Returns the types of fields or parameters that are in _TYPES, and of choices."""
+    hints = get_type_hints(annotated).items()
+    types = {name: tuple(_members(hint)) for name, hint in hints if name != "return"}
+    return {
+        name: kinds
+        for name, kinds in types.items()
+        if all(each in _TYPES or _is_choice(each) for each in kinds)
+    }
+
+
+def _members(hint: Any) -> Iterator[Any]:
+    """Yields the members of a union, or the type itself; a function's without its parameters."""
+    is_union = get_origin(hint) in (Union, UnionType)
+    for each in get_args(hint) if is_union else (hint,):
+        yield Callable if get_origin(each) is Callable else each
+
+
+def _is_checked(kind: Any) -> bool:
+    return kind in _TYPES or _is_choice(kind)
+
+
+def _is_choice(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, IntEnum)
+
+
+def check_fields(config: object) -> None:
+    """Raises InvalidRequest unless the fields of a frozen dataclass have the types annotated.
+
+    Replaces the names of choices by the choices.
+    """
+    cls: Any = type(config)
+    for name, kinds in _checked_types(cls).items():
+        value = getattr(config, name)
+        if _is_choice(kinds[0]):
+            object.__setattr__(config, name, resolve_choice(kinds[0], value, name))
+        else:
+            check_type(value, kinds, name)
+
+
+def check_types(method: Callable[P, R]) -> Callable[P, R]:
+    """Decorates a method, whose arguments must have the types annotated, else raises
+    InvalidRequest.
+    """
+    shown = inspect.signature(method)
+
+    @functools.wraps(method)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        for name, value in shown.bind(*args, **kwargs).arguments.items():
+            is_several = shown.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            for each in value if is_several else (value,):
+                check_type(each, _checked_types(method).get(name, ()), name)
+        return method(*args, **kwargs)
+
+    return checked
+
+
+def check_type(value: object, kinds: Iterable[type], argument: str) -> None:
+    """Raises InvalidRequest unless the value has one of these types; no type: any value passes."""
+    known = [_TYPES[each] for each in kinds]
+    if known and not any(passes(value) for passes, _ in known):
+        wanted = " or ".join(text for _, text in known)
+        raise InvalidRequest(f"{argument} must be {wanted}, not {value!r:.100}.")
+
+
+def resolve_choice(kind: type[E], value: object, argument: str) -> E:
+    """Returns the member that `value` is or names. Raises InvalidRequest."""
+    if isinstance(value, kind):
+        return value
+    if isinstance(value, str) and value in kind.__members__:
+        return kind[value]
+    members = ", ".join(kind.__members__)
+    raise InvalidRequest(f"{argument} must be a {kind.__name__} ({members}), not {value!r:.100}.")
