@@ -117,8 +117,8 @@ class KafkaLog:
         # Raw segments that had ended when the log was loaded.
         self._ended = list[LiveSegment]()
         # No batch before the active segment has been lost.
-        # All batches before it are there; later snapshots describe lost ones.
-        self._intact_end = 0
+        # All batches before it are there. If later ones are lost, later snapshots describe them.
+        self._intact_end, self._has_lost = 0, False
         # The producer state at the load; set by the partition, which replays batches.
         self.producers_at_load = KafkaProducers()
         self.reads = KafkaReads(self.segments, self._ledgers, files, state)
@@ -176,7 +176,9 @@ class KafkaLog:
         self._store.recover_ledgers(self._stored.record.ledger_ids)
         log = self._stored.record.kafka
         self._loading.read_record(log)
-        self._intact_end = intact_end(log, log.rolled.end_offset, self._loading.end_of)
+        rolled_at = log.rolled.end_offset
+        self._intact_end = intact_end(log, rolled_at, self._loading.end_of)
+        self._has_lost = self._intact_end < rolled_at
         _, begins_at = recovered(log, self._loading.end_of)
         self._begins_at = lambda _: begins_at
         self._new.load()
@@ -185,7 +187,7 @@ class KafkaLog:
         relist(record.kafka, record.ledger_ids, self._begins_at)
         if not self._is_open:
             record_open(record.kafka)
-            if self._intact_end < record.kafka.rolled.end_offset:
+            if self._has_lost:
                 # NOTE: other batches will get the offsets of those in later snapshots.
                 forget_snapshots(record.kafka, self._intact_end)
         record_repaired_figures(record.kafka, self._ended)
