@@ -1,4 +1,4 @@
-"""How soon a compaction has ended after a start, when nothing is warm.
+"""The time from the start of the broker to the end of a compaction, when nothing is warm.
 
 10,000 messages of 100 B over 500 keys are published as soon as the broker is ready, and compaction
 is triggered at once. The first start has an empty cache folder, as on a new machine; later starts
