@@ -268,7 +268,7 @@ class Consumer:
         ):
             return
         record = topic.cursors.get(sub.name)
-        for position in ack.positions:
+        for position in set(ack.positions) - topic.excused:
             if self.is_durable and (record is None or not covers(record, position)):
                 self._world.oracle.fail(
                     f"{self.name} is told that {position} is acknowledged durably, and it is not"

@@ -46,6 +46,8 @@ class Told:
         self._disk, self._pairs, self._ledgers, self.note = disk, pairs, ledgers, note
         self.profile = profile
         self.failure: AssertionError | None = None
+        # The first entry that was damaged on purpose in a file of an open ledger.
+        self._first_hits: dict[Path, Position] = {}
         # By the sequence id of their last message, and by those of all.
         self.attempts: dict[tuple[str, str, int], Attempt] = {}
         self._of_message: dict[tuple[str, str, int], Attempt] = {}
@@ -321,10 +323,18 @@ class Told:
         entries = self.entries(ledger_id)
         hit = [p for p, each in entries.items() if each.path == path and each.end > at][:1]
         proofs = [each.header.durable_entries for p, each in entries.items() if p not in hit]
-        for position in entries:
-            if hit and position >= hit[0] and position.entry_id >= max(proofs, default=0):
-                topic.excused.add(position)
-                topic.lost.add(position)
+        excused = [
+            p for p in entries if hit and p >= hit[0] and p.entry_id >= max(proofs, default=0)
+        ]
+        if path in self._first_hits:
+            # The entries behind the first damage, which are not parsed, may have proved it; now
+            # nothing may be left of them that does.
+            first = min([self._first_hits[path], *hit])
+            excused += [p for p in topic.at if p.ledger_id == ledger_id and p >= first]
+        if hit:
+            self._first_hits[path] = min(hit[0], self._first_hits.get(path, hit[0]))
+        topic.excused.update(excused)
+        topic.lost.update(excused)
 
     def recovered(self, report: Any) -> None:
         """Checks that only deliberate damage was reported."""
