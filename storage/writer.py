@@ -27,11 +27,12 @@ from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import FORMAT_VERSION, Buffer, EntryHeader, Position, stamped_header
 from ledgerfold.storage.errors import AlreadyClosed, DiskFailure
 from ledgerfold.storage.files import AppendFile, Files
-from ledgerfold.storage.label import label_of, write_label
+from ledgerfold.storage.label import Label, label_of, write_first_label, write_label
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import segment_path
 from ledgerfold.storage.segment import SegmentTally
 from ledgerfold.storage.settings import StoreSettings
+from ledgerfold.storage.shared_sync import SharedSync
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, LedgerRecord
 
 # The bytes of a stamped header that hold its checksum.
@@ -56,10 +57,12 @@ class LedgerWriter:
         metadata: MetadataStore,
         files: Files,
         appending: AppendFiles,
+        folders: SharedSync,
         settings: StoreSettings,
         clock_ms: Callable[[], int],
         on_closed: Callable[[int], None],
     ) -> None:
+        """`folders`: syncs the names of the ledgers' folders."""
         # The record of the durable part, which is never modified.
         self.record = record
         self.ledger_id = record.ledger_id
@@ -69,6 +72,7 @@ class LedgerWriter:
         self._metadata = metadata
         self._files = files
         self._appending = appending
+        self._folders = folders
         self._settings = settings
         self._clock_ms = clock_ms
         self._on_closed = on_closed
@@ -229,10 +233,11 @@ class LedgerWriter:
         path = self._ledgers_dir / relative
         self._files.make_dir(path.parent)
         if self.record.state == LEDGER_STATE_OPEN and not self.record.segments:
-            self._write_label()
+            write_first_label(path.parent, self._label(), self._files)
         file = self._appending.create(path)
         self._files.sync_dir(path.parent)
-        self._files.sync_dir(self._ledgers_dir)
+        if not self.record.segments:
+            self._folders.sync()
         reach("roll.before-record")
         tally = SegmentTally(relative)
         record = _copy(self.record)
@@ -242,10 +247,8 @@ class LedgerWriter:
         reach("roll.after-record")
         self.record, self._file, self._tally = record, file, tally
 
-    def _write_label(self) -> None:
-        partitions = self._metadata.siblings(self.record.topic)
-        label = label_of(self.record, partitions=partitions)
-        write_label(self._ledgers_dir / str(self.ledger_id), label, self._files)
+    def _label(self) -> Label:
+        return label_of(self.record, partitions=self._metadata.siblings(self.record.topic))
 
     def seal_segment(self) -> None:
         """Seals the current segment durably; the next flush begins another. Not during a flush.
@@ -305,8 +308,9 @@ class LedgerWriter:
         with self._all_or_failed():
             self.record = self._ended()
             if self.record.segments:
-                self._write_label()
-                self._files.sync_dir(self._ledgers_dir / str(self.ledger_id))
+                folder = self._ledgers_dir / str(self.ledger_id)
+                write_label(folder, self._label(), self._files)
+                self._files.sync_dir(folder)
         self._on_closed(self.ledger_id)
         return self.record
 

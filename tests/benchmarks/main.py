@@ -33,6 +33,7 @@ BENCHMARKS = (
     "unread",
     "what-if",
     "stalls",
+    "wide",
 )
 
 

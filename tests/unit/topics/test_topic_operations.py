@@ -241,7 +241,7 @@ def test_the_end_of_a_topic_is_told_once(lab: BrokerLab) -> None:
     lab.run(lab.topic.log.tail.roll())
     topic, held = lab.topic, HeldExecutor()
     last = topic.log.positions.last()
-    topic.stored._executor = held
+    lab.broker.record_writes._executor = lambda: held
 
     async def end_twice() -> list[Position]:
         held.holds = True
