@@ -83,10 +83,10 @@ class LoadedTopic:
         """The size limit of an entry."""
         return self.broker.settings.entry_bytes_max
 
-    def count_in(self, messages: int, size_bytes: int) -> None:
+    def count_in(self, messages: int, size_bytes: int, entries: int = 1) -> None:
         self.messages_in += messages
         self.bytes_in += size_bytes
-        self.entries_in += 1
+        self.entries_in += entries
 
     def count_out(self, sent: Traffic) -> None:
         self.messages_out += sent.messages

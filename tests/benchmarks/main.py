@@ -23,6 +23,7 @@ BENCHMARKS = (
     "serve",
     "publish",
     "send",
+    "small-entries",
     "read",
     "compact-small",
     "compact-large",

@@ -16,6 +16,7 @@ WITH_SPARK = (
     "compact-large",
     "cost",
     "kafka-clean",
+    "small-entries",
     "strategic",
     "what-if",
 )

@@ -43,7 +43,7 @@ def test_an_unload_after_a_failure_waits_for_the_thread_that_still_writes() -> N
     async def unload() -> None:
         producer = await topic.attach_producer("p")
         held.holds = True
-        producer.append(memoryview(lab.entry([Message(b"a", b"2")], is_batch=False)))
+        producer.append_all([memoryview(lab.entry([Message(b"a", b"2")], is_batch=False))])
         await held.has_work()
         lab.files.fail_at(1)
         rolling = asyncio.ensure_future(topic.log.tail.roll())

@@ -224,7 +224,7 @@ def test_nothing_is_published_to_a_terminated_topic(lab: BrokerLab) -> None:
     producer = lab.run(connected())
     assert lab.run(terminate_topic(lab.broker, TOPIC)) == last
     with pytest.raises(TopicTerminated):
-        producer.append(memoryview(lab.entry([Message(b"a", b"3")], is_batch=False)))
+        producer.append_all([memoryview(lab.entry([Message(b"a", b"3")], is_batch=False))])
     with pytest.raises(TopicTerminated):
         lab.run(producer.receipts())
     producer.detach()
@@ -274,7 +274,7 @@ def test_what_was_on_its_way_is_part_of_a_terminated_topic(lab: BrokerLab) -> No
 
     async def body() -> int:
         producer = await (await lab.broker.topic(TOPIC)).attach_producer("p")
-        producer.append(memoryview(lab.entry([Message(b"a", b"1")], is_batch=False)))
+        producer.append_all([memoryview(lab.entry([Message(b"a", b"1")], is_batch=False))])
         last = await terminate_topic(lab.broker, TOPIC)
         (receipt,) = await producer.receipts()
         assert receipt.position == last
@@ -296,7 +296,7 @@ def test_nobody_hears_of_an_end_that_is_not_durable(lab: BrokerLab) -> None:
     async def until_flushed() -> asyncio.Task[Position]:
         producer = await topic.attach_producer("p")
         held.holds = True
-        producer.append(memoryview(lab.entry([Message(b"a", b"1")], is_batch=False)))
+        producer.append_all([memoryview(lab.entry([Message(b"a", b"1")], is_batch=False))])
         terminating = asyncio.ensure_future(terminate_topic(lab.broker, TOPIC))
         await held.has_work()
         with pytest.raises(Moved):
