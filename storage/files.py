@@ -104,7 +104,9 @@ class RealAppendFile(_Descriptor):
         self.path, self._on_sync = str(path), on_sync
         self._failure: DiskFailure | None = None
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | flags, 0o644)
-        self.size_bytes = os.fstat(self._descriptor).st_size
+        # A file that was created just now is empty.
+        is_new = bool(flags & os.O_EXCL)
+        self.size_bytes = 0 if is_new else os.fstat(self._descriptor).st_size
 
     def write(self, buffers: Sequence[Buffer]) -> None:
         self._check()

@@ -116,6 +116,11 @@ def write_label(ledger_dir: Path, label: Label, files: Files) -> None:
     write_file(ledger_dir / LABEL, [_encode(label)], files)
 
 
+def write_first_label(ledger_dir: Path, label: Label, files: Files) -> None:
+    """Writes the label of a folder that has none, as write_label does."""
+    write_file(ledger_dir / LABEL, [_encode(label)], files)
+
+
 def read_label(ledger_dir: Path, files: Files) -> Label | None:
     """Returns the folder's label, or None if it has none. Raises Corruption, DiskFailure."""
     path = ledger_dir / LABEL

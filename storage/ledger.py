@@ -47,6 +47,7 @@ from ledgerfold.storage.removal import delete_ledger, delete_left
 from ledgerfold.storage.reserve import Reserve
 from ledgerfold.storage.segment import scan_segment
 from ledgerfold.storage.settings import StoreSettings
+from ledgerfold.storage.shared_sync import SharedSync
 from ledgerfold.storage.writer import LedgerWriter
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
@@ -93,6 +94,7 @@ class LedgerStore:
         self._metadata = metadata
         self._files = files
         self._appending = AppendFiles(files, OPEN_WRITERS_MAX)
+        self._folders = SharedSync(self.ledgers_dir, files)
         self._clock_ms = clock_ms
         # NOTE: these three need no lock: each access reads or changes one key, atomically.
         self._writers: dict[int, LedgerWriter] = {}
@@ -163,6 +165,11 @@ class LedgerStore:
         """Returns whether the disk has room, or the reserve is released for a deletion."""
         return self.reserve.is_lent or self._files.free_bytes(self.ledgers_dir) >= ROOM_BYTES
 
+    @property
+    def has_free_ledger_id(self) -> bool:
+        """Returns whether create_ledger() need not wait for the disk."""
+        return self._metadata.has_free_ledger_id
+
     def create_ledger(self, topic: str, batch: MetadataBatch | None = None) -> LedgerWriter:
         """Creates a raw ledger. Its record is added to `batch`; the first flush creates its files.
 
@@ -196,6 +203,7 @@ class LedgerStore:
             self._metadata,
             self._files,
             self._appending,
+            self._folders,
             self.settings,
             self._clock_ms,
             self._on_closed,

@@ -10,7 +10,10 @@ All changes that must be atomic are put into one batch, which is one synced writ
     >>> metadata.ledger(7).topic
     't'
 
-Keys and values: storage/records.py. Each batch increments the record `writes`, and a file next to
+Batches that threads write while another write waits for the disk become one write: many new topics
+at once cost a few syncs. They succeed or fail together.
+
+Keys and values: storage/records.py. Each write increments the record `writes`, and a file next to
 the store repeats that count (storage/write_mark.py), so that a loss of the last writes is detected.
 """
 
@@ -72,6 +75,10 @@ class MetadataBatch:
         self.deletes: set[bytes] = set()
         self.marks_deleting = False
 
+    @property
+    def is_empty(self) -> bool:
+        return not (self.puts or self.deletes)
+
     def put(self, record: Message) -> None:
         """Puts a record of any kind under its key."""
         if isinstance(record, LedgerRecord):
@@ -83,6 +90,14 @@ class MetadataBatch:
     def _delete(self, at: bytes) -> None:
         self.puts.pop(at, None)
         self.deletes.add(at)
+
+    def follow_with(self, later: MetadataBatch) -> None:
+        """Adds the changes of a later batch."""
+        self.deletes -= later.puts.keys()
+        self.puts.update(later.puts)
+        for at in later.deletes:
+            self._delete(at)
+        self.marks_deleting |= later.marks_deleting
 
     def delete_producer(self, topic: str, name: str) -> None:
         self._delete(key("producer", topic, name))
@@ -108,6 +123,17 @@ class MetadataBatch:
         self._delete(key("run", topic, f"{number:020d}"))
 
 
+class _QueuedWrite:
+    """A batch that waits to be written. `error`: the reason why it was not."""
+
+    __slots__ = ("batch", "error", "is_done")
+
+    def __init__(self, batch: MetadataBatch) -> None:
+        self.batch = batch
+        self.is_done = False
+        self.error: BaseException | None = None
+
+
 class MetadataStore:
     """The metadata store. Reads return the last written batch. Threads may share it, but not a
     batch.
@@ -123,6 +149,8 @@ class MetadataStore:
         self._ids_lock = threading.Lock()
         # Held while a batch is written: batches are counted in the order in which they are durable.
         self._write_lock = threading.Lock()
+        # Oldest first; the next holder of the lock writes all of them.
+        self._queued: deque[_QueuedWrite] = deque()
         counted = self._get(WriteCountRecord, WRITES_KEY)
         self._writes = 0 if counted is None else counted.writes
         # The last write that allowed files to be removed.
@@ -130,7 +158,7 @@ class MetadataStore:
 
     @property
     def writes(self) -> int:
-        """The number of written batches, as far as the store records it."""
+        """The number of writes, as far as the store records it."""
         return self._writes
 
     def follow(self, mark: WriteMark) -> None:
@@ -205,12 +233,37 @@ class MetadataStore:
         return MetadataBatch(self._store)
 
     def write(self, batch: MetadataBatch) -> None:
-        """Writes a batch durably; an empty one costs nothing. Raises DiskFailure."""
-        if not (batch.puts or batch.deletes):
+        """Writes a batch durably; an empty one costs nothing. Raises DiskFailure.
+
+        The batches of other threads may be part of the same write.
+        """
+        if batch.is_empty:
             return
+        queued = _QueuedWrite(batch)
+        self._queued.append(queued)
         with self._write_lock:
-            self._commit(batch)
+            # Another thread may have written it, with its own.
+            if not queued.is_done:
+                self._commit_queued()
+        if queued.error is not None:
+            raise queued.error
         self._top_up()
+
+    def _commit_queued(self) -> None:
+        """Writes all queued batches at once. The caller holds the write lock."""
+        group = [self._queued.popleft() for _ in range(len(self._queued))]
+        together = group[0].batch
+        if len(group) > 1:
+            together = self.begin()
+            for each in group:
+                together.follow_with(each.batch)
+        error: BaseException | None = None
+        try:
+            self._commit(together)
+        except BaseException as raised:
+            error = raised
+        for each in group:
+            each.is_done, each.error = True, error
 
     def change(self, edit: Callable[[MetadataBatch], object]) -> None:
         """Writes the batch that `edit` fills; no other write comes between its reads and this one.
@@ -220,7 +273,7 @@ class MetadataStore:
         with self._write_lock:
             batch = self.begin()
             edit(batch)
-            if batch.puts or batch.deletes:
+            if not batch.is_empty:
                 self._commit(batch)
         self._top_up()
 
@@ -230,6 +283,11 @@ class MetadataStore:
             # wait when all ids are used up. If it fails, they get the error.
             with suppress(DiskFailure):
                 self._reserve_ledger_ids(_LEDGER_IDS_LOW)
+
+    @property
+    def has_free_ledger_id(self) -> bool:
+        """Returns whether allocate_ledger_id() need not wait for the disk, as far as is known."""
+        return bool(self._free_ledger_ids)
 
     def allocate_ledger_id(self) -> int:
         """Returns an id that was never allocated before and never will be, even after a crash."""

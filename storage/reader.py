@@ -26,6 +26,7 @@ from ledgerfold.storage.entry import (
     EntryHeader,
     Position,
     has_header,
+    read_entry,
     read_header,
     verify_sections,
 )
@@ -196,6 +197,13 @@ class LedgerReader:
         """
         at, view = 0, memoryview(block)
         while at + HEADER_BYTES <= len(view) or has_header(view, at):
+            found = read_entry(view, at)
+            if found is not None:
+                if found[0][5:7] > end:
+                    return
+                yield StoredEntry(*found)
+                at += len(found[1])
+                continue
             header = _header(view, at, offset, path)
             if header.position > end:
                 return

@@ -9,14 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 import google_crc32c
 
 from ledgerfold.storage.crash_points import reach
-from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Buffer, EntryHeader, Position, read_header
+from ledgerfold.storage.entry import (
+    ENTRY_BYTES_MAX,
+    FORMAT_VERSION,
+    HEADER_BYTES,
+    Buffer,
+    EntryHeader,
+    Position,
+    read_header,
+)
 from ledgerfold.storage.errors import Corruption, EntryTooLarge, MissingFile
 from ledgerfold.storage.files import REAL, AppendFile, Files
 from ledgerfold.storage.names import ASIDE_SUFFIX, key_index_path, segment_path
@@ -24,6 +32,21 @@ from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
 # Adding single entries costs as much as reading them: the record is a protobuf message.
 _TALLIED_AT_ONCE = 1024
+
+
+# Getters that run no Python code for each header.
+_VERSION, _PUBLISH_TIME, _MESSAGES, _KEY_BYTES, _VALUE_BYTES = (
+    itemgetter(EntryHeader._fields.index(name))
+    for name in ("version", "publish_time_ms", "message_count", "key_bytes", "value_bytes")
+)
+
+
+def size_of(headers: Sequence[EntryHeader]) -> int:
+    """Returns the size of the entries, headers included."""
+    if {*map(_VERSION, headers)} <= {FORMAT_VERSION}:
+        sections: int = sum(map(_KEY_BYTES, headers)) + sum(map(_VALUE_BYTES, headers))
+        return len(headers) * HEADER_BYTES + sections
+    return sum(header.size_bytes for header in headers)
 
 
 class Totals(NamedTuple):
@@ -62,13 +85,13 @@ class SegmentTally:
 
         `headers` need not be stamped; `crcs` are the first four bytes of each stored one.
         """
-        times = [header.publish_time_ms for header in headers]
+        times = list(map(_PUBLISH_TIME, headers))
         self.add_totals(
             Totals(
                 entries=len(headers),
-                messages=sum(header.message_count for header in headers),
-                size_bytes=sum(header.size_bytes for header in headers),
-                key_bytes=sum(header.key_bytes for header in headers),
+                messages=sum(map(_MESSAGES, headers)),
+                size_bytes=size_of(headers),
+                key_bytes=sum(map(_KEY_BYTES, headers)),
                 first=first,
                 last=last,
                 publish_time_min_ms=min(times),

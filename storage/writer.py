@@ -17,33 +17,64 @@ Mode invariant: a ledger is being written by exactly one LedgerWriter, or closed
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import repeat
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfold.storage.append_files import AppendFiles
 from ledgerfold.storage.crash_points import reach
-from ledgerfold.storage.entry import FORMAT_VERSION, Buffer, EntryHeader, Position, stamped_header
+from ledgerfold.storage.entry import (
+    FORMAT_VERSION,
+    Buffer,
+    EntryHeader,
+    Position,
+    stamped_headers,
+)
 from ledgerfold.storage.errors import AlreadyClosed, DiskFailure
 from ledgerfold.storage.files import AppendFile, Files
-from ledgerfold.storage.label import label_of, write_label
+from ledgerfold.storage.label import Label, label_of, write_first_label, write_label
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import segment_path
-from ledgerfold.storage.segment import SegmentTally
+from ledgerfold.storage.segment import SegmentTally, size_of
 from ledgerfold.storage.settings import StoreSettings
+from ledgerfold.storage.shared_sync import SharedSync
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, LedgerRecord
 
+# As many buffers, if they are small on average, are copied into one.
+_BUFFERS_JOINED_FROM, _SMALL_BYTES = 16, 4096
 # The bytes of a stamped header that hold its checksum.
 _HEADER_CRC = slice(0, 4)
 
 
+# The parts of an entry that follow its header, concatenated.
+Body = tuple[Buffer, ...]
+
+
 class _Queued(NamedTuple):
-    header: EntryHeader
-    position: Position
+    """Entries that were appended together."""
+
+    headers: Sequence[EntryHeader]
+    bodies: Sequence[Body]
+    first_entry_id: int
     append_time_ms: int
     producer_number: int
-    body: tuple[Buffer, ...]
+
+    def stamps(self, ledger_id: int) -> Iterator[tuple[int, int, int, int]]:
+        ids = range(self.first_entry_id, self.first_entry_id + len(self.headers))
+        return zip(
+            repeat(ledger_id), ids, repeat(self.append_time_ms), repeat(self.producer_number)
+        )
+
+
+class _Unwritten(NamedTuple):
+    """Entries that a flush has taken from the queue, and what each is stamped with."""
+
+    headers: list[EntryHeader]
+    bodies: list[Body]
+    stamps: list[tuple[int, int, int, int]]
 
 
 class LedgerWriter:
@@ -56,10 +87,12 @@ class LedgerWriter:
         metadata: MetadataStore,
         files: Files,
         appending: AppendFiles,
+        folders: SharedSync,
         settings: StoreSettings,
         clock_ms: Callable[[], int],
         on_closed: Callable[[int], None],
     ) -> None:
+        """`folders`: syncs the names of the ledgers' folders."""
         # The record of the durable part, which is never modified.
         self.record = record
         self.ledger_id = record.ledger_id
@@ -69,6 +102,7 @@ class LedgerWriter:
         self._metadata = metadata
         self._files = files
         self._appending = appending
+        self._folders = folders
         self._settings = settings
         self._clock_ms = clock_ms
         self._on_closed = on_closed
@@ -88,27 +122,45 @@ class LedgerWriter:
         return self._appended_bytes - self._flushed_bytes
 
     def append(
-        self,
-        header: EntryHeader,
-        body: tuple[Buffer, ...],
-        append_time_ms: int,
-        producer_number: int,
+        self, header: EntryHeader, body: Body, append_time_ms: int, producer_number: int
     ) -> Position:
         """Queues an entry as it was sent: its header, and in `body` the rest, concatenated. No I/O.
 
         Raises DiskFailure if an earlier flush failed, AlreadyClosed.
         """
+        position = Position(self.ledger_id, self.next_entry_id)
+        self.append_all((header,), (body,), append_time_ms, producer_number)
+        return position
+
+    def append_all(
+        self,
+        headers: Sequence[EntryHeader],
+        bodies: Sequence[Body],
+        append_time_ms: int,
+        producer_number: int,
+    ) -> int:
+        """Queues entries as append() does, at consecutive positions, until a limit of the ledger is
+        reached.
+
+        Returns their number, at least one. Raises like append().
+        """
         self._check()
         if self.record.state == LEDGER_STATE_CLOSED:
             raise AlreadyClosed(f"Ledger {self.ledger_id} is closed.")
-        if header.version != FORMAT_VERSION:
-            # The version in which it is stored, so that its size is right.
-            header = header._replace(version=FORMAT_VERSION)
-        position = Position(self.ledger_id, self.next_entry_id)
-        self.next_entry_id += 1
-        self._queue.append(_Queued(header, position, append_time_ms, producer_number, body))
-        self._appended_bytes += header.size_bytes
-        return position
+        # The version in which they are stored, so that their sizes are right.
+        headers = [
+            each if each.version == FORMAT_VERSION else each._replace(version=FORMAT_VERSION)
+            for each in headers
+        ]
+        room = self._settings.ledger_entries_max - self.next_entry_id
+        headers = headers[: max(1, room)]
+        count = _until_full(headers, self._settings.ledger_bytes_max - self._appended_bytes)
+        headers, bodies = headers[:count], bodies[:count]
+        first_id = self.next_entry_id
+        self.next_entry_id += count
+        self._queue.append(_Queued(headers, bodies, first_id, append_time_ms, producer_number))
+        self._appended_bytes += size_of(headers)
+        return count
 
     def skip_to(self, entry_id: int) -> None:
         """Sets the id of the next entry: the missing entries before it are lost permanently.
@@ -138,10 +190,9 @@ class LedgerWriter:
         Raises DiskFailure, and then on every later call.
         """
         with self._all_or_failed():
-            queue = [self._queue.popleft() for _ in range(len(self._queue))]
-            start = 0
-            while start < len(queue):
-                start = self._flush_segment(queue, start)
+            left = self._take_queued()
+            while left.headers:
+                left = self._flush_segment(left)
         return self.durable
 
     def _check(self) -> None:
@@ -161,58 +212,45 @@ class LedgerWriter:
             self._failure = DiskFailure(str(self._ledgers_dir), "A flush", OSError(0, repr(error)))
             raise
 
-    def _flush_segment(self, queue: list[_Queued], start: int) -> int:
-        """Writes entries until the current segment is full. Returns the index of the first
-        unwritten one.
-        """
+    def _take_queued(self) -> _Unwritten:
+        taken = _Unwritten([], [], [])
+        for _ in range(len(self._queue)):
+            queued = self._queue.popleft()
+            taken.headers.extend(queued.headers)
+            taken.bodies.extend(queued.bodies)
+            taken.stamps.extend(queued.stamps(self.ledger_id))
+        return taken
+
+    def _flush_segment(self, left: _Unwritten) -> _Unwritten:
+        """Writes entries until the current segment is full. Returns those that are left."""
         if self._tally is not None and (
             self._tally.record.size_bytes >= self._settings.segment_bytes_max
         ):
             self.seal_segment()
         if self._tally is None:
-            self._begin_segment(queue[start].position.entry_id)
+            self._begin_segment(left.stamps[0][1])
         file, tally = self._file, self._tally
         assert file is not None
         assert tally is not None
-        stamped: list[bytes] = []
-        buffers: list[Buffer] = []
-        size, end = tally.record.size_bytes, start
-        while end < len(queue) and (end == start or size < self._settings.segment_bytes_max):
-            queued = queue[end]
-            stamped.append(self._stamp(queued))
-            buffers += (stamped[-1], *queued.body)
-            size += queued.header.size_bytes
-            end += 1
+        room = self._settings.segment_bytes_max - tally.record.size_bytes
+        end = _until_full(left.headers, room)
+        headers, stamps = left.headers[:end], left.stamps[:end]
+        stamped = stamped_headers(headers, stamps, self._synced_entries)
         reach("flush.before-write")
-        file.write(buffers)
+        file.write(_buffers(stamped, left.bodies))
         reach("flush.after-write")
         if self._settings.durability == "fsync":
             file.sync()
-            self._synced_entries = queue[end - 1].position.entry_id + 1
+            self._synced_entries = stamps[-1][1] + 1
         reach("flush.after-sync")
-        self._account(tally, queue[start:end], stamped)
-        return end
-
-    def _stamp(self, queued: _Queued) -> bytes:
-        return stamped_header(
-            queued.header,
-            *queued.position,
-            queued.append_time_ms,
-            queued.producer_number,
-            self._synced_entries,
-        )
-
-    def _account(self, tally: SegmentTally, written: list[_Queued], stamped: list[bytes]) -> None:
-        tally.add(
-            [queued.header for queued in written],
-            written[0].position,
-            written[-1].position,
-            max(queued.append_time_ms for queued in written),
-            b"".join([header[_HEADER_CRC] for header in stamped]),
-        )
+        first, last = Position(*stamps[0][:2]), Position(*stamps[-1][:2])
+        append_time_max_ms = max(map(itemgetter(2), stamps))
+        crcs = b"".join([header[_HEADER_CRC] for header in stamped])
+        tally.add(headers, first, last, append_time_max_ms, crcs)
         self._publish(tally)
-        self.durable = written[-1].position
-        self._flushed_bytes += sum(queued.header.size_bytes for queued in written)
+        self.durable = last
+        self._flushed_bytes += size_of(headers)
+        return _Unwritten(left.headers[end:], left.bodies[end:], left.stamps[end:])
 
     def _publish(self, tally: SegmentTally) -> None:
         """Replaces the record by one whose last segment is `tally.record`."""
@@ -225,10 +263,11 @@ class LedgerWriter:
         path = self._ledgers_dir / relative
         self._files.make_dir(path.parent)
         if self.record.state == LEDGER_STATE_OPEN and not self.record.segments:
-            self._write_label()
+            write_first_label(path.parent, self._label(), self._files)
         file = self._appending.create(path)
         self._files.sync_dir(path.parent)
-        self._files.sync_dir(self._ledgers_dir)
+        if not self.record.segments:
+            self._folders.sync()
         reach("roll.before-record")
         tally = SegmentTally(relative)
         record = _copy(self.record)
@@ -238,10 +277,8 @@ class LedgerWriter:
         reach("roll.after-record")
         self.record, self._file, self._tally = record, file, tally
 
-    def _write_label(self) -> None:
-        partitions = self._metadata.siblings(self.record.topic)
-        label = label_of(self.record, partitions=partitions)
-        write_label(self._ledgers_dir / str(self.ledger_id), label, self._files)
+    def _label(self) -> Label:
+        return label_of(self.record, partitions=self._metadata.siblings(self.record.topic))
 
     def seal_segment(self) -> None:
         """Seals the current segment durably; the next flush begins another. Not during a flush.
@@ -301,8 +338,9 @@ class LedgerWriter:
         with self._all_or_failed():
             self.record = self._ended()
             if self.record.segments:
-                self._write_label()
-                self._files.sync_dir(self._ledgers_dir / str(self.ledger_id))
+                folder = self._ledgers_dir / str(self.ledger_id)
+                write_label(folder, self._label(), self._files)
+                self._files.sync_dir(folder)
         self._on_closed(self.ledger_id)
         return self.record
 
@@ -313,6 +351,29 @@ class LedgerWriter:
         record.state = LEDGER_STATE_CLOSED
         record.closed_ms = self._clock_ms()
         return record
+
+
+def _until_full(headers: Sequence[EntryHeader], room_bytes: int) -> int:
+    """Returns how many entries are taken until `room_bytes` are used up: at least one."""
+    if size_of(headers) < room_bytes:
+        return len(headers)
+    for count, header in enumerate(headers, 1):
+        room_bytes -= header.size_bytes
+        if room_bytes <= 0:
+            return count
+    return len(headers)
+
+
+def _buffers(stamped: Sequence[bytes], bodies: Iterable[Body]) -> list[Buffer]:
+    """Returns what is written: many small entries as one buffer, which costs less."""
+    buffers: list[Buffer] = []
+    for header, body in zip(stamped, bodies, strict=False):
+        buffers += (header, *body)
+    if len(buffers) < _BUFFERS_JOINED_FROM:
+        return buffers
+    if sum(map(len, buffers)) > len(buffers) * _SMALL_BYTES:
+        return buffers
+    return [b"".join(buffers)]
 
 
 def _copy(record: LedgerRecord) -> LedgerRecord:

@@ -74,7 +74,10 @@ class TopicLog:
         If the disk accepts no new ledger, existing entries can be read and the log has failed.
         Raises DiskFailure if there is no ledger yet.
         """
-        await self._files.in_thread(self._open)
+        if self._new.may_load_first:
+            await self._new.load_first()
+        else:
+            await self._files.in_thread(self._open)
 
     def _open(self) -> None:
         try:

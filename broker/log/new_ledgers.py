@@ -12,7 +12,7 @@ import asyncio
 import functools
 from collections.abc import Callable
 
-from ledgerfold.broker.log.ledger_record import last_entry
+from ledgerfold.broker.log.ledger_record import all_ledger_ids, last_entry
 from ledgerfold.broker.log.raw_ledgers import RawLedgers
 from ledgerfold.broker.log.state import LogState
 from ledgerfold.broker.log.stored_topic import StoredTopic
@@ -125,6 +125,34 @@ class NewLedgers:
         (self._writers.open,) = created
         for ledger_id in deleted:
             self._store.delete_files(ledger_id)
+
+    @property
+    def may_load_first(self) -> bool:
+        """Returns whether load_first() does what load() does: the topic is new."""
+        record = self._stored.record
+        return not record.epoch and not all_ledger_ids(record) and self._store.has_free_ledger_id
+
+    async def load_first(self) -> None:
+        """Begins the first ledger of a new topic, in a write that other topics may share.
+
+        Raises DiskFailure.
+        """
+        created = list[LedgerWriter]()
+
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            created.append(self._store.create_ledger(record.name, batch))
+            record.ledger_ids.append(created[0].ledger_id)
+            record.epoch += 1
+            self._on_listed(record)
+
+        try:
+            await self._stored.change(edit)
+        except DiskFailure:
+            for writer in created:
+                self._store.drop_writer(writer.ledger_id)
+            raise
+        self._ledgers.keep(self._stored.record.ledger_ids)
+        (self._writers.open,) = created
 
     def _is_empty(self, ledger_id: int) -> bool:
         return last_entry(self._ledgers.record(ledger_id)) is None

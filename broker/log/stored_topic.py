@@ -6,7 +6,8 @@ changes are made here:
 1. Changes run one after the other, in request order.
 2. `edit` runs when the change starts, sees the current state, and changes a copy of the record;
    related writes go into the same batch. It may raise: then nothing changes.
-3. The batch is written and synced in a thread; the loop continues meanwhile.
+3. The batch is written and synced in a thread, with those of other topics
+   (broker/log/record_writes.py); the loop continues meanwhile.
 4. When it is durable, the copy becomes the record, and `applied` is called in the same step: no
    other task sees one without the other.
 
@@ -18,21 +19,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
 
 from ledgerfold.broker.common.shielding import run_to_completion
+from ledgerfold.broker.log.record_writes import RecordWrites
 from ledgerfold.storage.errors import Moved
-from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import TopicRecord
 
 Edit = Callable[[TopicRecord, MetadataBatch], object]
 
 
 class StoredTopic:
-    """The record of one loaded topic, used on the event loop; `executor` does the writing."""
+    """The record of one loaded topic, used on the event loop."""
 
-    def __init__(self, record: TopicRecord, metadata: MetadataStore, executor: Executor) -> None:
-        self._record, self._metadata, self._executor = record, metadata, executor
+    def __init__(self, record: TopicRecord, writes: RecordWrites) -> None:
+        self._record, self._writes = record, writes
         self._lock = asyncio.Lock()
         self._is_closed = False
 
@@ -60,8 +61,7 @@ class StoredTopic:
             if self._is_closed:
                 raise Moved(f"{self.name} was unloaded; try again.")
             changed, batch = self._edited(edit)
-            loop = asyncio.get_running_loop()
-            await loop.run_in_executor(self._executor, self._metadata.write, batch)
+            await self._writes.write(batch)
             self._record = changed
             if applied is not None:
                 applied()
@@ -69,11 +69,11 @@ class StoredTopic:
     def change_now(self, edit: Edit) -> None:
         """Applies an edit in the caller's thread, before the topic is shared."""
         changed, batch = self._edited(edit)
-        self._metadata.write(batch)
+        self._writes.write_now(batch)
         self._record = changed
 
     def _edited(self, edit: Edit) -> tuple[TopicRecord, MetadataBatch]:
-        changed, batch = TopicRecord(), self._metadata.begin()
+        changed, batch = TopicRecord(), self._writes.begin()
         changed.CopyFrom(self._record)
         edit(changed, batch)
         if changed != self._record:

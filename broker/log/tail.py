@@ -10,7 +10,7 @@ and the topic has to be reloaded (broker/topics/broker.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from ledgerfold.broker.log.group_commit import GroupCommit
 from ledgerfold.broker.log.new_ledgers import NewLedgers
@@ -21,6 +21,7 @@ from ledgerfold.storage.entry import Buffer, EntryHeader, Position
 from ledgerfold.storage.errors import DiskFailure, Moved, TopicTerminated
 from ledgerfold.storage.ledger import LedgerWriter
 from ledgerfold.storage.metadata import MetadataBatch
+from ledgerfold.storage.writer import Body
 from ledgerfold.v1.records_pb2 import TopicRecord
 
 
@@ -86,6 +87,29 @@ class LogTail:
         position = writer.append(header, sections, append_time_ms, producer_number)
         self._commit.start()
         return position
+
+    def append_all(
+        self, headers: Sequence[EntryHeader], bodies: Sequence[Body], producer_number: int
+    ) -> Iterator[tuple[Position, int]]:
+        """Appends entries as append() does, group by group.
+
+        Yields the first position and the number of entries of each group, whose positions are
+        consecutive, in one ledger.
+        """
+        done = 0
+        while done < len(headers):
+            self.check_open()
+            writer = self._writers.open
+            assert writer is not None
+            if writer.should_roll():
+                writer = self._roll(writer)
+            first = Position(writer.ledger_id, writer.next_entry_id)
+            count = writer.append_all(
+                headers[done:], bodies[done:], self._clock_ms(), producer_number
+            )
+            self._commit.start()
+            yield first, count
+            done += count
 
     async def roll_if_due(self) -> None:
         """Rolls the open ledger if a limit is reached, usually its age.

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Iterator
+from itertools import islice
 
 from ledgerfold.broker.common.given_names import check_name
 from ledgerfold.broker.common.names import persistent_topic
@@ -23,6 +25,7 @@ from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.receipts import Receipt
 from ledgerfold.broker.wire.frames import entries_of, is_bulk
+from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.error_codec import encode_error
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import data_pb2
@@ -56,7 +59,9 @@ async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen) -> Producer | 
     check_name("A producer", name)
     if isinstance(topic, KafkaTopic):
         return topic.attach_producer(name)
-    return await topic.attach_producer(name)
+    producer = await topic.attach_producer(name)
+    producer.combines_receipts = opening.combines_receipts
+    return producer
 
 
 def _ready(broker: Broker, producer: Producer | KafkaProducer) -> data_pb2.PublishReady:
@@ -85,6 +90,8 @@ async def _deliver(
         for each in receipts:
             ledger_id, entry_id = each.position
             added = add(sequence_id=each.sequence_id, ledger_id=ledger_id, entry_id=entry_id)
+            if each.entries > 1:
+                added.entries = each.entries
             if each.refusal is not None:
                 added.refusal.CopyFrom(_refusal(each))
         await context.write(response.SerializeToString())
@@ -103,9 +110,19 @@ async def take(frame: bytes, producer: Producer | KafkaProducer) -> None:
     """
     if not is_bulk(frame):
         raise InvalidRequest("After `open`, a Publish stream accepts only `entries`.")
-    for count, entry in enumerate(entries_of(frame), 1):
-        producer.append(entry)
-        if not count % SLICE_ENTRIES:
-            await asyncio.sleep(0)
-            await producer.has_room()
+    entries = entries_of(frame)
+    while _take_slice(entries, producer) == SLICE_ENTRIES:
+        await asyncio.sleep(0)
+        await producer.has_room()
     await producer.has_room()
+
+
+def _take_slice(entries: Iterator[Buffer], producer: Producer | KafkaProducer) -> int:
+    """Appends the next entries, up to SLICE_ENTRIES. Returns their number."""
+    taken: list[Buffer] = []
+    try:
+        taken.extend(islice(entries, SLICE_ENTRIES))
+    finally:
+        # Also the entries before a field that is none.
+        producer.append_all(taken)
+    return len(taken)

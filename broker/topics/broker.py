@@ -30,6 +30,7 @@ from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
 from ledgerfold.broker.kafka.config.config import BrokerConfig
 from ledgerfold.broker.kafka.partition import Partition
 from ledgerfold.broker.log.ledger_record import all_ledger_ids
+from ledgerfold.broker.log.record_writes import RecordWrites
 from ledgerfold.broker.policies.effective import PolicyLevels
 from ledgerfold.broker.topics.housekeeping import Housekeeping
 from ledgerfold.broker.topics.kafka_settings import defects_of, prepare_kafka_topic, start_cleaning
@@ -73,6 +74,7 @@ class Broker:
         self.manual_clock = self.clock if isinstance(self.clock, ManualClock) else None
         self.started_ms = self.clock_ms()
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
+        self.record_writes = RecordWrites(metadata, lambda: self.executor)
         self.outgoing = Outgoing(settings.streams_max, settings.unsent_bytes_max)
         # The loaded topics by kind; no name is in both.
         self.topics: dict[str, Topic] = {}
@@ -235,7 +237,7 @@ class Broker:
         topic = Topic(self, record)
         await topic.load()
         self.topics[name] = topic
-        has_threshold = (topic.policies().compaction_threshold_bytes or 0) > 0
+        has_threshold = self.policy_levels.threshold(record).threshold_bytes > 0
         if has_threshold and topic.log.state.failure is None:
             await topic.enable_compaction_cursor()
         return topic

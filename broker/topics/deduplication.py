@@ -47,6 +47,10 @@ class Deduplication:
         """The position through which the records are complete; later headers must be replayed."""
         return self._recorded
 
+    @property
+    def has_producers(self) -> bool:
+        return bool(self._producers)
+
     def replay(self, last_sequence_ids: Mapping[int, int]) -> None:
         """Merges the highest sequence id per producer number, as found in entry headers."""
         for producer in self._producers.values():

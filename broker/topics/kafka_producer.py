@@ -11,7 +11,7 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.kafka.config.config import LogConfig
@@ -19,7 +19,14 @@ from ledgerfold.broker.kafka.log.record_access import OpenedRecords
 from ledgerfold.broker.kafka.partition import Appended, Partition
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue
-from ledgerfold.storage.entry import Codec, EntryHeader, Position, checked_entry, crc32c
+from ledgerfold.storage.entry import (
+    Buffer,
+    Codec,
+    EntryHeader,
+    Position,
+    crc32c,
+)
+from ledgerfold.storage.entry_check import checked_entry
 from ledgerfold.storage.errors import InvalidRequest, KafkaError
 from ledgerfold.storage.kafka.batch import (
     BatchParts,
@@ -56,7 +63,12 @@ class KafkaProducer(ReceiptQueue):
     def config(self) -> LogConfig:
         return self._partition.config
 
-    def append(self, entry: memoryview) -> None:
+    def append_all(self, entries: Iterable[Buffer]) -> None:
+        """Appends entries in order. Raises like append()."""
+        for entry in entries:
+            self.append(entry)
+
+    def append(self, entry: Buffer) -> None:
         """Appends an entry. Raises InvalidRequest, and the error with which the log failed."""
         self.check()
         header, keys, values = checked_entry(entry, self._entry_bytes_max)

@@ -12,6 +12,7 @@ from ledgerfold.broker.compaction.interfaces import BrokerContext
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
 from ledgerfold.broker.kafka.config.config import BrokerConfig
+from ledgerfold.broker.log.record_writes import RecordWrites
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.v1.records_pb2 import TopicRecord
@@ -24,6 +25,8 @@ class TopicContext(BrokerContext, Protocol):
     def clock(self) -> Clock: ...
     @property
     def outgoing(self) -> Outgoing: ...
+    @property
+    def record_writes(self) -> RecordWrites: ...
     @property
     def compaction(self) -> CompactionScheduler: ...
     @property
@@ -44,7 +47,7 @@ class LoadedTopic:
 
     def __init__(self, broker: TopicContext, record: TopicRecord) -> None:
         self.broker = broker
-        self.stored = StoredTopic(record, broker.metadata, broker.executor)
+        self.stored = StoredTopic(record, broker.record_writes)
         # Since it was loaded. Out: to consumers and readers, including disconnected ones.
         self.messages_in = self.bytes_in = self.entries_in = 0
         self.messages_out = self.bytes_out = 0
@@ -80,10 +83,10 @@ class LoadedTopic:
         """The size limit of an entry."""
         return self.broker.settings.entry_bytes_max
 
-    def count_in(self, messages: int, size_bytes: int) -> None:
+    def count_in(self, messages: int, size_bytes: int, entries: int = 1) -> None:
         self.messages_in += messages
         self.bytes_in += size_bytes
-        self.entries_in += 1
+        self.entries_in += entries
 
     def count_out(self, sent: Traffic) -> None:
         self.messages_out += sent.messages

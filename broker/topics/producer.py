@@ -6,15 +6,22 @@ waits until everything appended before it is durable: the original may still be 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.topics.deduplication import Deduplication
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue
-from ledgerfold.storage.entry import check_entry
+from ledgerfold.storage.entry import (
+    Buffer,
+    EntryHeader,
+    Position,
+)
+from ledgerfold.storage.entry_check import check_entry
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.segment import size_of
+from ledgerfold.storage.writer import Body
 from ledgerfold.v1.records_pb2 import ProducerRecord
 
 
@@ -32,6 +39,8 @@ class Producer(ReceiptQueue):
     ) -> None:
         super().__init__(log.state, name)
         self.record = record
+        # Whether the client accepts receipts for several entries.
+        self.combines_receipts = False
         self._topic, self._deduplication = topic, deduplication
         self._on_detached = on_detached
         # On a manual clock the producer's own time has no meaning.
@@ -39,28 +48,62 @@ class Producer(ReceiptQueue):
         self._entry_bytes_max = topic.entry_bytes_max
         self._tail = log.tail
 
-    def append(self, entry: memoryview) -> None:
-        """Appends one entry as received.
+    def append_all(self, entries: Iterable[Buffer]) -> None:
+        """Appends entries as received, in order, up to the first bad one.
 
         Raises InvalidRequest, and the error that failed the log.
         """
         self.check()
-        header = check_entry(entry, self._entry_bytes_max)
-        record = self.record
+        headers: list[EntryHeader] = []
+        bodies: list[Body] = []
+        last_id = self.record.last_sequence_id
+        try:
+            for entry in entries:
+                header = check_entry(entry, self._entry_bytes_max)
+                if header.sequence_id <= last_id:
+                    self._append(headers, bodies)
+                    headers, bodies = [], []
+                    self._answer_duplicate(header)
+                    continue
+                last_id = header.sequence_id
+                headers.append(header)
+                bodies.append((entry[header.header_bytes :],))
+        finally:
+            self._append(headers, bodies)
+
+    def _answer_duplicate(self, header: EntryHeader) -> None:
         if header.sequence_id < 0:
             raise InvalidRequest(f"Sequence id {header.sequence_id} is negative; the minimum is 0.")
-        if header.sequence_id <= record.last_sequence_id:
-            # The original may still be in flight, from a closed connection.
-            through = self._tail.last_appended
-            receipt = Receipt(NOWHERE, header.sequence_id, header.size_bytes, through)
-            self.add(receipt, is_new=False)
+        # The original may still be in flight, from a closed connection.
+        through = self._tail.last_appended
+        receipt = Receipt(NOWHERE, header.sequence_id, header.size_bytes, through)
+        self.add(receipt, is_new=False)
+
+    def _append(self, headers: list[EntryHeader], bodies: list[Body]) -> None:
+        if not headers:
             return
         if self._emulated_time is not None:
-            header = header._replace(publish_time_ms=self._emulated_time.now_ms())
-        position = self._tail.append(header, (entry[header.header_bytes :],), record.number)
-        self._deduplication.appended(record, header.sequence_id)
-        self._topic.count_in(header.message_count, header.size_bytes)
-        self.add(Receipt(position, header.sequence_id, header.size_bytes, position))
+            now_ms = self._emulated_time.now_ms()
+            headers = [header._replace(publish_time_ms=now_ms) for header in headers]
+        done = 0
+        for position, count in self._tail.append_all(headers, bodies, self.record.number):
+            self._appended(position, headers[done : done + count])
+            done += count
+
+    def _appended(self, first: Position, headers: list[EntryHeader]) -> None:
+        """Notes entries that were appended from `first` on."""
+        count, size_bytes, sequence_id = len(headers), size_of(headers), headers[-1].sequence_id
+        self._deduplication.appended(self.record, sequence_id)
+        messages = sum(header.message_count for header in headers)
+        self._topic.count_in(messages, size_bytes, count)
+        ledger_id, first_id = first
+        if self.combines_receipts:
+            last = Position(ledger_id, first_id + count - 1)
+            self.add(Receipt(first, sequence_id, size_bytes, last, entries=count))
+            return
+        for entry_id, header in enumerate(headers, first_id):
+            position = Position(ledger_id, entry_id)
+            self.add(Receipt(position, header.sequence_id, header.size_bytes, position))
 
     def detach(self) -> None:
         self.close()

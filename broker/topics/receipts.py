@@ -1,4 +1,6 @@
-"""The receipts of a connected producer: one per entry, in order, once it is durable.
+"""The receipts of a connected producer, in order, once its entries are durable.
+
+One for each entry, or for several that were appended together if the client accepts that.
 
 Bounds: a producer's bytes in flight, refused entries and duplicates included, stay under
 IN_FLIGHT_BYTES_MAX plus one entry plus one batch of appends (broker/rpc/publish.py). Above that the
@@ -23,9 +25,9 @@ NOWHERE = Position(-1, -1)
 
 
 class Receipt(NamedTuple):
-    """The receipt for one entry, and what it waits for.
+    """The receipt for an entry, or for `entries` at consecutive positions, and what it waits for.
 
-    `position`: NOWHERE if nothing was stored.
+    `position`: the first one's; NOWHERE if nothing was stored. `sequence_id`: the last one's.
     """
 
     position: Position
@@ -35,6 +37,7 @@ class Receipt(NamedTuple):
     durable_at: Position | None
     # The reason for refusing this entry if that does not end the stream.
     refusal: LedgerfoldError | None = None
+    entries: int = 1
 
 
 class ReceiptQueue:

@@ -67,8 +67,10 @@ class Topic(LoadedTopic):
     async def load(self) -> None:
         """Opens the log, finds the last sequence ids, and loads the durable subscriptions."""
         await self.log.open()
-        headers = self._headers_after(self.deduplication.recorded, self.log.ledgers.records())
-        self.deduplication.replay(await asyncio.to_thread(lambda: last_sequence_ids(headers)))
+        if self.deduplication.has_producers:
+            headers = self._headers_after(self.deduplication.recorded, self.log.ledgers.records())
+            found = await self.broker.in_thread(lambda: last_sequence_ids(headers))
+            self.deduplication.replay(found)
         try:
             await self._record_sequence_ids()
         except DiskFailure as error:

@@ -17,7 +17,8 @@ length, and bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from functools import lru_cache
 
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Buffer
 from ledgerfold.storage.errors import InvalidRequest
@@ -42,11 +43,15 @@ def _varint(value: int) -> bytes:
     return bytes(encoded)
 
 
+@lru_cache(4096)
+def _entry_head(size_bytes: int) -> bytes:
+    return b"%c%b" % (_BULK_TAG, _varint(size_bytes))
+
+
 def _encode_entries(entries: Iterable[Buffer]) -> bytes:
     parts: list[Buffer] = []
     for entry in entries:
-        parts.append(b"%c%b" % (_BULK_TAG, _varint(len(entry))))
-        parts.append(entry)
+        parts += (_entry_head(len(entry)), entry)
     return b"".join(parts)
 
 
@@ -120,15 +125,47 @@ def _fields(view: memoryview) -> Iterator[tuple[int, memoryview | int]]:
         at += size
 
 
-def entries_of(frame: Buffer) -> Iterator[memoryview]:
-    """Yields the bulk field's values, as slices of a frame that has no other fields.
+def entries_of(frame: bytes) -> Iterator[Buffer]:
+    """Yields the bulk field's values from a frame that has no other fields.
 
-    Raises InvalidRequest when it meets another field.
+    Small ones at its beginning are copies, others are slices. Raises InvalidRequest when it meets
+    another field.
     """
-    for number, value in _fields(memoryview(frame)):
+    at = yield from _small_entries(frame)
+    for number, value in _fields(memoryview(frame)[at:]):
         if number != BULK_FIELD or isinstance(value, int):
             raise InvalidRequest(f"Invalid frame of entries: it has field {number}.")
         yield value
+
+
+def received_entries(frame: bytes) -> Iterator[Buffer]:
+    """Yields the bulk field's values from a broker's message, as entries_of does; other fields are
+    ignored.
+    """
+    at = yield from _small_entries(frame)
+    for number, value in _fields(memoryview(frame)[at:]):
+        if number == BULK_FIELD and isinstance(value, memoryview):
+            yield value
+
+
+def _small_entries(frame: bytes) -> Generator[bytes, None, int]:
+    """Yields the values at the beginning that have a length of one or two bytes. Returns the offset
+    of the rest.
+    """
+    at, end = 0, len(frame)
+    # NOTE: the usual case of many small entries, without generic decoding: their tag, and a length
+    # of one or two bytes.
+    while at + 2 < end and frame[at] == _BULK_TAG:
+        size, start = frame[at + 1], at + 2
+        if size > 0x7F:
+            if frame[start] > 0x7F:
+                break
+            size, start = size & 0x7F | frame[start] << 7, at + 3
+        if start + size > end:
+            break
+        at = start + size
+        yield frame[start:at]
+    return at
 
 
 def decode_field(frame: Buffer, number: int) -> list[memoryview]:

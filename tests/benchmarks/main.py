@@ -24,6 +24,7 @@ BENCHMARKS = (
     "cold",
     "publish",
     "send",
+    "small-entries",
     "read",
     "compact-small",
     "compact-large",
@@ -34,6 +35,7 @@ BENCHMARKS = (
     "unread",
     "what-if",
     "stalls",
+    "wide",
 )
 
 

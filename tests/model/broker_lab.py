@@ -183,7 +183,7 @@ class BrokerLab:
         producer = await loaded.attach_producer("p")
         try:
             for messages, is_batch in entries:
-                producer.append(memoryview(self.entry(messages, is_batch=is_batch)))
+                producer.append_all([memoryview(self.entry(messages, is_batch=is_batch))])
             producer.finish()
             found: list[Position] = []
             while receipts := await producer.receipts():

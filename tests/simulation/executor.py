@@ -58,6 +58,7 @@ def cooperative_locks(jobs: Jobs) -> Iterator[None]:
         patch("ledgerfold.storage.metadata.threading", stand_in),
         patch("ledgerfold.storage.reader.threading", stand_in),
         patch("ledgerfold.storage.lru_cache.threading", stand_in),
+        patch("ledgerfold.storage.shared_sync.threading", stand_in),
     ):
         yield
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Sequence
+from itertools import islice
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ class Publisher:
         self._is_timely = world.random.random() < 0.7
         # What was acknowledged last.
         self._done: OrderedDict[int, tuple[bytes, Attempt]] = OrderedDict()
+        self._unanswered: deque[int] = deque()
         # Entries that this connection was sent already.
         self._sent = 0
         # It stays away until it has something to send.
@@ -181,9 +183,17 @@ class Publisher:
             await asyncio.sleep(self._world.random.random() * pause_s)
 
     async def _connect(self) -> None:
-        connection = Connection(self._world, HANDLER, self._on_sent)
+        # The sequence ids without a receipt on this connection.
+        self._unanswered = unanswered = deque[int]()
+        connection = Connection(
+            self._world, HANDLER, lambda frame: self._on_sent(frame, unanswered)
+        )
         self._connection, self._cut_ms = connection, None
-        opening = data_pb2.PublishOpen(topic=self.topic, producer_name=self.name)
+        opening = data_pb2.PublishOpen(
+            topic=self.topic,
+            producer_name=self.name,
+            combines_receipts=self._world.random.random() < 0.5,
+        )
         connection.send(data_pb2.PublishRequest(open=opening).SerializeToString())
         await connection.wait()
         if not connection.closed:
@@ -227,7 +237,9 @@ class Publisher:
                 self._receive(connection.take())
 
     def _send_new(self, connection: Connection) -> None:
-        fresh = [entry for entry, _ in list(self._pending.values())[self._sent :]]
+        items = list(self._pending.items())[self._sent :]
+        fresh = [entry for _, (entry, _) in items]
+        self._unanswered.extend(sequence_id for sequence_id, _ in items)
         self._sent += len(fresh)
         while fresh:
             count = self._world.random.randrange(1, 4)
@@ -237,19 +249,24 @@ class Publisher:
     def _receive(self, frame: bytes) -> None:
         response = data_pb2.PublishResponse.FromString(frame)
         for receipt in response.receipts:
-            first = next(iter(self._pending), None)
-            if first != receipt.sequence_id:
+            entries = receipt.entries or 1
+            answered = list(islice(self._pending, entries))
+            if len(answered) < entries or answered[-1] != receipt.sequence_id:
                 self._world.oracle.fail(
-                    f"{self.name} waits for #{first} and is told of #{receipt.sequence_id}"
+                    f"{self.name} waits for {answered} and is told of #{receipt.sequence_id}"
                 )
                 return
-            self._done[first] = self._pending.pop(first)
-            if len(self._done) > REMEMBERED:
-                self._done.popitem(last=False)
-            self._sent -= 1
+            for sequence_id in answered:
+                self._done[sequence_id] = self._pending.pop(sequence_id)
+                if len(self._done) > REMEMBERED:
+                    self._done.popitem(last=False)
+            self._sent -= entries
 
-    def _on_sent(self, frame: bytes) -> None:
+    def _on_sent(self, frame: bytes, unanswered: deque[int]) -> None:
         for receipt in data_pb2.PublishResponse.FromString(frame).receipts:
-            position = Position(receipt.ledger_id, receipt.entry_id)
-            self._world.oracle.acknowledged(self.topic, self.name, receipt.sequence_id, position)
+            for index in range(receipt.entries or 1):
+                sequence_id = unanswered.popleft()
+                at = receipt.entry_id + (index if receipt.ledger_id >= 0 else 0)
+                position = Position(receipt.ledger_id, at)
+                self._world.oracle.acknowledged(self.topic, self.name, sequence_id, position)
             self._world.moments.reach(RECEIPT)

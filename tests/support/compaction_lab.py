@@ -25,6 +25,7 @@ from typing import Any, cast
 from ledgerfold.broker.common.names import TopicName
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
+from ledgerfold.broker.log.record_writes import RecordWrites
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.log.view import View
 from ledgerfold.broker.policies.effective import PolicyLevels
@@ -322,7 +323,7 @@ class Lab:
         record = TopicRecord(name=full, policies=Policies(**policies))
         with self.metadata.batch() as batch:
             batch.put(record)
-        stored = StoredTopic(record, self.metadata, self.executor)
+        stored = StoredTopic(record, RecordWrites(self.metadata, lambda: self.executor))
         self.topics[full] = LabTopic(self, stored, CountedLog(entries), backlog_bytes)
         return self.topics[full]
 

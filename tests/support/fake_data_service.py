@@ -114,6 +114,23 @@ class FakeTopic:
         return len(self.entries)
 
 
+def _combined(receipts: list[data_pb2.Receipt]) -> list[data_pb2.Receipt]:
+    """As a broker of this version does, and duplicates, too."""
+    combined: list[data_pb2.Receipt] = []
+    for receipt in receipts:
+        last = combined[-1] if combined else None
+        count = 0 if last is None else last.entries or 1
+        step = 0 if receipt.ledger_id < 0 else count
+        if last is not None and (receipt.ledger_id, receipt.entry_id) == (
+            last.ledger_id,
+            last.entry_id + step,
+        ):
+            last.sequence_id, last.entries = receipt.sequence_id, count + 1
+        else:
+            combined.append(receipt)
+    return combined
+
+
 def _short(topic: str) -> str:
     """Full and short names are the same topic's."""
     return topic.removeprefix("persistent://public/default/")
@@ -181,6 +198,8 @@ class FakeDataService(data_pb2_grpc.DataServiceServicer):
         self.may_answer.set()
         self.entry_bytes_max = ENTRY_BYTES_MAX
         self.frames_published = 0
+        # Entries at consecutive positions get a receipt together.
+        self.combines_receipts = False
         self.opened: list[Any] = []
 
     def topic(self, name: str) -> FakeTopic:
@@ -213,6 +232,8 @@ class FakeDataService(data_pb2_grpc.DataServiceServicer):
                     continue
                 self.frames_published += 1
                 receipts = [self._store(topic, name, entry, kafka) for entry in request.entries]
+                if self.combines_receipts and kafka is None:
+                    receipts = _combined(receipts)
                 await self.may_answer.wait()
                 yield data_pb2.PublishResponse(receipts=receipts)
         except LedgerfoldError as error:

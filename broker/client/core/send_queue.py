@@ -5,6 +5,8 @@ takes it once, briefly. The rules:
 
 * A batch is sealed when it holds `batching_max_messages` or `batching_max_allowed_size_in_bytes`,
   when its first message has waited for the publish delay, or on `seal` (flush, blocking send).
+* Without batching, a message is sealed as soon as the event loop runs, as an entry; those that came
+  meanwhile are built and sent together (PendingRun).
 * At most `max_pending_messages` and BYTES_PENDING_MAX wait for receipts; beyond that the caller
   waits or gets Overloaded.
 * A batch above the broker's limit is split in halves until each part fits; a single message that is
@@ -17,6 +19,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from ledgerfold.broker.client.messages.configs import ProducerConfig
 from ledgerfold.broker.client.messages.new_message import INT64_MAX, NewMessage
@@ -25,9 +28,16 @@ from ledgerfold.broker.client.streams.batching import (
     Container,
     DefaultContainer,
     Listener,
+    PlainContainer,
     QuickRows,
 )
-from ledgerfold.broker.client.streams.pending import NOWHERE, EntryMaker, Outcome, PendingEntry
+from ledgerfold.broker.client.streams.pending import (
+    NOWHERE,
+    EntryMaker,
+    NativeEntries,
+    Outcome,
+    PendingEntry,
+)
 from ledgerfold.broker.client.streams.publish_stream import PublishStream
 from ledgerfold.storage.entry import entry_bytes_after_rebuild_max
 from ledgerfold.storage.errors import (
@@ -45,6 +55,8 @@ _log = logging.getLogger(__name__)
 BYTES_PENDING_MAX = 64 * 1024 * 1024
 # Close to the highest sequence id, each id is checked: the fast path does not count them.
 _QUICK_SEQUENCE_ID_MAX = INT64_MAX - 2**32
+# The maximum number of entries that are built together.
+RUN_ENTRIES_MAX = 1000
 
 
 class SendQueue:
@@ -115,10 +127,27 @@ class SendQueue:
     def _sync(self) -> None:
         """Moves messages of the fast path into the batch."""
         items = self.quick.take()
-        if items and isinstance(self._container, DefaultContainer):
+        if items and isinstance(self._container, PlainContainer):
+            self._submit_run(items, self._container)
+        elif items and isinstance(self._container, DefaultContainer):
             if self._container.names_sequence_ids:
                 self._submit(self._container.take())
             self._container.extend(items, self.quick.size_bytes)
+
+    def _submit_run(self, items: list[Any], container: PlainContainer) -> None:
+        """Passes an entry for each message to the stream."""
+        first_id = container.last_sequence_id + 1
+        maker = self._maker
+        assert isinstance(maker, NativeEntries)
+        run = maker.run(items, first_id, self._clock_ms(), container.producer_name)
+        if max(map(len, run.parts)) <= self._stream.entry_bytes_max:
+            container.skip(run.entries)
+            self._pass_on(run)
+            return
+        # One by one: those that are too large fail.
+        for start in range(0, len(items), 3):
+            container.extend(items[start : start + 3], 0)
+            self._submit(container.take())
 
     def _fail_quick(self, error: LedgerfoldError) -> None:
         """Fails messages of the fast path after the end. Called with the lock held."""
@@ -181,21 +210,23 @@ class SendQueue:
     def _refresh(self) -> None:
         """Recomputes how far the open batch may grow and whether the fast path is open."""
         config, container = self._config, self._container
-        rows_max = 1 if container.is_plain else config.batching_max_messages
+        rows_max = RUN_ENTRIES_MAX if container.is_plain else config.batching_max_messages
         if config.max_pending_messages:
             pending = self._messages_in - self._messages_out
             rows_max = min(rows_max, config.max_pending_messages - pending)
         if self._bytes_in - self._bytes_out >= BYTES_PENDING_MAX:
             rows_max = 0
-        self._rows_max = max(rows_max, 0)
+        quick_rows = max(rows_max, 0)
+        self._rows_max = min(quick_rows, 1) if container.is_plain else quick_rows
         quick = self.quick
         quick.items_max = 0
-        if self._error is None and type(container) is DefaultContainer:
+        is_quick = type(container) is DefaultContainer or self._maker.makes_runs
+        if self._error is None and is_quick and isinstance(container, DefaultContainer):
             quick.size_bytes = container.size_bytes
             # The message that fills the batch takes the slow path, which seals it.
             is_far_from_end = container.last_sequence_id <= _QUICK_SEQUENCE_ID_MAX
             if is_far_from_end and not container.names_sequence_ids:
-                quick.items_max = 3 * (self._rows_max - container.rows - 1)
+                quick.items_max = 3 * (quick_rows - container.rows - 1)
 
     # Sealing.
 
@@ -214,10 +245,13 @@ class SendQueue:
         self._last_seal_s = self._loop.time()
         for batch in batches:
             for entry in self._entries(batch):
-                self._entries_in += 1
-                self._messages_in += len(entry.listeners)
-                self._bytes_in += entry.size_bytes
-                self._stream.submit(entry)
+                self._pass_on(entry)
+
+    def _pass_on(self, entry: PendingEntry) -> None:
+        self._entries_in += entry.entries
+        self._messages_in += len(entry.listeners)
+        self._bytes_in += entry.size_bytes
+        self._stream.submit(entry)
 
     def _entries(self, batch: Batch) -> Iterator[PendingEntry]:
         entry = self._maker.pending(batch, self._clock_ms())
@@ -238,6 +272,9 @@ class SendQueue:
     def _set_timer(self) -> None:
         if not self.quick.is_watched:
             self.quick.is_watched = True
+            if self._container.is_plain:
+                self._loop.call_soon_threadsafe(self._on_timer)
+                return
             delay_s = self._batch_delay_s
             self._loop.call_soon_threadsafe(self._loop.call_later, delay_s, self._on_timer)
 
@@ -272,7 +309,7 @@ class SendQueue:
             elif None in outcome.entry.listeners:
                 self._record_unreported(outcome.error)
             self._notify(outcome)
-        self._entries_out += len(outcomes)
+        self._entries_out += sum(outcome.entry.entries for outcome in outcomes)
         self._wake_waiting()
 
     def on_end(self, error: LedgerfoldError) -> None:

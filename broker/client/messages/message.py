@@ -13,10 +13,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ledgerfold.broker.client.messages.message_id import MessageId
+from ledgerfold.storage.codec import decode
 from ledgerfold.storage.decoded import DecodedBatch
-from ledgerfold.storage.entry import EntryHeader
+from ledgerfold.storage.entry import EntryHeader, Position, read_header
 from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError
 from ledgerfold.storage.kafka.entries import KafkaBatch
+from ledgerfold.storage.plain_entries import PlainRows
 
 Part = TypeVar("Part")
 
@@ -42,6 +44,16 @@ class ReceivedEntry:
         # All values, loaded together on first use: one by one they take three times as long.
         self.contents: list[bytes] | None = None
 
+    def header_of(self, row: int) -> EntryHeader:
+        return self.header
+
+    def decoded(self, row: int) -> tuple[DecodedBatch, int]:
+        """Returns the decoded entry of a message, and its row there."""
+        return self.batch, row
+
+    def key(self, row: int) -> bytes | None:
+        return self.batch.key(row)
+
     def message_id(self, row: int) -> MessageId:
         header = self.header
         return MessageId(
@@ -58,12 +70,54 @@ class ReceivedEntry:
         try:
             self.contents = self.batch.contents()
         except (InvalidRequest, KafkaError) as error:
-            raise self.damage(error) from error
+            raise self.damage(error, 0) from error
         return self.contents
 
-    def damage(self, error: InvalidRequest | KafkaError) -> Corruption:
+    def damage(self, error: InvalidRequest | KafkaError, row: int) -> Corruption:
         """Returns the error for an entry that cannot be decoded."""
         path = f"entry {self.header.position} of {self.topic}"
+        return Corruption(path, 0, "a decodable entry", error.message)
+
+
+class ReceivedRun(ReceivedEntry):
+    """Entries of one message each, received together. They are decoded one by one when more is
+    needed than keys and contents.
+    """
+
+    __slots__ = ("_decoded", "_rows")
+    contents: list[bytes]
+
+    def __init__(self, rows: PlainRows, topic: str, partition: int) -> None:
+        self._rows = rows
+        self.topic, self.partition, self.redelivery_count = topic, partition, 0
+        self.contents = rows.values
+        # The entry that was decoded last, and its row.
+        self._decoded: tuple[int, DecodedBatch] | None = None
+
+    def position(self, row: int) -> Position:
+        return self._rows.position(row)
+
+    def header_of(self, row: int) -> EntryHeader:
+        return read_header(self._rows.entries[row])
+
+    def decoded(self, row: int) -> tuple[DecodedBatch, int]:
+        last = self._decoded
+        if last is None or last[0] != row:
+            last = self._decoded = row, decode(self._rows.entries[row])
+        return last[1], 0
+
+    def key(self, row: int) -> bytes | None:
+        return self._rows.keys[row]
+
+    def message_id(self, row: int) -> MessageId:
+        ledger_id, entry_id = self._rows.position(row)
+        return MessageId(self.partition, ledger_id, entry_id, -1)
+
+    def is_tombstone(self, row: int) -> bool:
+        return not self.contents[row]
+
+    def damage(self, error: InvalidRequest | KafkaError, row: int) -> Corruption:
+        path = f"entry {self.position(row)} of {self.topic}"
         return Corruption(path, 0, "a decodable entry", error.message)
 
 
@@ -94,7 +148,8 @@ def _decoding(part: Callable[[Message], Part]) -> Callable[[Message], Part]:
         try:
             return part(message)
         except (InvalidRequest, KafkaError) as error:
-            raise message[0].damage(error) from error
+            entry, row = message
+            raise entry.damage(error, row) from error
 
     return decoded
 
@@ -115,8 +170,19 @@ class Message(tuple[ReceivedEntry, int]):
         return self[0]
 
     @property
-    def _row(self) -> int:
-        return self[1]
+    def _decoded(self) -> tuple[DecodedBatch, int]:
+        entry, row = self
+        return entry.decoded(row)
+
+    @property
+    def _key(self) -> bytes | None:
+        entry, row = self
+        return entry.key(row)
+
+    @property
+    def _header(self) -> EntryHeader:
+        entry, row = self
+        return entry.header_of(row)
 
     def data(self) -> bytes:
         """The content; empty for a null value."""
@@ -129,7 +195,8 @@ class Message(tuple[ReceivedEntry, int]):
         return None if self.has_null_value() else self.data()
 
     def has_null_value(self) -> bool:
-        return self._entry.batch.is_null(self._row)
+        batch, row = self._decoded
+        return batch.is_null(row)
 
     @_decoding
     def is_tombstone(self) -> bool:
@@ -152,16 +219,19 @@ class Message(tuple[ReceivedEntry, int]):
 
     def has_key(self) -> bool:
         """Returns whether the message has a key; the empty key is a key. (Java's `hasKey`.)"""
-        return self._entry.batch.key(self._row) is not None
+        return self._key is not None
 
     def partition_key(self) -> str:
         """The key, or "" without one. A key given as bytes is in base64, as in Pulsar."""
-        return (self._entry.batch.key(self._row) or b"").decode(errors="surrogateescape")
+        return (self._key or b"").decode(errors="surrogateescape")
 
     def key_bytes(self) -> bytes | None:
         """The key as bytes, decoded from base64; None without a key. Raises InvalidRequest."""
-        key = self._entry.batch.key(self._row)
-        if key is None or not self._entry.batch.key_is_base64(self._row):
+        key = self._key
+        if key is None:
+            return None
+        batch, row = self._decoded
+        if not batch.key_is_base64(row):
             return key
         try:
             return base64.b64decode(key, validate=True)
@@ -171,34 +241,38 @@ class Message(tuple[ReceivedEntry, int]):
     @_decoding
     def ordering_key(self) -> str:
         """The key that KeyShared uses instead of the partition key; "" without one."""
-        return (self._entry.batch.ordering_key(self._row) or b"").decode(errors="surrogateescape")
+        batch, row = self._decoded
+        return (batch.ordering_key(row) or b"").decode(errors="surrogateescape")
 
     @_decoding
     def properties(self) -> dict[str, str]:
-        return self._entry.batch.properties(self._row)
+        batch, row = self._decoded
+        return batch.properties(row)
 
     def event_timestamp(self) -> int:
         """The event time, set by the application; 0 if it is not set."""
-        return self._entry.batch.event_time_ms(self._row)
+        batch, row = self._decoded
+        return batch.event_time_ms(row)
 
     def publish_timestamp(self) -> int:
         """The time at which the producer sent the entry, by the producer's clock."""
-        return self._entry.header.publish_time_ms
+        return self._header.publish_time_ms
 
     def append_timestamp(self) -> int:
         """The time at which the broker stored the entry, by its clock. (Not in Pulsar's Python
         client.)
         """
-        return self._entry.header.append_time_ms
+        return self._header.append_time_ms
 
     @_decoding
     def producer_name(self) -> str:
-        return self._entry.batch.producer_name
+        return self._decoded[0].producer_name
 
     @_decoding
     def sequence_id(self) -> int:
         """The producer's sequence id for the message. (Java's `getSequenceId`.)"""
-        return self._entry.batch.sequence_id(self._row)
+        batch, row = self._decoded
+        return batch.sequence_id(row)
 
     def topic_name(self) -> str:
         """The full topic name; on a partitioned topic, the partition's."""
@@ -211,7 +285,7 @@ class Message(tuple[ReceivedEntry, int]):
     @_decoding
     def schema_version(self) -> bytes:
         """The schema version that the producer set; empty without one."""
-        return self._entry.batch.schema_version
+        return self._decoded[0].schema_version
 
     def __repr__(self) -> str:
         return f"Message({self.message_id()}, key={self.partition_key()!r})"

@@ -94,6 +94,8 @@ class QuickRows:
     """A buffer on the fast path: messages with only content and key, before they are added to a
     batch.
 
+    For a producer that does not batch, they become entries of one message each.
+
     `items` holds content, key, listener of one message after the other. Appending the three is one
     step under the interpreter's lock, so it takes no other lock; sealing takes all at once.
     `size_bytes` may lag a little when several threads send.
@@ -123,12 +125,12 @@ class DefaultContainer:
     is_plain = False
 
     def __init__(self, producer_name: str, last_sequence_id: int) -> None:
-        self._producer_name = producer_name
+        self.producer_name = producer_name
         self._base_sequence_id = last_sequence_id
         self._begin()
 
     def _begin(self) -> None:
-        self.batch = Batch(self._producer_name)
+        self.batch = Batch(self.producer_name)
         self.size_bytes = 0
         # Sequence ids that do not rise by one are stored explicitly.
         self.names_sequence_ids = False
@@ -182,6 +184,10 @@ class PlainContainer(DefaultContainer):
     """A container of one message, which becomes an entry that is not a batch."""
 
     is_plain = True
+
+    def skip(self, messages: int) -> None:
+        """Counts messages that became entries without a batch: their sequence ids are taken."""
+        self._base_sequence_id += messages
 
 
 class KeyBasedContainer:

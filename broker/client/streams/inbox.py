@@ -18,6 +18,7 @@ from typing import NamedTuple
 from ledgerfold.broker.client.messages.argument_types import TIMEOUT_TYPES, check_type
 from ledgerfold.storage.entry import EntryHeader
 from ledgerfold.storage.errors import LedgerfoldError, Timeout
+from ledgerfold.storage.plain_entries import PlainRows
 
 
 class Delivery(NamedTuple):
@@ -28,6 +29,23 @@ class Delivery(NamedTuple):
     redelivery_count: int = 0
     # Kafka topics: records before this offset are not the reader's.
     first_offset: int = 0
+
+    @property
+    def messages(self) -> int:
+        return self.header.message_count
+
+
+class DeliveredRun(NamedTuple):
+    """Entries of one message each, as received."""
+
+    rows: PlainRows
+
+    @property
+    def messages(self) -> int:
+        return len(self.rows.entries)
+
+
+AnyDelivery = Delivery | DeliveredRun
 
 
 class Bell:
@@ -87,14 +105,14 @@ class Inbox:
 
     def __init__(self) -> None:
         self.generation = 0
-        self._items: deque[Delivery] = deque()
+        self._items: deque[AnyDelivery] = deque()
         self._error: LedgerfoldError | None = None
         # Returns the number of messages left in the entry taken last; set by the receiver.
         self.rest: Callable[[], int] = int
         self._lock = threading.Lock()
         self._bell = Bell()
 
-    def put(self, deliveries: Iterable[Delivery]) -> None:
+    def put(self, deliveries: Iterable[AnyDelivery]) -> None:
         """Adds entries. Event loop only."""
         with self._lock:
             self._items.extend(deliveries)
@@ -103,7 +121,7 @@ class Inbox:
     def clear(self) -> int:
         """Drops all entries and begins a new generation. Returns the number of messages dropped."""
         with self._lock:
-            messages = sum(delivery.header.message_count for delivery in self._items)
+            messages = sum(delivery.messages for delivery in self._items)
             self._items.clear()
             self.generation += 1
         return messages
@@ -132,7 +150,7 @@ class Inbox:
         if self._bell.is_heard and self.has_news():
             self._bell.pass_on()
 
-    def take(self) -> tuple[int, Delivery] | None:
+    def take(self) -> tuple[int, AnyDelivery] | None:
         """Returns the next entry and its generation, or None. Raises the error given to `fail`."""
         with self._lock:
             if self._items:

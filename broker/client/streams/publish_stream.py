@@ -1,7 +1,8 @@
 """The stream of a producer: sends entries and receives receipts, without loss or duplicates.
 
 1. `submit` queues an entry; the sender puts several small ones into one frame.
-2. Receipts are received in order. An entry stays in `_sent` until it has its receipt.
+2. Receipts are received in order, one for several entries if the broker can combine them. An entry
+  stays in `_sent` until it has its receipt.
 3. After a lost connection the producer is reopened under its name, and everything without a receipt
   is resent, in order. The broker drops entries that it has stored already (their sequence id is not
   above the highest one known) and answers with position (-1, -1).
@@ -99,7 +100,9 @@ class PublishStream(ReconnectingStream):
         return self.connection.publish()
 
     def _open_frame(self) -> bytes:
-        step = data_pb2.PublishOpen(topic=self._topic, producer_name=self.producer_name)
+        step = data_pb2.PublishOpen(
+            topic=self._topic, producer_name=self.producer_name, combines_receipts=True
+        )
         return bytes(data_pb2.PublishRequest(open=step).SerializeToString())
 
     def _on_open(self, response: data_pb2.PublishResponse) -> None:
@@ -140,8 +143,8 @@ class PublishStream(ReconnectingStream):
                 self.sequences.number(unsent[0])
             entry = unsent.popleft()
             self._sent.append(entry)
-            entries.append(entry.data)
-            size += len(entry.data)
+            entries += entry.parts
+            size += entry.size_bytes
         if not entries:
             return None  # receipts must come first: they wake the sender
         self._highest_sent = max(self._highest_sent, self._sent[-1].sequence_id)
@@ -157,17 +160,39 @@ class PublishStream(ReconnectingStream):
     def _on_response(self, response: data_pb2.PublishResponse) -> None:
         outcomes: list[Outcome] = []
         for receipt in response.receipts:
-            if not self._sent or self._sent[0].sequence_id != receipt.sequence_id:
+            if not self._is_due(receipt):
                 self._done(outcomes)
                 raise ServiceError(
                     f"Receipt for sequence id {receipt.sequence_id}, which is not the oldest."
                 )
-            entry = self._sent.popleft()
-            position = Position(receipt.ledger_id, receipt.entry_id)
-            outcomes += self._outcomes(entry, position, _refusal_of(receipt))
+            ledger_id, entry_id, refusal = receipt.ledger_id, receipt.entry_id, _refusal_of(receipt)
+            left = receipt.entries or 1
+            while left:
+                entry = self._take_sent(left)
+                outcomes += self._outcomes(entry, Position(ledger_id, entry_id), refusal)
+                left -= entry.entries
+                if ledger_id >= 0:
+                    entry_id += entry.entries
         self._done(outcomes)
         if self.sequences is not None:
             self.wake()
+
+    def _is_due(self, receipt: data_pb2.Receipt) -> bool:
+        """Returns whether a receipt is for the oldest entries."""
+        left = receipt.entries or 1
+        for entry in self._sent:
+            if left <= entry.entries:
+                return entry.sequence_id_of(left - 1) == receipt.sequence_id
+            left -= entry.entries
+        return False
+
+    def _take_sent(self, entries_max: int) -> PendingEntry:
+        """Takes the oldest entries that are in flight together, or a part of them."""
+        oldest = self._sent[0]
+        taken = oldest.take(entries_max)
+        if taken is oldest:
+            self._sent.popleft()
+        return taken
 
     def _outcomes(
         self, entry: PendingEntry, position: Position, refusal: LedgerfoldError | None

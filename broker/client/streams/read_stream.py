@@ -21,13 +21,16 @@ from typing import Any
 from ledgerfold.broker.client.messages.configs import ReaderConfig
 from ledgerfold.broker.client.messages.start import start_after, start_at_offset
 from ledgerfold.broker.client.streams.connection import Connection
-from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
+from ledgerfold.broker.client.streams.inbox import AnyDelivery, DeliveredRun, Delivery, Inbox
 from ledgerfold.broker.client.streams.receiving_stream import ReceivingStream
-from ledgerfold.broker.wire.frames import BULK_FIELD, decode_field, is_bulk
-from ledgerfold.storage.entry import Codec, read_header
+from ledgerfold.broker.wire.frames import is_bulk, received_entries
+from ledgerfold.storage.entry import Buffer, Codec, read_header
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, LedgerfoldError
 from ledgerfold.storage.kafka.batch import read_batch_header
+from ledgerfold.storage.plain_entries import PlainRows, plain_rows
 from ledgerfold.v1 import data_pb2
+
+_RUNS_PER_QUEUE = 4
 
 
 class ReadStream(ReceivingStream):
@@ -47,6 +50,8 @@ class ReadStream(ReceivingStream):
         # The starts of the next and of the last connection.
         self._start = start
         self._opened_at = start
+        # The permits of a run are returned together, when its first message is read.
+        self._run_max = max(1, config.receiver_queue_size // _RUNS_PER_QUEUE)
         self._ids = count(1)
         self._checks: dict[int, asyncio.Future[bool]] = {}
         self._seek: tuple[int, asyncio.Future[None]] | None = None
@@ -140,7 +145,7 @@ class ReadStream(ReceivingStream):
 
     def _on_response(self, response: bytes) -> None:
         if is_bulk(response):
-            self._on_entries(decode_field(response, BULK_FIELD))
+            self._on_entries(received_entries(response))
             return
         message = data_pb2.ReadResponse.FromString(response)
         if self._seek is None:
@@ -155,12 +160,17 @@ class ReadStream(ReceivingStream):
         for check_id in message.more_check_ids:
             self._settle_check(check_id, True)
 
-    def _on_entries(self, entries: Iterable[memoryview]) -> None:
-        first = self._first_offset
-        deliveries = [Delivery(read_header(entry), entry, 0, first) for entry in entries]
+    def _on_entries(self, entries: Iterable[Buffer]) -> None:
+        deliveries: list[AnyDelivery] = []
+        for found in plain_rows(entries, self._run_max):
+            if isinstance(found, PlainRows):
+                deliveries.append(DeliveredRun(found))
+                continue
+            entry = memoryview(found)
+            deliveries.append(Delivery(read_header(entry), entry, 0, self._first_offset))
         if not deliveries:
             return
-        messages = sum(delivery.header.message_count for delivery in deliveries)
+        messages = sum(delivery.messages for delivery in deliveries)
         self._permits.came(messages)
         if self._seek is not None:
             # These entries belong to the old position.
@@ -206,8 +216,10 @@ def _is_out_of_range(error: LedgerfoldError | None) -> bool:
     return isinstance(error, KafkaError) and error.kind is KafkaErrorKind.OFFSET_OUT_OF_RANGE
 
 
-def _start_after(delivery: Delivery) -> data_pb2.StartPosition:
+def _start_after(delivery: AnyDelivery) -> data_pb2.StartPosition:
     """Returns the start at the entry after `delivery`."""
+    if isinstance(delivery, DeliveredRun):
+        return start_after(delivery.rows.last)
     header = delivery.header
     if header.codec == Codec.KAFKA:
         return start_at_offset(read_batch_header(delivery.data, header.header_bytes).next_offset)

@@ -14,9 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from operator import length_hint
 
-from ledgerfold.broker.client.messages.message import Message, ReceivedEntry, ReceivedRecords
+from ledgerfold.broker.client.messages.message import (
+    Message,
+    ReceivedEntry,
+    ReceivedRecords,
+    ReceivedRun,
+)
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.streams.inbox import Delivery
+from ledgerfold.broker.client.streams.inbox import AnyDelivery, DeliveredRun, Delivery
 from ledgerfold.broker.client.streams.receiving_stream import ReceivingStream
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import DecodedBatch
@@ -127,11 +132,30 @@ class Receiver:
         if owed:
             self._return_permits(owed)
 
-    def _open(self, delivery: Delivery) -> None:
-        header, data, redelivery_count, first_offset = delivery
-        self._unreturned += header.message_count
+    def _open(self, delivery: AnyDelivery) -> None:
+        self._unreturned += delivery.messages
         if self._unreturned >= self._return_at:
             self.flush_permits()
+        if isinstance(delivery, DeliveredRun):
+            self._open_run(ReceivedRun(delivery.rows, self._topic, self._partition))
+        else:
+            self._open_entry(delivery)
+
+    def _open_run(self, run: ReceivedRun) -> None:
+        rows: Sequence[int] = range(len(run.contents))
+        if self.first is not None:
+            rows = [row for row in rows if self._is_wanted(run, row)]
+        self._rows_left = iter(rows)
+        self._messages = map(Message, zip(repeat(run), self._rows_left))
+
+    def _is_wanted(self, run: ReceivedRun, row: int) -> bool:
+        """Returns whether the entry at `row` is not before the start."""
+        assert self.first is not None
+        batch, _ = run.decoded(row) if run.position(row) == self.first.position else (None, 0)
+        return batch is None or self.first.first_row(batch) == 0
+
+    def _open_entry(self, delivery: Delivery) -> None:
+        header, data, redelivery_count, first_offset = delivery
         path = f"entry {header.position} of {self._topic}"
         verify_sections(data, header, path=path)
         with decoding(path):

@@ -37,12 +37,14 @@ class PublishRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[PublishOpen, _Mapping]] = ..., entries: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class PublishOpen(_message.Message):
-    __slots__ = ("topic", "producer_name")
+    __slots__ = ("topic", "producer_name", "combines_receipts")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
+    COMBINES_RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     producer_name: str
-    def __init__(self, topic: _Optional[str] = ..., producer_name: _Optional[str] = ...) -> None: ...
+    combines_receipts: bool
+    def __init__(self, topic: _Optional[str] = ..., producer_name: _Optional[str] = ..., combines_receipts: _Optional[bool] = ...) -> None: ...
 
 class KafkaReady(_message.Message):
     __slots__ = ("batch_bytes_max", "needs_keys")
@@ -75,16 +77,18 @@ class PublishReady(_message.Message):
     def __init__(self, producer_name: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., entry_bytes_max: _Optional[int] = ..., codec: _Optional[_Union[EntryCodec, str]] = ..., kafka: _Optional[_Union[KafkaReady, _Mapping]] = ...) -> None: ...
 
 class Receipt(_message.Message):
-    __slots__ = ("sequence_id", "ledger_id", "entry_id", "refusal")
+    __slots__ = ("sequence_id", "ledger_id", "entry_id", "refusal", "entries")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_ID_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
     sequence_id: int
     ledger_id: int
     entry_id: int
     refusal: Refusal
-    def __init__(self, sequence_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ...) -> None: ...
+    entries: int
+    def __init__(self, sequence_id: _Optional[int] = ..., ledger_id: _Optional[int] = ..., entry_id: _Optional[int] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., entries: _Optional[int] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("reason", "message", "attributes")

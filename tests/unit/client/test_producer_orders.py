@@ -182,14 +182,18 @@ class Run:
 
 
 @settings(max_examples=examples(300))
-@given(_shapes, st.lists(_events, max_size=40))
+@given(_shapes, st.lists(_events, max_size=40), st.booleans())
 def test_nothing_is_lost_doubled_or_swallowed(
-    shape: dict[str, Any], events: list[tuple[Any, ...]]
+    shape: dict[str, Any], events: list[tuple[Any, ...]], combines: bool
 ) -> None:
-    """Connections break at any moment; resent entries keep their order and sequence ids."""
+    """Connections break at any moment; resent entries keep their order and sequence ids.
+
+    `combines`: a receipt is for the entries of a frame, or for one, as from an older broker.
+    """
 
     async def run() -> None:
         one = Run(shape)
+        one.service.combines_receipts = combines
         await one.open()
         for event in events:
             await one.do(event)
@@ -200,17 +204,25 @@ def test_nothing_is_lost_doubled_or_swallowed(
 
 
 @settings(max_examples=examples(150))
-@given(_shapes, st.lists(_events, max_size=25), st.integers(1, 3), st.lists(_events, max_size=10))
+@given(
+    _shapes,
+    st.lists(_events, max_size=25),
+    st.integers(1, 3),
+    st.lists(_events, max_size=10),
+    st.booleans(),
+)
 def test_a_disk_failure_fails_what_is_pending_in_order(
     shape: dict[str, Any],
     events: list[tuple[Any, ...]],
     fails_at: int,
     more: list[tuple[Any, ...]],
+    combines: bool,
 ) -> None:
     """The producer ends: what has no receipt is not said to be sent, and nobody waits for ever."""
 
     async def run() -> None:
         one = Run(shape)
+        one.service.combines_receipts = combines
         await one.open()
         for event in events:
             await one.do(event)

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from ledgerfold.broker.client.core.partitioned_producer import RoutedQueue
 from ledgerfold.broker.client.core.producer_core import ProducerCore
 from ledgerfold.broker.client.core.send_queue import SendQueue
 from ledgerfold.broker.client.messages.configs import ProducerConfig
+from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import NewMessage
 from ledgerfold.broker.client.messages.options import BatchingType
 from ledgerfold.broker.client.messages.routing import Router
@@ -35,12 +37,23 @@ class Loop:
     def __init__(self) -> None:
         self.now_s = 100.0
         self.timers: list[tuple[float, Callable[[], None]]] = []
+        # Whether what is to be called soon waits for turn().
+        self.is_busy = False
+        self.soon: list[Callable[[], object]] = []
 
     def time(self) -> float:
         return self.now_s
 
     def call_soon_threadsafe(self, function: Callable[..., object], *arguments: Any) -> None:
-        function(*arguments)
+        if self.is_busy:
+            self.soon.append(partial(function, *arguments))
+        else:
+            function(*arguments)
+
+    def turn(self) -> None:
+        soon, self.soon = self.soon, []
+        for function in soon:
+            function()
 
     def call_later(self, delay_s: float, function: Callable[[], None]) -> None:
         self.timers.append((self.now_s + delay_s, function))
@@ -68,8 +81,9 @@ class Stream:
 
     def contents(self) -> list[list[tuple[bytes | None, bytes, int]]]:
         return [
-            [(row.key, row.value, row.sequence_id) for row in decode(entry.data).messages()]
+            [(row.key, row.value, row.sequence_id) for row in decode(part).messages()]
             for entry in self.entries
+            for part in entry.parts
         ]
 
 
@@ -413,3 +427,77 @@ def test_a_thread_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     producer.send_async(b"2", None)
     assert len(waited) == 1
     assert len(stream.entries) == 2
+
+
+def test_without_batching_the_quick_way_gives_the_same_entries() -> None:
+    """An entry for each message, with the ids that follow; those that came together are a run."""
+    quick, quick_queue, quick_stream = producer_of(batching_enabled=False)
+    _, long_queue, long_stream = producer_of(batching_enabled=False)
+    quick_stream.loop.is_busy = True
+    for number in range(300):
+        key, value = f"key-{number % 9}", b"v" * (number % 50)
+        quick.send_async(value, None, partition_key=key)
+        long_queue.add(NewMessage(value, key.encode()), None, wait=True)
+        if number == 100:
+            quick.send_async(b"p", None, properties={"a": "b"})
+            long_queue.add(NewMessage(b"p", None, properties={"a": "b"}), None, wait=True)
+    quick_queue.seal()
+    assert [part for entry in quick_stream.entries for part in entry.parts] == [
+        entry.data for entry in long_stream.entries
+    ]
+    assert [entry.entries for entry in quick_stream.entries] == [101, 1, 199]
+    assert quick_queue.seal() == long_queue.seal() == 301
+
+
+def test_without_batching_a_message_does_not_wait_for_a_delay() -> None:
+    """It is sent as soon as the event loop runs."""
+    producer, _, stream = producer_of(batching_enabled=False)
+    stream.loop.is_busy = True
+    for _ in range(3):
+        producer.send_async(b"v", None, partition_key="k")
+        producer.send_async(b"v", None, partition_key="k")
+        stream.loop.turn()
+    assert [entry.entries for entry in stream.entries] == [2, 2, 2]
+
+
+def test_without_batching_a_message_that_is_too_large_fails_alone() -> None:
+    """The others of its run are sent, with the ids that they would have had."""
+    producer, _, stream = producer_of(batching_enabled=False)
+    stream.loop.is_busy = True
+    heard: list[tuple[int, Any]] = []
+
+    def note(number: int, result: Any, message_id: MessageId | None) -> None:
+        heard.append((number, result))
+
+    for number in range(6):
+        value = b"v" * (6000 if number == 2 else 10)
+        producer.send_async(value, partial(note, number), partition_key="k")
+    # The entries; then the failure, which is told later.
+    stream.loop.turn()
+    stream.loop.turn()
+    assert [number for number, _ in heard] == [2]
+    assert [row[0][2] for row in stream.contents()] == [0, 1, 3, 4, 5]
+
+
+def test_a_run_counts_as_the_messages_that_it_has() -> None:
+    """The limit of pending messages holds; parts of a run are answered one after the other."""
+    producer, queue, stream = producer_of(
+        batching_enabled=False, max_pending_messages=10, block_if_queue_full=False
+    )
+    stream.loop.is_busy = True
+    ids: list[MessageId | None] = []
+    for _ in range(10):
+        producer.send_async(
+            b"v", lambda result, message_id: ids.append(message_id), partition_key="k"
+        )
+    with pytest.raises(Overloaded):
+        producer.send_async(b"v", None, partition_key="k")
+    queue.seal()
+    run, *rest = stream.entries
+    assert run.entries + len(rest) == 10
+    queue.on_done([Outcome(run.take(4), Position(1, 0))])
+    assert [str(each) for each in ids] == [f"1:{number}" for number in range(4)]
+    for _ in range(4):
+        producer.send_async(b"v", None, partition_key="k")
+    with pytest.raises(Overloaded):
+        producer.send_async(b"v", None, partition_key="k")

@@ -62,7 +62,9 @@ class Race:
         self.is_publishing = True
         for _ in range(count):
             key = b"k%d" % len(self.keys)
-            self.producer.append(memoryview(self.lab.entry([Message(key, b"v")], is_batch=False)))
+            self.producer.append_all(
+                [memoryview(self.lab.entry([Message(key, b"v")], is_batch=False))]
+            )
             self.keys.append(key)
         self.is_publishing = False
 

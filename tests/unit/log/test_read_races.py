@@ -191,7 +191,7 @@ def test_latest_is_before_entries_in_flight_to_the_disk() -> None:
         producer = await topic.attach_producer("p")
         held.holds = True
         for key in KEYS[:8]:
-            producer.append(memoryview(lab.entry([Message(key, b"v")], is_batch=False)))
+            producer.append_all([memoryview(lab.entry([Message(key, b"v")], is_batch=False))])
         assert topic.log.state.last_durable is None
         latest = data_pb2.StartPosition(latest=True)
         subscription = await create_subscription(topic, "s", latest, durable=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tracemalloc
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,11 +19,12 @@ from ledgerfold.broker.topics.receipts import IN_FLIGHT_BYTES_MAX, RECEIPTS_MAX
 from ledgerfold.broker.wire.frames import encode_publish
 from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
+    Buffer,
     EntryFields,
     Position,
     build_entry,
-    check_entry,
 )
+from ledgerfold.storage.entry_check import check_entry
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import ProducerRecord
@@ -37,10 +39,11 @@ class FakeProducer:
         self.error: LedgerfoldError | None = None
         self.is_finished = False
 
-    def append(self, entry: memoryview) -> None:
-        if len(entry) < 8:
-            check_entry(entry)
-        self.taken.append(bytes(entry))
+    def append_all(self, entries: Iterable[Buffer]) -> None:
+        for entry in entries:
+            if len(entry) < 8:
+                check_entry(entry)
+            self.taken.append(bytes(entry))
 
     async def has_room(self) -> None:
         pass
@@ -141,7 +144,7 @@ def test_duplicates_are_held_back_and_answered_a_few_at_a_time() -> None:
         payload = b"v" * 1000
         entry = memoryview(build_entry(b"", payload, EntryFields(message_count=1, sequence_id=3)))
         for _ in range(IN_FLIGHT_BYTES_MAX // len(entry) + 1):
-            producer.append(entry)
+            producer.append_all([entry])
         room = asyncio.create_task(producer.has_room())
         await asyncio.sleep(0)
         assert not room.done()
@@ -161,4 +164,4 @@ def test_a_negative_sequence_id_is_refused() -> None:
     producer = a_producer(log, last_sequence_id=-1)
     entry = build_entry(b"", b"", EntryFields(message_count=1, sequence_id=-4))
     with pytest.raises(InvalidRequest, match="-4"):
-        producer.append(memoryview(entry))
+        producer.append_all([memoryview(entry)])

@@ -87,7 +87,7 @@ def test_a_defect_ends_the_stream_with_a_sentence(
         "Subscribe": data_pb2.SubscribeRequest(permits=1).SerializeToString(),
         "Read": data_pb2.ReadRequest(permits=1).SerializeToString(),
     }
-    monkeypatch.setattr(Producer, "append", broken)
+    monkeypatch.setattr(Producer, "append_all", broken)
     monkeypatch.setattr(Subscription, "add_permits", broken)
     monkeypatch.setattr(Reader, "add_permits", broken)
     ended = lab.run(end_of(lab, method, steps[method]))

@@ -18,7 +18,6 @@ from ledgerfold.storage.entry import (
     Compression,
     EntryFields,
     build_entry,
-    check_entry,
     crc32c,
     entry_bytes_after_rebuild_max,
     has_header,
@@ -28,6 +27,7 @@ from ledgerfold.storage.entry import (
     stamped_header,
     verify_sections,
 )
+from ledgerfold.storage.entry_check import check_entry
 from ledgerfold.storage.errors import (
     Corruption,
     IncompatibleFormat,

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.storage.codec import decode, decoding, last_batch_index
-from ledgerfold.storage.entry import Codec, check_entry, crc32c, read_header, stamp
+from ledgerfold.storage.entry import (
+    Codec,
+    crc32c,
+    read_header,
+    stamp,
+)
+from ledgerfold.storage.entry_check import check_entry
 from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError
 from ledgerfold.storage.kafka import reading, uniform_records
 from ledgerfold.storage.kafka.batch import (

@@ -13,10 +13,10 @@ from ledgerfold.storage.entry import (
     EntryFields,
     Position,
     build_entry,
-    check_entry,
     read_header,
     stamp,
 )
+from ledgerfold.storage.entry_check import check_entry
 from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.files import REAL
 from ledgerfold.storage.key_scan import scan_keys

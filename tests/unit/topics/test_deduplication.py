@@ -24,7 +24,7 @@ def send(lab: BrokerLab, *entries: bytes) -> int:
         producer = await topic.attach_producer("p")
         try:
             for each in entries:
-                producer.append(memoryview(each))
+                producer.append_all([memoryview(each)])
             producer.finish()
             found = []
             while receipts := await producer.receipts():

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from ledgerfold.broker.log.record_writes import RecordWrites
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.topics.deduplication import INACTIVE_MS, Deduplication
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
@@ -36,7 +37,9 @@ class Producers:
     """A topic's, without a topic."""
 
     def __init__(self, metadata: MetadataStore, record: TopicRecord | None = None) -> None:
-        stored = StoredTopic(record or TopicRecord(name="t"), metadata, InlineExecutor())
+        stored = StoredTopic(
+            record or TopicRecord(name="t"), RecordWrites(metadata, InlineExecutor)
+        )
         self.all = Deduplication(stored, metadata.producers("t"))
         self.appended, self.capture = self.all.appended, self.all.capture
         self.replay = self.all.replay

@@ -18,6 +18,7 @@ from ledgerfold.v1.records_pb2 import RUN_STATE_ERROR, RUN_STATE_RUNNING
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.held_executor import HeldExecutor
+from tests.support.inline_executor import InlineExecutor
 
 LATEST = StartPosition(latest=True)
 
@@ -29,6 +30,7 @@ def held_lab() -> tuple[BrokerLab, HeldExecutor]:
     lab.run(lab.topic.log.tail.roll())
     held = HeldExecutor()
     lab.broker.executor = held
+    lab.broker.record_writes._executor = InlineExecutor
     held.holds = True
     return lab, held
 
@@ -43,7 +45,7 @@ def test_an_unload_after_a_failure_waits_for_the_thread_that_still_writes() -> N
     async def unload() -> None:
         producer = await topic.attach_producer("p")
         held.holds = True
-        producer.append(memoryview(lab.entry([Message(b"a", b"2")], is_batch=False)))
+        producer.append_all([memoryview(lab.entry([Message(b"a", b"2")], is_batch=False))])
         await held.has_work()
         lab.files.fail_at(1)
         rolling = asyncio.ensure_future(topic.log.tail.roll())
@@ -185,7 +187,7 @@ def test_a_search_by_time_passes_over_a_ledger_that_is_trimmed_meanwhile() -> No
         topic.log._files.executor = held
         searching = asyncio.ensure_future(topic.log.search.first_published_since(1))
         await held.has_work()
-        topic.log._files.executor = topic.stored._executor
+        topic.log._files.executor = InlineExecutor()
         await topic.log.drop_ledgers(lambda: topic.log.ledgers.ids[:1], hides_compacted=False)
         held.free()
         return await searching

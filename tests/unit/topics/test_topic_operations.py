@@ -226,7 +226,7 @@ def test_nothing_is_published_to_a_terminated_topic(lab: BrokerLab) -> None:
     producer = lab.run(connected())
     assert lab.run(terminate_topic(lab.broker, TOPIC)) == last
     with pytest.raises(TopicTerminated):
-        producer.append(memoryview(lab.entry([Message(b"a", b"3")], is_batch=False)))
+        producer.append_all([memoryview(lab.entry([Message(b"a", b"3")], is_batch=False))])
     with pytest.raises(TopicTerminated):
         lab.run(producer.receipts())
     producer.detach()
@@ -243,7 +243,7 @@ def test_the_end_of_a_topic_is_told_once(lab: BrokerLab) -> None:
     lab.run(lab.topic.log.tail.roll())
     topic, held = lab.topic, HeldExecutor()
     last = topic.log.positions.last()
-    topic.stored._executor = held
+    lab.broker.record_writes._executor = lambda: held
 
     async def end_twice() -> list[Position]:
         held.holds = True
@@ -276,7 +276,7 @@ def test_entries_in_flight_are_part_of_a_terminated_topic(lab: BrokerLab) -> Non
 
     async def body() -> int:
         producer = await (await lab.broker.topic(TOPIC)).attach_producer("p")
-        producer.append(memoryview(lab.entry([Message(b"a", b"1")], is_batch=False)))
+        producer.append_all([memoryview(lab.entry([Message(b"a", b"1")], is_batch=False))])
         last = await terminate_topic(lab.broker, TOPIC)
         (receipt,) = await producer.receipts()
         assert receipt.position == last
@@ -298,7 +298,7 @@ def test_nobody_hears_of_an_end_that_is_not_durable(lab: BrokerLab) -> None:
     async def until_flushed() -> asyncio.Task[Position]:
         producer = await topic.attach_producer("p")
         held.holds = True
-        producer.append(memoryview(lab.entry([Message(b"a", b"1")], is_batch=False)))
+        producer.append_all([memoryview(lab.entry([Message(b"a", b"1")], is_batch=False))])
         terminating = asyncio.ensure_future(terminate_topic(lab.broker, TOPIC))
         await held.has_work()
         with pytest.raises(Moved):

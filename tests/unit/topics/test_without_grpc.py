@@ -72,7 +72,7 @@ async def _publish(topic: Topic) -> object:
     builder = NativeBatchBuilder("p")
     builder.add(b"v", b"k")
     producer = await topic.attach_producer("p")
-    producer.append(memoryview(builder.build(sequence_id=0, publish_time_ms=1, plain=True)))
+    producer.append_all([memoryview(builder.build(sequence_id=0, publish_time_ms=1, plain=True))])
     producer.finish()
     (receipt,) = await producer.receipts()
     assert not await producer.receipts()

@@ -1,0 +1,47 @@
+"""A sync of one folder that several threads share.
+
+A sync covers what was done before it began. So a caller that finds one running waits for the next,
+which all callers that came meanwhile have in common: many new ledgers at once cost a few syncs of
+the ledgers folder.
+
+    >>> from ledgerfold.storage.files import REAL
+    >>> SharedSync(folder, REAL).sync()
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from ledgerfold.storage.files import Files
+
+
+class SharedSync:
+    """The syncs of one folder. Threads share it."""
+
+    def __init__(self, folder: Path, files: Files) -> None:
+        self._folder, self._files = folder, files
+        # Held during a sync.
+        self._lock = threading.Lock()
+        # The syncs that have begun, and the failures of those that somebody waits for.
+        self._begun = 0
+        self._failure: tuple[int, BaseException] | None = None
+
+    def sync(self) -> None:
+        """Makes the present names in the folder durable. Raises DiskFailure.
+
+        After a failure, all callers that waited for that sync get the error.
+        """
+        # The first sync that begins after this line. One more if another begins right now.
+        needed = self._begun + 1
+        with self._lock:
+            if self._begun >= needed:
+                if self._failure is not None and self._failure[0] >= needed:
+                    raise self._failure[1]
+                return
+            self._begun += 1
+            try:
+                self._files.sync_dir(self._folder)
+            except BaseException as error:
+                self._failure = self._begun, error
+                raise
