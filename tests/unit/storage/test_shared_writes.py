@@ -1,6 +1,4 @@
-"""What threads write to the disk at the same time, they share: one write of metadata, one sync of a
-folder.
-"""
+"""Group writes: threads that write at the same time share syncs and metadata writes."""
 
 from __future__ import annotations
 
