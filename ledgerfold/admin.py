@@ -26,7 +26,7 @@ from ledgerfold.broker.client.administration.kafka_answers import (
     ProducerInfo,
     SegmentInfo,
 )
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.v1.admin_pb2 import CompactionPhase, CompactionStatus, CompactorState
 from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation, Policies, RunRecord, RunState
 

@@ -38,8 +38,8 @@ from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.kafka.cleanable import Plan
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.kafka.batch import BatchHeader, read_batch_header
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
 from ledgerfold.storage.kafka.records import columns_of, read_end_marker
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.v1 import explain_pb2 as pb
 from ledgerfold.v1.records_pb2 import MessageId
 

@@ -37,8 +37,8 @@ from ledgerfold.kafka.rolling import Growth
 from ledgerfold.storage.entry import EntryHeader, Position
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind
 from ledgerfold.storage.kafka.batch import BatchHeader, BatchParts
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
 from ledgerfold.storage.kafka.records import read_end_marker
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import TopicRecord

@@ -16,7 +16,7 @@ from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import PAGE_BYTES, KafkaTopic
 from ledgerfold.broker.topics.kafka_truncation import truncate_log
 from ledgerfold.storage.errors import InvalidRequest
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.v1 import kafka_pb2
 
 _ORIGINS = {

@@ -51,7 +51,7 @@ from ledgerfold.compactor.kafka.rows import (
 from ledgerfold.compactor.kafka.tasks import CopyRun, CopyTask, MergeTask, RouteTask, ScanTask
 from ledgerfold.compactor.kafka.transactions import decide
 from ledgerfold.kafka.rolling import Growth
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.v1.compactor_pb2 import (
     CleanedGroup,
     CleanManifest,

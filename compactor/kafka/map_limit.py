@@ -25,7 +25,7 @@ from ledgerfold.compactor.kafka.rows import Firsts
 from ledgerfold.compactor.kafka.scan import keyed_batches
 from ledgerfold.compactor.kafka.transactions import AbortedIndex, Kind, facts_of
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.v1.compactor_pb2 import CleanPlan, CleanSegment
 
 _NO_MARKER = 2**63 - 1

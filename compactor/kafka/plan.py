@@ -14,7 +14,7 @@ from ledgerfold.compactor.job.plan import InputSegment, contiguous, size_bytes_o
 from ledgerfold.compactor.job.plan_check import check_folder, check_name
 from ledgerfold.storage.entry import EARLIEST, LATEST
 from ledgerfold.storage.errors import InvalidRequest
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.storage.names import parse_ledger_dir
 from ledgerfold.v1.compactor_pb2 import CleanPlan, CleanSegment
 from ledgerfold.v1.records_pb2 import AbortedTransaction as AbortedRecord

@@ -23,7 +23,7 @@ from ledgerfold.compactor.kafka.batches import Batches
 from ledgerfold.compactor.kafka.records import Records
 from ledgerfold.compactor.kafka.transactions import AbortedIndex
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 
 # The last data offset, or -1, and the epoch of each producer.
 Producers = Mapping[int, tuple[int, int]]

@@ -28,7 +28,7 @@ from ledgerfold.compactor.kafka.rows import Distinct, Facts, Firsts, Mapped, Row
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.kafka.transactions import AbortedIndex, facts_of
 from ledgerfold.compactor.positions import Booleans, Integers
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 
 NOT_MAPPED = -1
 

@@ -24,7 +24,7 @@ from ledgerfold.compactor.kafka.rows import Row
 from ledgerfold.compactor.kafka.scan import merge, scan
 from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.positions import Integers
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 
 
 @dataclass(frozen=True)

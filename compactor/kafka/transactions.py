@@ -26,8 +26,8 @@ import numpy as np
 from ledgerfold.compactor.kafka.batches import Batches
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.errors import KafkaError
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
 from ledgerfold.storage.kafka.records import records_of
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 
 
 class Kind(IntEnum):

@@ -44,7 +44,7 @@ from ledgerfold.storage.kafka.batch import (
     check_batch,
     read_batch_header,
 )
-from ledgerfold.storage.kafka.indexes import AbortedTransaction, read_aborted
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction, read_aborted
 
 # An entry of a ledger also has a header.
 BATCH_BYTES_MAX = ENTRY_BYTES_MAX - 1024

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
     from ledgerfold.broker.kafka.log.checkpoint_file import TopicPartition
     from ledgerfold.storage.kafka.folder_writer import FolderWriter, Producer
-    from ledgerfold.storage.kafka.indexes import AbortedTransaction
+    from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
     from ledgerfold.v1.kafka_pb2 import DescribeLogResponse, KafkaProducerInfo
 
 COMMANDS = Verbs()
@@ -154,7 +154,7 @@ def _aborted_by_segment(
     log: DescribeLogResponse, bases: Sequence[int]
 ) -> list[list[AbortedTransaction]]:
     """Assigns each aborted transaction to the segment of its marker."""
-    from ledgerfold.storage.kafka.indexes import AbortedTransaction
+    from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 
     found: list[list[AbortedTransaction]] = [[] for _ in bases]
     for each in log.aborted:

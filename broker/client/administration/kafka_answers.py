@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from google.protobuf.message import Message
 
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.v1 import kafka_pb2
 
 

@@ -15,7 +15,7 @@ from ledgerfold.broker.kafka.log.segments import LiveSegment
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.kafka.batch import BatchHeader
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import TopicRecord
 

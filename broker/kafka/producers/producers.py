@@ -41,8 +41,8 @@ from ledgerfold.broker.kafka.producers.producer import (
     Sent,
 )
 from ledgerfold.storage.kafka.batch import BatchHeader
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
 from ledgerfold.storage.kafka.records import EndMarker
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.v1.records_pb2 import KafkaProducer
 
 _log = logging.getLogger(__name__)

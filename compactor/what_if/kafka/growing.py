@@ -18,11 +18,8 @@ from ledgerfold.kafka.cleanable import LogView
 from ledgerfold.kafka.retention import deletable
 from ledgerfold.kafka.rolling import Growth
 from ledgerfold.kafka.segment import Segment
-from ledgerfold.storage.kafka.indexes import (
-    OFFSET_ENTRY_BYTES,
-    TIME_ENTRY_BYTES,
-    AbortedTransaction,
-)
+from ledgerfold.storage.kafka.indexes import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.v1.compactor_pb2 import CleanerSettings
 
 # The number of batches processed at once.

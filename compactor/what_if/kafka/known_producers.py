@@ -22,7 +22,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 
 # The interval of a broker's checks for expired producers.
 _CHECKED_MS = 600_000

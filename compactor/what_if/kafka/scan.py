@@ -24,7 +24,7 @@ from ledgerfold.compactor.what_if.kafka.history import (
 )
 from ledgerfold.compactor.what_if.rows import key_blob
 from ledgerfold.storage.errors import LedgerfoldError
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 
 
 @dataclass(frozen=True)

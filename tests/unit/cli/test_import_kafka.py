@@ -13,13 +13,13 @@ from ledgerfold.broker.cli.data.import_kafka import import_folder, settings_of
 from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 from ledgerfold.storage.errors import InvalidRequest, KafkaError, TopicNotFound, Unavailable
 from ledgerfold.storage.kafka.folder import log_file_name
-from ledgerfold.storage.kafka.indexes import AbortedTransaction, aborted_bytes
 from ledgerfold.storage.kafka.records import (
     ControlType,
     KafkaRecord,
     build_batch,
     end_marker,
 )
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction, aborted_bytes
 from ledgerfold.v1 import kafka_pb2
 from tests.unit.cli.conftest import Ledgerfold
 

@@ -11,8 +11,8 @@ from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.kafka.producers.producers import LastEntry, Producers
 from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.batch import BatchHeader
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
 from ledgerfold.storage.kafka.records import EndMarker
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 
 DAY_MS = 86_400_000
 

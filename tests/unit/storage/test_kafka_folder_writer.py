@@ -10,8 +10,12 @@ import pytest
 
 from ledgerfold.storage.files import Files, replace_file
 from ledgerfold.storage.kafka.folder_writer import FolderWriter
-from ledgerfold.storage.kafka.indexes import AbortedTransaction, aborted_bytes, read_aborted
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
+from ledgerfold.storage.kafka.transaction_index import (
+    AbortedTransaction,
+    aborted_bytes,
+    read_aborted,
+)
 
 
 def test_a_batch_is_indexed_behind_more_than_the_interval(tmp_path: Path) -> None:

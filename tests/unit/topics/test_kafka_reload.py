@@ -18,8 +18,8 @@ from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.broker.topics.kafka_settings import change_broker_config, change_topic_config
 from ledgerfold.broker.topics.kafka_topic import PRODUCERS_CHECKED_MS
 from ledgerfold.storage.errors import KafkaError
-from ledgerfold.storage.kafka.indexes import AbortedTransaction
 from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
+from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.v1.kafka_pb2 import DescribeLogResponse
 from tests.model.broker_lab import TOPIC
 from tests.support.kafka_lab import KafkaLab
