@@ -24,9 +24,10 @@ from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
 from ledgerfold.broker.client.streams.receiving_stream import ReceivingStream
 from ledgerfold.broker.wire.frames import BULK_FIELD, decode_field, is_bulk
-from ledgerfold.storage.entry import Codec, read_header
+from ledgerfold.storage.entry import Codec
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, LedgerfoldError
 from ledgerfold.storage.kafka.batch import read_batch_header
+from ledgerfold.storage.served_entry import read_served_header
 from ledgerfold.v1 import data_pb2
 
 
@@ -157,7 +158,7 @@ class ReadStream(ReceivingStream):
 
     def _on_entries(self, entries: Iterable[memoryview]) -> None:
         first = self._first_offset
-        deliveries = [Delivery(read_header(entry), entry, 0, first) for entry in entries]
+        deliveries = [Delivery(read_served_header(entry), entry, 0, first) for entry in entries]
         if not deliveries:
             return
         messages = sum(delivery.header.message_count for delivery in deliveries)
