@@ -13,8 +13,7 @@ What survives the pure model of the plan's strategy says (tests/model/choice_mod
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -32,7 +31,7 @@ from ledgerfold.storage.errors import (
     MissingFile,
 )
 from ledgerfold.storage.files import Files
-from ledgerfold.storage.segment import SegmentWriter, link_segment
+from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.v1.compactor_pb2 import (
     AnalyzeRequest,
     CleanManifest,
@@ -53,6 +52,7 @@ from tests.simulation.loop import PROCESS
 from tests.simulation.moments import CALLED_BY_WORKER, MANIFEST
 from tests.support.kafka_round import KafkaRound
 from tests.support.memory_compactor import _rebuilt
+from tests.support.old_segments import linked, live_rows, vector_of
 
 T = TypeVar("T", covariant=True)
 
@@ -219,6 +219,8 @@ class _Run:
             horizon=plan.horizon,
             segments=segments,
             counts=counts,
+            # Without it, no later run keeps a segment.
+            strategy_version=str(plan.strategy_version),
         )
 
     def _check(self) -> None:
@@ -228,34 +230,38 @@ class _Run:
     def _copy(self) -> tuple[list[SegmentRecord], RunCounts]:
         plan = self._plan
         placed = list(self._entries())
-        entries = [(header, entry) for _, header, entry in placed]
-        rows = [
-            (at, row)
-            for at, (header, _) in enumerate(entries)
-            for row in range(header.message_count)
-        ]
-        messages = [
-            (header, message)
-            for header, entry in entries
-            for message in decode(entry, header).messages()
-        ]
+        entries = [(header, entry) for _, header, entry, _ in placed]
+        # The messages that the ledgers contain, each with its entry and row.
+        rows = [(at, row) for at, each in enumerate(placed) for row in each[3]]
+        decoded = [list(decode(entry, header).messages()) for header, entry in entries]
+        messages = [(entries[at][0], decoded[at][row]) for at, row in rows]
         left = left_by(plan, messages)
         renumber = plan.renumber_batches and is_strategic(plan)
         segments: list[SegmentRecord] = []
         writer: SegmentWriter | None = None
-        done = set[int]()
+        # The old segments met so far, and those that are linked.
+        asked, done = set[int](), set[int]()
         survivors = [rows[index] for index in left.rows]
-        linked = self._unchanged(Counter(placed[at][0] for at, _ in survivors))
+        left_of = {at: [row for _, row in kept] for at, kept in groupby(survivors, itemgetter(0))}
         for at, kept in groupby(survivors, key=itemgetter(0)):
             self._check()
             number = placed[at][0]
-            if number in linked:
-                if writer is not None:
-                    segments.append(writer.seal())
-                    writer = None
-                if number not in done:
+            if number not in asked:
+                asked.add(number)
+                of_segment = [
+                    (header, left_of.get(other, []))
+                    for other, (its, header, _, _) in enumerate(placed)
+                    if its == number
+                ]
+                index = len(segments) + (writer is not None)
+                found = self._linked(number, of_segment, index)
+                if found is not None:
+                    if writer is not None:
+                        segments.append(writer.seal())
+                        writer = None
                     done.add(number)
-                    segments.append(self._link(plan.segments[number], len(segments)))
+                    segments.append(found)
+            if number in done:
                 continue
             if writer is None:
                 writer = SegmentWriter(
@@ -275,20 +281,21 @@ class _Run:
             removed_events=left.removed_events,
         )
 
-    def _unchanged(self, left: Mapping[int, int]) -> set[int]:
-        """The segments of the previous ledger of which every message is left: they are linked."""
-        plan = self._plan
-        if not plan.keeps_segments or is_strategic(plan):
-            return set()
-        records = enumerate(plan.segments[: plan.compacted_segments])
-        return {number for number, each in records if left.get(number) == each.messages}
+    def _linked(
+        self, number: int, entries: list[tuple[EntryHeader, list[int]]], index: int
+    ) -> SegmentRecord | None:
+        """A segment of the previous ledger in the new one, if it may stay as it is.
 
-    def _link(self, record: SegmentRecord, index: int) -> SegmentRecord:
-        plan = self._plan
-        return link_segment(Path(plan.ledgers_dir), record, plan.ledger_id, index, self._files)
+        `entries`: with the rows that are left of each. Retention may hide some of them.
+        """
+        plan, segment = self._plan, self._plan.segments[number]
+        is_old = number < plan.compacted_segments and len(entries) == segment.entries
+        if not (is_old and plan.keeps_segments) or is_strategic(plan):
+            return None
+        return linked(plan, segment, entries, index, self._files)
 
-    def _entries(self) -> Iterator[tuple[int, EntryHeader, bytes]]:
-        """Each entry of the range, and the number of its segment in the plan."""
+    def _entries(self) -> Iterator[tuple[int, EntryHeader, bytes, list[int]]]:
+        """Each entry of the range, the number of its segment in the plan, and its live rows."""
         plan = self._plan
         before, horizon = plan.horizon_previous, plan.horizon
         low = (before.ledger_id, before.entry_id) if plan.HasField("horizon_previous") else (-1, -1)
@@ -303,6 +310,7 @@ class _Run:
                 raise MissingFile(str(path), "a plan") from error
             if len(data) < segment.size_bytes:
                 raise MissingFile(str(path), "a plan")
+            vector = vector_of(Path(plan.ledgers_dir), segment, self._files)
             at = 0
             while at < len(data):
                 header = read_header(data, at, segment.path)
@@ -310,5 +318,6 @@ class _Run:
                 is_raw = number >= plan.compacted_segments
                 position: Position = header.position
                 if low < position <= high if is_raw else position >= floor:
-                    yield number, header, data[at : at + header.size_bytes]
+                    entry = data[at : at + header.size_bytes]
+                    yield number, header, entry, live_rows(vector, header, at)
                 at += header.size_bytes

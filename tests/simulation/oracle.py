@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import inf
+from pathlib import Path
 
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.storage.names import deletion_vector_path
 from ledgerfold.storage.partition_names import parse_partition, partition_name
+from ledgerfold.storage.segment import live_messages
 from ledgerfold.strategies.catalogue import DEFAULT
 from ledgerfold.v1.compactor_pb2 import CleanPlan, CompactionPlan
 from ledgerfold.v1.records_pb2 import (
@@ -25,6 +28,7 @@ from ledgerfold.v1.records_pb2 import (
     Policies,
     ProducerRecord,
     RunRecord,
+    SegmentRecord,
     TopicRecord,
 )
 from tests.model.choice_model import is_strategic, left_by
@@ -32,7 +36,7 @@ from tests.simulation.kafka_life import KafkaLife
 from tests.simulation.kafka_limits import deletable
 from tests.simulation.life import Attempt, Topic, position_of, short_name
 from tests.simulation.limits import AWAY_MS, Limits, let_go, unneeded
-from tests.simulation.storedlog import Row, Stored, numbered_anew, rows_of
+from tests.simulation.storedlog import Row, Stored, dead_rows, numbered_anew, rows_of
 from tests.simulation.subscriptions import Order, Subscription, covers
 from tests.simulation.told import Told
 
@@ -152,6 +156,10 @@ class Oracle(Told):
                         f"{segment.path} is recorded as sealed with {segment.size_bytes} bytes, "
                         "and is not on the disk (h)"
                     )
+                beside = self._ledgers / deletion_vector_path(segment.path)
+                size_bytes = segment.dead.size_bytes
+                if size_bytes and not self._disk.is_durable(beside, size_bytes):
+                    self.fail(f"{beside.name} is recorded, and is not on the disk (h)")
 
     def _on_topic(
         self, record: TopicRecord, puts: Mapping[bytes, bytes], store: MemoryKeyValue
@@ -533,8 +541,9 @@ class Oracle(Told):
                 self.fail(f"run {compacted.run_number} commits after run {previous.run_number}")
         done = RunRecord.FromString(run[1:])
         rows = self._expected(topic, horizon, done)
-        found = self.rows_of_ledger(compacted.ledger_id)
-        messages = sum(each.messages for each in LedgerRecord.FromString(ledger[1:]).segments)
+        segments = LedgerRecord.FromString(ledger[1:]).segments
+        found = self.rows_of_ledger(compacted.ledger_id, segments)
+        messages = sum(map(live_messages, segments))
         if self.is_damaged and len(found) < messages:
             # It was verified, and damaged since.
             found = rows
@@ -585,8 +594,19 @@ class Oracle(Told):
         is_anew = self.profile == "pulsar-4" and is_strategic(plan)
         return numbered_anew(expected) if is_anew else expected
 
-    def rows_of_ledger(self, ledger_id: int) -> list[Row]:
-        return [row for entry in self.entries(ledger_id).values() for row in rows_of(entry)]
+    def rows_of_ledger(self, ledger_id: int, segments: Iterable[SegmentRecord]) -> list[Row]:
+        """The messages that the ledger contains, by the plain reading of its vectors."""
+        dead = dict[Path, dict[int, set[int]]]()
+        for each in segments:
+            if each.HasField("dead"):
+                path = self._ledgers / each.path
+                dead[path] = dead_rows(self._disk, path, self.is_damaged)
+        return [
+            row
+            for entry in self.entries(ledger_id).values()
+            for number, row in enumerate(rows_of(entry))
+            if number not in dead.get(entry.path, {}).get(entry.end - len(entry.data), ())
+        ]
 
 
 def _difference(expected: list[Row], found: list[Row]) -> str:

@@ -56,6 +56,41 @@ def numbered_anew(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
+def dead_rows(disk: Disk, segment: Path, may_be_damaged: bool) -> dict[int, set[int]]:
+    """The dead rows of a segment's entries, by offset, as docs/FORMATS.md describes the file."""
+    node = disk.find(segment.with_suffix(".dead"))
+    if not isinstance(node, File):
+        return {}
+    data = bytes(node.data)
+    rows, entries = int.from_bytes(data[8:16], "little"), int.from_bytes(data[24:32], "little")
+    columns, at = list[list[int]](), 32
+    for width in (8, 8, 4, 4):
+        column = data[at : at + width * entries]
+        columns.append(
+            [int.from_bytes(column[i : i + width], "little") for i in range(0, len(column), width)]
+        )
+        at += width * entries
+    found = dict[int, set[int]]()
+    for offset, first, count, dead in zip(*columns, strict=True):
+        width = 2 if count <= 65_536 else 4
+        bits = (count + 7) // 8
+        if dead == count:
+            found[offset] = set(range(count))
+        elif dead * width < bits:
+            part = data[at : at + dead * width]
+            at += dead * width
+            found[offset] = {
+                int.from_bytes(part[i : i + width], "little") for i in range(0, len(part), width)
+            }
+        else:
+            part = data[at : at + bits]
+            at += bits
+            found[offset] = {row for row in range(count) if part[row // 8] >> row % 8 & 1}
+        if not may_be_damaged and (len(found[offset]) != dead or first + count > rows):
+            raise AssertionError(f"{segment}: its deletion vector is not what it says")
+    return found
+
+
 def scan(disk: Disk, ledgers: Path, ledger_id: int) -> dict[Position, Stored]:
     """Whole entries of a ledger's segments, in order, up to the first bad one of each file."""
     folder = disk.find(ledgers / str(ledger_id))
@@ -66,7 +101,8 @@ def scan(disk: Disk, ledgers: Path, ledger_id: int) -> dict[Position, Stored]:
             if name.endswith(".log") and isinstance(node, File):
                 path = ledgers / str(ledger_id) / name
                 for entry in _parse(node, path):
-                    found[entry.header.position] = entry
+                    # The file may have been parsed under its name in another ledger.
+                    found[entry.header.position] = entry._replace(path=path)
     return found
 
 
