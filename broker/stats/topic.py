@@ -156,7 +156,9 @@ def _compacted_ledger(broker: Broker, topic: Topic) -> dict[str, Any]:
     record = broker.metadata.ledger(ledger_id)
     record = LedgerRecord(ledger_id=ledger_id) if record is None else record
     shown = _ledger(record)
-    shown["garbageSize"] = sum(segment.dead.bytes for segment in record.segments)
+    garbage_bytes = sum(segment.dead.bytes for segment in record.segments)
+    if garbage_bytes:
+        shown["garbageSize"] = garbage_bytes
     try:
         topic.log.views.check()
     except CompactedLedgerDamaged as error:
