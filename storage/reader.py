@@ -330,9 +330,10 @@ class LedgerReader:
             pread = self._open_file(segment.path).pread
             offset = self._offset_of(segment, pread, start)
             for header, at in self._hop(pread, segment.path, offset):
-                is_dead = vector is not None and _is_dead(vector, header, at, segment.path)
-                if header.publish_time_ms >= publish_time_ms and not is_dead:
-                    return header.position
+                if header.publish_time_ms >= publish_time_ms:
+                    is_dead = vector is not None and _is_dead(vector, header, at, segment.path)
+                    if not is_dead:
+                        return header.position
                 if header.position >= end:
                     break
         return None
