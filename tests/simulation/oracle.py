@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from math import inf
-from pathlib import Path
 
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
@@ -28,7 +27,6 @@ from ledgerfold.v1.records_pb2 import (
     Policies,
     ProducerRecord,
     RunRecord,
-    SegmentRecord,
     TopicRecord,
 )
 from tests.model.choice_model import is_strategic, left_by
@@ -36,7 +34,7 @@ from tests.simulation.kafka_life import KafkaLife
 from tests.simulation.kafka_limits import deletable
 from tests.simulation.life import Attempt, Topic, position_of, short_name
 from tests.simulation.limits import AWAY_MS, Limits, let_go, unneeded
-from tests.simulation.storedlog import Row, Stored, dead_rows, numbered_anew, rows_of
+from tests.simulation.storedlog import Row, Stored, difference, live_rows, numbered_anew, rows_of
 from tests.simulation.subscriptions import Order, Subscription, covers
 from tests.simulation.told import Told
 
@@ -542,7 +540,8 @@ class Oracle(Told):
         done = RunRecord.FromString(run[1:])
         rows = self._expected(topic, horizon, done)
         segments = LedgerRecord.FromString(ledger[1:]).segments
-        found = self.rows_of_ledger(compacted.ledger_id, segments)
+        stored = self.entries(compacted.ledger_id).values()
+        found = live_rows(self._disk, self._ledgers, stored, segments, self.is_damaged)
         messages = sum(map(live_messages, segments))
         if self.is_damaged and len(found) < messages:
             # It was verified, and damaged since.
@@ -554,7 +553,7 @@ class Oracle(Told):
         if shown != rows:
             self.fail(
                 f"the view of run {compacted.run_number} at {horizon} is not strategy(log): "
-                f"{_difference(rows, shown)} (d)"
+                f"{difference(rows, shown)} (d)"
             )
         topic.rows, topic.horizon, topic.floors = found, horizon, [topic.floor]
         topic.furthest = max(horizon, topic.furthest or horizon)
@@ -593,28 +592,3 @@ class Oracle(Told):
         expected = [rows[index] for index in left.rows]
         is_anew = self.profile == "pulsar-4" and is_strategic(plan)
         return numbered_anew(expected) if is_anew else expected
-
-    def rows_of_ledger(self, ledger_id: int, segments: Iterable[SegmentRecord]) -> list[Row]:
-        """The messages that the ledger contains, by the plain reading of its vectors."""
-        dead = dict[Path, dict[int, set[int]]]()
-        for each in segments:
-            if each.HasField("dead"):
-                path = self._ledgers / each.path
-                dead[path] = dead_rows(self._disk, path, self.is_damaged)
-        return [
-            row
-            for entry in self.entries(ledger_id).values()
-            for number, row in enumerate(rows_of(entry))
-            if number not in dead.get(entry.path, {}).get(entry.end - len(entry.data), ())
-        ]
-
-
-def _difference(expected: list[Row], found: list[Row]) -> str:
-    missing = [row for row in expected if row not in found]
-    extra = [row for row in found if row not in expected]
-    return f"missing {_some(missing)}, too many {_some(extra)}"
-
-
-def _some(rows: list[Row]) -> str:
-    shown = [f"{row.position}/{row.message.batch_index} {row.key!r}" for row in rows[:4]]
-    return f"{len(rows)} [{', '.join(shown)}]"

@@ -5,7 +5,7 @@ Files grow, so what was parsed is remembered with the file until anything else h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from ledgerfold.storage.codec import decode
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat
+from ledgerfold.v1.records_pb2 import SegmentRecord
 from tests.model.strategic_model import renumbered
 from tests.simulation.disk import Disk, File, Folder
 
@@ -91,6 +92,24 @@ def dead_rows(disk: Disk, segment: Path, may_be_damaged: bool) -> dict[int, set[
     return found
 
 
+def live_rows(
+    disk: Disk,
+    ledgers: Path,
+    entries: Iterable[Stored],
+    segments: Iterable[SegmentRecord],
+    may_be_damaged: bool,
+) -> list[Row]:
+    """The messages that a ledger contains, by the plain reading of its vectors."""
+    paths = [ledgers / each.path for each in segments if each.HasField("dead")]
+    dead = {path: dead_rows(disk, path, may_be_damaged) for path in paths}
+    return [
+        row
+        for entry in entries
+        for number, row in enumerate(rows_of(entry))
+        if number not in dead.get(entry.path, {}).get(entry.end - len(entry.data), ())
+    ]
+
+
 def scan(disk: Disk, ledgers: Path, ledger_id: int) -> dict[Position, Stored]:
     """Whole entries of a ledger's segments, in order, up to the first bad one of each file."""
     folder = disk.find(ledgers / str(ledger_id))
@@ -120,3 +139,14 @@ def _parse(file: File, path: Path) -> list[Stored]:
         entries.append(Stored(header, data, path, at))
     file.parsed = (at, entries)
     return entries
+
+
+def difference(expected: list[Row], found: list[Row]) -> str:
+    missing = [row for row in expected if row not in found]
+    extra = [row for row in found if row not in expected]
+    return f"missing {_some(missing)}, too many {_some(extra)}"
+
+
+def _some(rows: list[Row]) -> str:
+    shown = [f"{row.position}/{row.message.batch_index} {row.key!r}" for row in rows[:4]]
+    return f"{len(rows)} [{', '.join(shown)}]"
