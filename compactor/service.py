@@ -107,7 +107,8 @@ class CompactorService(CompactorServiceServicer):
         self, request: RunRequest, context: Any
     ) -> AsyncIterator[RunResponse]:
         async with self._answering(request, context):
-            plan = request.plan
+            has_vectors = request.HasField("plan_with_vectors")
+            plan = request.plan_with_vectors if has_vectors else request.plan
             own = await self._own_of(plan)
             session = self._check_startable(plan.run_id)
             run = CompactionRun(plan, session, self._files, self._clock, own)
@@ -141,6 +142,8 @@ class CompactorService(CompactorServiceServicer):
     ) -> AnalyzeResponse:
         async with self._answering(request, context):
             session = self._ready_session()
+            if request.HasField("plan_with_vectors"):
+                request.plan.CopyFrom(request.plan_with_vectors)
             tried = await self._tried(request.strategies[:STRATEGIES_MAX])
 
             def made() -> SparkAnalysis:

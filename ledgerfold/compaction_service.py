@@ -40,6 +40,9 @@ class CompactionService(Protocol):
 
     To support user-defined strategies, it also has `async def check_strategy(strategy)`, which
     raises for an unknown CompactionStrategy. Without that method they cannot be set.
+
+    A plan whose segments have deletion vectors (`dead`; docs/FORMATS.md) is given only to a service
+    with an attribute `reads_deletion_vectors = True`: it leaves their dead messages out.
     """
 
     async def run(

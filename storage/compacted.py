@@ -1,7 +1,7 @@
 """The check of a compaction's output, before it becomes a compacted ledger.
 
 Each file must contain what its record says. A segment that is a link to one of the previous ledger
-was checked when that was published, and is not read again.
+was checked when that was published, and is not read again; its deletion vector is.
 """
 
 from __future__ import annotations
@@ -9,9 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from ledgerfold.storage.deletion_vector import load_vector
 from ledgerfold.storage.errors import CompactionFailed, Corruption, MissingFile
 from ledgerfold.storage.files import Files
-from ledgerfold.storage.names import key_index_path, parse_segment_name, segment_path
+from ledgerfold.storage.names import (
+    deletion_vector_path,
+    key_index_path,
+    parse_segment_name,
+    segment_path,
+)
 from ledgerfold.storage.segment import record_position, tally_segment
 from ledgerfold.storage.text import counted
 from ledgerfold.v1.records_pb2 import SegmentRecord
@@ -36,12 +42,18 @@ def check_output(
         if number is None or segment.path != segment_path(ledger_id, number):
             where = f"it names {segment.path!r}, which is not a segment of ledger {ledger_id}"
             raise CompactionFailed("manifest", where)
-        found = _linked(segment, known.get(_identity(segment)), ledgers_dir, files)
+        before = known.get(_identity(segment))
+        found = _linked(segment, before, ledgers_dir, files)
         if found is None:
-            found = tally_segment(ledgers_dir / segment.path, segment, files)
+            before, found = None, tally_segment(ledgers_dir / segment.path, segment, files)
         if segment.HasField("key_index"):
             _check_index(segment, ledgers_dir, files)
             found.key_index.CopyFrom(segment.key_index)
+        if segment.HasField("dead"):
+            _check_vector(segment, before, ledgers_dir, files)
+            found.dead.CopyFrom(segment.dead)
+        if before is not None and segment.dead.messages < before.dead.messages:
+            raise Corruption(segment.path, 0, "all messages that were dead before", "fewer")
         if found != segment:
             raise Corruption(segment.path, 0, _summary(segment), _summary(found))
         if last is not None and record_position(segment, last=False) <= last:
@@ -62,7 +74,23 @@ def _linked(
     found = SegmentRecord()
     found.CopyFrom(known)
     found.path = segment.path
+    # Both may differ from those of the previous ledger.
+    found.ClearField("key_index")
+    found.ClearField("dead")
     return found
+
+
+def _check_vector(
+    segment: SegmentRecord, before: SegmentRecord | None, ledgers_dir: Path, files: Files
+) -> None:
+    """Checks a deletion vector, unless it is a link to the one that the segment had before."""
+    path = ledgers_dir / deletion_vector_path(segment.path)
+    is_kept = before is not None and segment.dead == before.dead and files.exists(path)
+    if before is not None and is_kept:
+        known = ledgers_dir / deletion_vector_path(before.path)
+        is_kept = files.is_same(path, known)
+    if not is_kept:
+        load_vector(ledgers_dir, segment, files)
 
 
 def _check_index(segment: SegmentRecord, ledgers_dir: Path, files: Files) -> None:

@@ -44,6 +44,7 @@ POINTS = (
     "worker.phase-one",
     "worker.segment-written",
     "worker.segment-renamed",
+    "worker.vector-written",
     "worker.before-manifest",
 )
 

@@ -48,7 +48,7 @@ class DecodedBatch(Protocol):
         ...
 
     @staticmethod
-    def first_key(key_section: Buffer) -> bytes | None:
+    def first_key(header: EntryHeader, key_section: Buffer) -> bytes | None:
         """Returns the first message's key, which key-shared dispatch uses."""
         ...
 

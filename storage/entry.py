@@ -46,6 +46,9 @@ CHECKED_BYTES = HEADER.size - 4
 HEADER_BYTES = HEADER.size
 HEADER_BYTES_MIN = _BASE.size
 assert (HEADER_BYTES_MIN, HEADER_BYTES) == (72, 80)
+# The version of an entry that is served with dead rows; the number and checksum of its bits.
+SERVED_VERSION = 3
+LIVE_ROWS_BYTES = 8
 _DURABLE_ENTRIES_MAX = 2**32 - 1
 # The size of a whole entry: bounds one read, one frame and one Spark row.
 ENTRY_BYTES_MAX = 16 * 1024 * 1024
@@ -106,9 +109,7 @@ class EntryFields(NamedTuple):
 
 
 class EntryHeader(NamedTuple):
-    """A decoded header. Times are in ms since the epoch; `message_count` is the number of stored
-    rows.
-    """
+    """A decoded header. Times are in ms since the epoch."""
 
     crc: int
     version: int
@@ -133,9 +134,19 @@ class EntryHeader(NamedTuple):
     durable_entries: int = 0
     # The checksum of the whole header; absent in version 1.
     header_crc: int = 0
+    # If some rows are dead (storage/served_entry.py): their number, a bit for each that is live.
+    stored_rows: int = 0
+    live_rows: bytes = b""
+
+    @property
+    def rows(self) -> int:
+        """The number of rows in the sections."""
+        return self.stored_rows or self.message_count
 
     @property
     def header_bytes(self) -> int:
+        if self.live_rows:
+            return HEADER_BYTES + LIVE_ROWS_BYTES + len(self.live_rows)
         return HEADER_BYTES if self.version >= FORMAT_VERSION else HEADER_BYTES_MIN
 
     @property
@@ -154,8 +165,7 @@ class EntryHeader(NamedTuple):
     @property
     def size_bytes(self) -> int:
         """The size of the whole entry, header included."""
-        header_bytes = HEADER_BYTES if self.version >= FORMAT_VERSION else HEADER_BYTES_MIN
-        return header_bytes + self.key_bytes + self.value_bytes
+        return self.header_bytes + self.key_bytes + self.value_bytes
 
     @property
     def stored_bytes(self) -> int:
@@ -187,7 +197,7 @@ def crc32c(data: Buffer) -> int:
     return value
 
 
-def _pack(body: tuple[int, ...], durable_entries: int) -> bytes:
+def pack_header(body: tuple[int, ...], durable_entries: int) -> bytes:
     """Encodes a header of the version that `body` begins with."""
     packed = HEADER_BODY.pack(*body)
     packed = _U32.pack(google_crc32c.value(packed)) + packed
@@ -199,7 +209,7 @@ def _pack(body: tuple[int, ...], durable_entries: int) -> bytes:
 
 def build_entry(key_section: bytes, value_section: bytes, fields: EntryFields) -> bytes:
     """Builds an entry as a producer sends it: without position, append time and producer number."""
-    header = _pack(
+    header = pack_header(
         (
             FORMAT_VERSION,
             fields.codec,
@@ -229,7 +239,7 @@ def rebuild_header(
 
     The version stays, too: an older version lacks fields that cannot be reconstructed.
     """
-    return _pack(
+    return pack_header(
         (
             *header[1:11],
             rows,
@@ -257,7 +267,7 @@ def read_header(buffer: Buffer, offset: int = 0, path: str = "entry") -> EntryHe
     """
     if len(buffer) - offset < HEADER_BYTES or buffer[offset + 4] != FORMAT_VERSION:
         return _read_old_header(buffer, offset, path)
-    header = EntryHeader._make(HEADER.unpack_from(buffer, offset))
+    header = EntryHeader(*HEADER.unpack_from(buffer, offset))
     found = crc32c(buffer[offset : offset + CHECKED_BYTES])
     if found != header.header_crc:
         raise Corruption(path, offset, f"header CRC32C {header.header_crc:08x}", f"{found:08x}")

@@ -26,6 +26,7 @@ from pathlib import Path
 from ledgerfold.storage import recovery
 from ledgerfold.storage.append_files import AppendFiles
 from ledgerfold.storage.compacted import check_output
+from ledgerfold.storage.deletion_vector import VectorCache
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, EntryHeader
 from ledgerfold.storage.errors import (
     DiskFailure,
@@ -104,6 +105,7 @@ class LedgerStore:
         self._unrecorded: dict[str, MetadataLost] = {}
         self._readers = LruCache[int, LedgerReader](READERS_MAX)
         self._open_files = LruCache[str, ReadFile](OPEN_FILES_MAX)
+        self._vectors = VectorCache(self.ledgers_dir, files)
         # The buffer of non-blocking reads: allocating memory costs more than copying from this.
         self._scratch = bytearray(SCRATCH_BYTES)
         # Folders whose removal failed. The thread that takes them out tries again, with its own.
@@ -247,9 +249,12 @@ class LedgerStore:
     def _make_reader(self, ledger_id: int, closed: LedgerRecord | None) -> LedgerReader:
         writer = self._writers.get(ledger_id)
         if writer is not None:
-            return LedgerReader(lambda: writer.record, self._open_file, self._scratch)
+            return self._reader_of(lambda: writer.record)
         record = closed or self.record(ledger_id)
-        return LedgerReader(lambda: record, self._open_file, self._scratch)
+        return self._reader_of(lambda: record)
+
+    def _reader_of(self, record: Callable[[], LedgerRecord]) -> LedgerReader:
+        return LedgerReader(record, self._open_file, self._scratch, self._vectors)
 
     def _open_file(self, relative: str) -> ReadFile:
         """Opens a file. It is closed once it leaves the cache and no read uses it."""
@@ -296,6 +301,10 @@ class LedgerStore:
             created_ms=now_ms,
             closed_ms=now_ms,
         )
+
+    def need_feature(self, feature: str) -> None:
+        """Makes builds that do not know `feature` refuse the directory. Raises DiskFailure."""
+        self._metadata.need_feature(feature)
 
     def label_compacted(
         self,
@@ -365,3 +374,4 @@ class LedgerStore:
         # Later lookups do not find the ledger in the caches.
         self._readers.forget(lambda each: each == ledger_id)
         self._open_files.forget(lambda relative: relative.startswith(f"{ledger_id}/"))
+        self._vectors.forget(f"{ledger_id}/")

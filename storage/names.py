@@ -24,6 +24,8 @@ MANIFEST = "manifest.json"
 SEGMENT_SUFFIX = ".log"
 # The file beside a compacted segment that finds its keys.
 KEY_INDEX_SUFFIX = ".keys"
+# The file beside a compacted segment that lists its dead messages.
+DELETION_VECTOR_SUFFIX = ".dead"
 # A file that is being written; it is renamed when complete.
 ASIDE_SUFFIX = ".tmp"
 # Version 0.1 added this to the names of raw segments with entries that no record named.
@@ -73,6 +75,15 @@ def key_index_path(path: str) -> str:
     '12/00000000000000000000.keys'
     """
     return path.removesuffix(SEGMENT_SUFFIX) + KEY_INDEX_SUFFIX
+
+
+def deletion_vector_path(path: str) -> str:
+    """Returns the path of a segment's deletion vector.
+
+    >>> deletion_vector_path("12/00000000000000000000.log")
+    '12/00000000000000000000.dead'
+    """
+    return path.removesuffix(SEGMENT_SUFFIX) + DELETION_VECTOR_SUFFIX
 
 
 def parse_segment_name(name: str) -> int | None:

@@ -12,6 +12,7 @@ from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import Buffer, EntryHeader
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.native import HAS_KEY, KEY_IS_BASE64, NULL_VALUE
+from ledgerfold.storage.served_entry import row_numbers
 from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
 
 
@@ -20,6 +21,8 @@ class NativeBatch(DecodedBatch):
 
     __slots__ = (
         "_section",
+        "_stored",
+        "_stored_offsets",
         "_values",
         "batch_indexes",
         "batch_size",
@@ -37,7 +40,7 @@ class NativeBatch(DecodedBatch):
         keys = parse_keys(key_section)
         self.header = header
         self.flags: bytes = keys.flags
-        self.rows = rows = len(self.flags)
+        rows = len(self.flags)
         self.key_blob: bytes = keys.keys
         self.key_offsets = from_column("I", keys.key_offsets).tolist()
         self.value_offsets: list[int] = offsets_of(from_column("I", keys.value_sizes).tolist())
@@ -47,7 +50,7 @@ class NativeBatch(DecodedBatch):
         )
         self.batch_size: int = keys.batch_size or rows
         if not (
-            rows == header.message_count
+            rows == header.rows
             and len(self.key_offsets) == len(self.value_offsets) == rows + 1
             and self.key_offsets[-1] == len(self.key_blob)
             and (self.event_times is None or len(self.event_times) == rows)
@@ -57,13 +60,37 @@ class NativeBatch(DecodedBatch):
         self._values: NativeValues | None = None
         self._section = value_section
         self.value_blob = b""
+        # The rows of the sections that are messages; None: all.
+        self._stored: list[int] | None = None
+        self._stored_offsets = self.value_offsets
+        if header.live_rows:
+            self._stored = row_numbers(header.live_rows, rows)
+            self._keep(self._stored)
+        self.rows = len(self.flags)
+
+    def _keep(self, rows: list[int]) -> None:
+        """Keeps only these rows of the key section's columns."""
+        self.flags = bytes([self.flags[row] for row in rows])
+        self.key_blob, self.key_offsets = _kept(self.key_blob, self.key_offsets, rows)
+        sizes = [self._stored_offsets[row + 1] - self._stored_offsets[row] for row in rows]
+        self.value_offsets = offsets_of(sizes)
+        if self.event_times is not None:
+            self.event_times = [self.event_times[row] for row in rows]
+        indexes = self.batch_indexes
+        self.batch_indexes = rows if indexes is None else [indexes[row] for row in rows]
+
+    def _stored_row(self, row: int) -> int:
+        return row if self._stored is None else self._stored[row]
 
     @staticmethod
-    def first_key(key_section: Buffer) -> bytes | None:
+    def first_key(header: EntryHeader, key_section: Buffer) -> bytes | None:
         keys = parse_keys(key_section)
-        if not keys.flags or not keys.flags[0] & HAS_KEY:
+        row = 0
+        if header.live_rows:
+            row = row_numbers(header.live_rows, header.rows)[0]
+        if len(keys.flags) <= row or not keys.flags[row] & HAS_KEY:
             return None
-        return keys.keys[: int.from_bytes(keys.key_offsets[4:8], "little")]
+        return _slice(keys.keys, keys.key_offsets, row)
 
     @staticmethod
     def last_batch_index(header: EntryHeader, key_section: Buffer) -> int:
@@ -71,9 +98,12 @@ class NativeBatch(DecodedBatch):
             return -1
         keys = parse_keys(key_section)
         rows, column = len(keys.flags), keys.batch_indexes
-        if rows != header.message_count or not rows or len(column) not in (0, 4 * rows):
+        if rows != header.rows or not rows or len(column) not in (0, 4 * rows):
             raise InvalidRequest("The columns of a native key section do not match.")
-        return int.from_bytes(column[-4:], "little") if column else rows - 1
+        last = rows - 1
+        if header.live_rows:
+            last = row_numbers(header.live_rows, rows)[-1]
+        return int.from_bytes(column[4 * last : 4 * last + 4], "little") if column else last
 
     @property
     def values(self) -> NativeValues:
@@ -81,8 +111,10 @@ class NativeBatch(DecodedBatch):
         if self._values is None:
             self._values = parse_values(self.header, self._section)
             self.value_blob = self._values.values
-            if len(self.value_blob) != self.value_offsets[-1]:
+            if len(self.value_blob) != self._stored_offsets[-1]:
                 raise InvalidRequest("The value sizes of a native entry do not match its values.")
+            if self._stored is not None:
+                self.value_blob, _ = _kept(self.value_blob, self._stored_offsets, self._stored)
         return self._values
 
     @property
@@ -130,7 +162,8 @@ class NativeBatch(DecodedBatch):
     def sequence_id(self, row: int) -> int:
         column = self.values.sequence_ids
         if column:
-            return int.from_bytes(column[row * 8 : row * 8 + 8], "little", signed=True)
+            at = 8 * self._stored_row(row)
+            return int.from_bytes(column[at : at + 8], "little", signed=True)
         index = row if self.batch_indexes is None else self.batch_indexes[row]
         return self.header.sequence_id - self.batch_size + 1 + index
 
@@ -138,7 +171,7 @@ class NativeBatch(DecodedBatch):
         values = self.values
         if not values.property_offsets:
             return {}
-        first, end = _pair(values.property_offsets, row)
+        first, end = _pair(values.property_offsets, self._stored_row(row))
         if end > len(values.property_name_offsets) // 4:
             raise InvalidRequest("The property columns of a native entry do not match.")
         try:
@@ -154,7 +187,14 @@ class NativeBatch(DecodedBatch):
     def ordering_key(self, row: int) -> bytes | None:
         if not self.values.ordering_key_offsets:
             return None
-        return _slice(self.values.ordering_keys, self.values.ordering_key_offsets, row) or None
+        at = self._stored_row(row)
+        return _slice(self.values.ordering_keys, self.values.ordering_key_offsets, at) or None
+
+
+def _kept(blob: bytes, offsets: list[int], rows: list[int]) -> tuple[bytes, list[int]]:
+    """Returns the blob and offsets of these rows."""
+    parts = [blob[offsets[row] : offsets[row + 1]] for row in rows]
+    return b"".join(parts), offsets_of(list(map(len, parts)))
 
 
 def _pair(offsets: bytes, row: int) -> tuple[int, int]:

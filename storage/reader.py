@@ -5,6 +5,9 @@ from header to header, from the nearest known offset. The reader knows the offse
 INDEX_EVERY-th entry that it has met and the ends of the last few reads, so a sequential read is one
 pread.
 
+Dead messages of a compacted ledger are left out: entries without a live one are skipped, others are
+served with the rows that live (storage/deletion_vector.py, storage/served_entry.py).
+
 Bounds: at most INDEX_EVERY entries are skipped once they are indexed; NEXT_MAX ends of reads are
 cached per ledger; an index costs two numbers for each INDEX_EVERY entries.
 """
@@ -19,6 +22,7 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import NamedTuple
 
+from ledgerfold.storage.deletion_vector import DeletionVector, VectorCache, place_of
 from ledgerfold.storage.entry import (
     EARLIEST,
     HEADER_BYTES,
@@ -33,7 +37,14 @@ from ledgerfold.storage.entry import (
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat, MissingFile
 from ledgerfold.storage.files import ReadFile
 from ledgerfold.storage.key_scan import scan_keys
-from ledgerfold.storage.segment import record_position, shifted
+from ledgerfold.storage.segment import (
+    live_entries,
+    live_messages,
+    live_position,
+    record_position,
+    shifted,
+)
+from ledgerfold.storage.served_entry import live_header, with_live_rows
 from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LedgerRecord, SegmentRecord
 
 INDEX_EVERY = 32
@@ -77,9 +88,11 @@ class LedgerReader:
         record: Callable[[], LedgerRecord],
         open_file: Callable[[str], ReadFile],
         scratch: bytearray,
+        vectors: VectorCache,
     ) -> None:
         self._record = record
         self._open_file = open_file
+        self._vectors = vectors
         self._scratch = scratch
         self._is_compacted = record().kind == LEDGER_KIND_COMPACTED
         self._indexes: dict[str, _Index] = {}
@@ -93,24 +106,30 @@ class LedgerReader:
     @property
     def first(self) -> Position | None:
         segments = self._segments()
-        return record_position(segments[0], last=False) if segments else None
+        return live_position(segments[0], last=False) if segments else None
 
     @property
     def last(self) -> Position | None:
         """The last durable entry."""
         segments = self._segments()
-        return record_position(segments[-1], last=True) if segments else None
+        return live_position(segments[-1], last=True) if segments else None
 
     @property
     def entries(self) -> int:
-        return sum(segment.entries for segment in self.record.segments)
+        return sum(map(live_entries, self.record.segments))
 
     @property
     def messages(self) -> int:
-        return sum(segment.messages for segment in self.record.segments)
+        return sum(map(live_messages, self.record.segments))
+
+    @property
+    def garbage_bytes(self) -> int:
+        """The dead part of its size."""
+        return sum(segment.dead.bytes for segment in self.record.segments)
 
     @property
     def size_bytes(self) -> int:
+        """The size of its segments, with their dead messages."""
         return sum(segment.size_bytes for segment in self.record.segments)
 
     def _segments(self) -> list[SegmentRecord]:
@@ -140,7 +159,7 @@ class LedgerReader:
                 raise
             # NOTE: a read may end before the segment does, with bytes to spare, if the next entry
             # does not fit in them; then the next segment must not be read yet.
-            is_whole = found and found[-1].header.position >= record_position(segment, last=True)
+            is_whole = found and found[-1].header.position >= live_position(segment, last=True)
             if found and (bytes_max <= 0 or not is_whole):
                 break
         return found
@@ -155,30 +174,38 @@ class LedgerReader:
         wait: bool,
     ) -> int:
         """Appends entries to `found`. Returns their size in bytes."""
-        path, taken = segment.path, 0
+        path, taken, passed = segment.path, 0, 0
         last = record_position(segment, last=True)
         end = min(end, last)
+        vector = self._vectors.of(segment, wait)
         file = self._open_file(path)
         pread = file.pread if wait else functools.partial(self._pread_cached, file)
         offset = self._offset_of(segment, pread, start)
         expected = max(start, record_position(segment, last=False))
-        # The file may be longer: the bytes after it are being written, or never were acknowledged.
-        wanted = max(min(bytes_max, segment.size_bytes - offset), HEADER_BYTES)
-        block, base = pread(wanted, offset), offset
-        for entry in self._entries(pread, path, block, base, end, bool(found)):
-            position = entry.header.position
-            self._check_position(segment, offset, position, expected)
-            found.append(entry)
-            taken += len(entry.data)
-            offset += len(entry.data)
-            expected = position.next
-            if position >= end:
+        while True:
+            # The file may be longer: the bytes after it are being written, or never were
+            # acknowledged.
+            wanted = max(min(bytes_max, segment.size_bytes - offset), HEADER_BYTES)
+            block, base = pread(wanted, offset), offset
+            for header, data in self._entries(pread, path, block, base, end, bool(found), vector):
+                position = header.position
+                self._check_position(segment, offset, position, expected)
+                if data is not None:
+                    found.append(_served(header, data, offset, vector, path))
+                    taken += len(found[-1].data)
+                offset += header.size_bytes
+                passed += 1
+                expected = position.next
+                if position >= end:
+                    break
+            # A block of dead entries is followed by another one.
+            if vector is None or taken or offset == base or expected > end:
                 break
         # A compacted ledger may have no entry between two others.
         is_there = expected <= end and (not self._is_compacted or end == last)
         if is_there and not found:
             raise Corruption(path, offset, f"entry {expected}", "no such entry")
-        if taken:
+        if passed:
             self._remember(expected, path, offset)
         return taken
 
@@ -190,10 +217,17 @@ class LedgerReader:
         return view
 
     def _entries(
-        self, pread: Pread, path: str, block: Buffer, offset: int, end: Position, some: bool
-    ) -> Iterator[StoredEntry]:
+        self,
+        pread: Pread,
+        path: str,
+        block: Buffer,
+        offset: int,
+        end: Position,
+        some: bool,
+        vector: DeletionVector | None,
+    ) -> Iterator[tuple[EntryHeader, bytes | None]]:
         """Yields the whole entries of a block read at `offset`; reads once more for a large first
-        one.
+        one. Of an entry without a live message, only the header.
         """
         at, view = 0, memoryview(block)
         while at + HEADER_BYTES <= len(view) or has_header(view, at):
@@ -208,6 +242,10 @@ class LedgerReader:
             if header.position > end:
                 return
             size = header.size_bytes
+            if vector is not None and _is_dead(vector, header, offset + at, path):
+                yield header, None
+                at += size
+                continue
             if at + size > len(view):
                 if at or some:
                     return
@@ -217,7 +255,7 @@ class LedgerReader:
                 verify_sections(data, header, 0, path)
             except Corruption as error:
                 raise shifted(error, offset + at) from error
-            yield StoredEntry(header, data)
+            yield header, data
             at += size
 
     def _check_position(
@@ -274,9 +312,12 @@ class LedgerReader:
     def keys(self, segment: SegmentRecord) -> Iterator[tuple[EntryHeader, memoryview]]:
         """Yields headers and key sections of a segment, as of the time of its record.
 
-        Raises Corruption, MissingFile.
+        A header says which rows are live; entries without any are left out. Raises Corruption,
+        MissingFile.
         """
-        return scan_keys(self._open_file(segment.path).pread, segment)
+        found = scan_keys(self._open_file(segment.path).pread, segment)
+        vector = self._vectors.of(segment)
+        return found if vector is None else _live_keys(found, vector, segment.path)
 
     def last_entry(self) -> StoredEntry | None:
         """Returns the last durable entry."""
@@ -293,14 +334,44 @@ class LedgerReader:
             end = record_position(segment, last=True)
             if end < start or segment.publish_time_max_ms < publish_time_ms:
                 continue
+            vector = self._vectors.of(segment)
             pread = self._open_file(segment.path).pread
             offset = self._offset_of(segment, pread, start)
-            for header, _ in self._hop(pread, segment.path, offset):
+            for header, at in self._hop(pread, segment.path, offset):
                 if header.publish_time_ms >= publish_time_ms:
-                    return header.position
+                    is_dead = vector is not None and _is_dead(vector, header, at, segment.path)
+                    if not is_dead:
+                        return header.position
                 if header.position >= end:
                     break
         return None
+
+
+def _is_dead(vector: DeletionVector, header: EntryHeader, offset: int, path: str) -> bool:
+    index = place_of(vector, header, offset, path)
+    return index is not None and vector.is_whole(index)
+
+
+def _served(
+    header: EntryHeader, data: bytes, offset: int, vector: DeletionVector | None, path: str
+) -> StoredEntry:
+    index = None if vector is None else place_of(vector, header, offset, path)
+    if vector is None or index is None:
+        return StoredEntry(header, data)
+    return StoredEntry(*with_live_rows(header, data, vector.live_rows(index)))
+
+
+def _live_keys(
+    found: Iterator[tuple[EntryHeader, memoryview]], vector: DeletionVector, path: str
+) -> Iterator[tuple[EntryHeader, memoryview]]:
+    offset = 0
+    for header, keys in found:
+        index = place_of(vector, header, offset, path)
+        offset += header.size_bytes
+        if index is None:
+            yield header, keys
+        elif not vector.is_whole(index):
+            yield live_header(header, vector.live_rows(index)), keys
 
 
 def _header(block: Buffer, at: int, base: int, path: str) -> EntryHeader:

@@ -45,7 +45,9 @@ STORE_VERSION = 3
 # Every ledger folder has a label (storage/label.py), and the writes are counted.
 LABELS = "ledger-labels"
 KAFKA_TOPICS = "kafka-topics"
-FEATURES = frozenset({LABELS, KAFKA_TOPICS})
+# A segment of a compacted ledger has a deletion vector, or had one.
+DELETION_VECTORS = "deletion-vectors"
+FEATURES = frozenset({LABELS, KAFKA_TOPICS, DELETION_VECTORS})
 STORE_KEY = b"store"
 WRITES_KEY = b"writes"
 # A strategy's name in run records from before each strategy had a name.

@@ -45,7 +45,13 @@ from ledgerfold.storage.file_window import Window
 from ledgerfold.storage.files import Files, ReadFile
 from ledgerfold.storage.losses import find_losses
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.storage.names import METADATA, TORN_SUFFIX, parse_ledger_dir, parse_segment_name
+from ledgerfold.storage.names import (
+    METADATA,
+    TORN_SUFFIX,
+    deletion_vector_path,
+    parse_ledger_dir,
+    parse_segment_name,
+)
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_left, sweep, sweep_folder
 from ledgerfold.storage.reserve import RESERVE_BYTES
@@ -142,6 +148,10 @@ def check_files(record: LedgerRecord, ledgers_dir: Path, files: Files) -> Storag
         path = ledgers_dir / segment.path
         if not files.exists(path) or files.size(path) != segment.size_bytes:
             return MissingFile(str(path), f"the record of ledger {record.ledger_id}")
+        if segment.HasField("dead"):
+            path = ledgers_dir / deletion_vector_path(segment.path)
+            if not files.exists(path) or files.size(path) != segment.dead.size_bytes:
+                return MissingFile(str(path), f"the record of ledger {record.ledger_id}")
     return None
 
 

@@ -27,7 +27,12 @@ from ledgerfold.storage.entry import (
 )
 from ledgerfold.storage.errors import Corruption, EntryTooLarge, MissingFile
 from ledgerfold.storage.files import REAL, AppendFile, Files
-from ledgerfold.storage.names import ASIDE_SUFFIX, key_index_path, segment_path
+from ledgerfold.storage.names import (
+    ASIDE_SUFFIX,
+    deletion_vector_path,
+    key_index_path,
+    segment_path,
+)
 from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
 # Adding single entries costs as much as reading them: the record is a protobuf message.
@@ -136,6 +141,23 @@ def record_position(record: SegmentRecord, last: bool) -> Position:
     return Position(position.ledger_id, position.entry_id)
 
 
+def live_position(record: SegmentRecord, last: bool) -> Position:
+    """Returns the position of a segment's first or last entry that has a live message."""
+    if not record.HasField("dead"):
+        return record_position(record, last)
+    position = record.dead.last if last else record.dead.first
+    return Position(position.ledger_id, position.entry_id)
+
+
+def live_messages(record: SegmentRecord) -> int:
+    return record.messages - record.dead.messages
+
+
+def live_entries(record: SegmentRecord) -> int:
+    """Returns the number of entries that have a live message."""
+    return record.entries - record.dead.entries
+
+
 def with_segments(record: LedgerRecord, segments: Iterable[SegmentRecord]) -> LedgerRecord:
     """Returns a copy of a ledger's record that has these segments."""
     changed = LedgerRecord()
@@ -148,8 +170,12 @@ def with_segments(record: LedgerRecord, segments: Iterable[SegmentRecord]) -> Le
 def file_names(ledger: LedgerRecord) -> set[str]:
     """Returns the paths of a ledger's files, relative to the ledgers folder, without its label."""
     paths = {segment.path for segment in ledger.segments}
-    indexed = (segment for segment in ledger.segments if segment.HasField("key_index"))
-    return paths | {key_index_path(segment.path) for segment in indexed}
+    for segment in ledger.segments:
+        if segment.HasField("key_index"):
+            paths.add(key_index_path(segment.path))
+        if segment.HasField("dead"):
+            paths.add(deletion_vector_path(segment.path))
+    return paths
 
 
 def segments_sealed(ledger: LedgerRecord, after: Position) -> list[SegmentRecord]:
@@ -212,26 +238,42 @@ def tally_segment(path: Path, record: SegmentRecord, files: Files = REAL) -> Seg
 
 
 def link_segment(
-    ledgers_dir: Path, record: SegmentRecord, ledger_id: int, index: int, files: Files = REAL
+    ledgers_dir: Path,
+    record: SegmentRecord,
+    ledger_id: int,
+    index: int,
+    files: Files = REAL,
+    *,
+    keeps_vector: bool = True,
 ) -> SegmentRecord:
-    """Makes a compacted segment and its key index part of another ledger, too, as links.
+    """Makes a compacted segment and the files beside it part of another ledger, too, as links.
 
     Returns the segment's record in that ledger, without a key index that is missing or of another
-    size. The caller syncs the ledger's folder, which must exist. Raises MissingFile, DiskFailure.
+    size, and without a deletion vector unless `keeps_vector`. The caller syncs the ledger's folder,
+    which must exist. Raises MissingFile, DiskFailure.
     """
     linked = SegmentRecord()
     linked.CopyFrom(record)
     linked.path = segment_path(ledger_id, index)
-    source = ledgers_dir / record.path
-    if not files.exists(source):
-        raise MissingFile(str(source), "a segment record")
-    files.link(source, ledgers_dir / linked.path)
+    _link(ledgers_dir, record.path, linked.path, files)
+    if not keeps_vector:
+        linked.ClearField("dead")
+    elif record.HasField("dead"):
+        beside, target = deletion_vector_path(record.path), deletion_vector_path(linked.path)
+        _link(ledgers_dir, beside, target, files)
     source = ledgers_dir / key_index_path(record.path)
     if files.exists(source) and files.size(source) == record.key_index.size_bytes:
         files.link(source, ledgers_dir / key_index_path(linked.path))
     else:
         linked.ClearField("key_index")
     return linked
+
+
+def _link(ledgers_dir: Path, path: str, target: str, files: Files) -> None:
+    source = ledgers_dir / path
+    if not files.exists(source):
+        raise MissingFile(str(source), "a segment record")
+    files.link(source, ledgers_dir / target)
 
 
 class SegmentWriter:

@@ -11,6 +11,8 @@ Rules:
 2. In a raw ledger an extent's ids rise by one; in a compacted one, by any number.
 3. Damage at the end of an unsealed segment is a torn tail if recovery would cut it (torn_tail.py).
 4. Unreadable pages of the disk count as zeros.
+5. A deletion vector that is missing, damaged, or lists other entries than the segment has is damage
+   of the segment (`vector`): its dead messages are unknown.
 
 Bounds: BLOCK_BYTES and one entry in memory; an Extent and a Damage for each damaged place.
 """
@@ -25,6 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from ledgerfold.storage.dead_tally import DeadTally
+from ledgerfold.storage.deletion_vector import DeletionVector, load_vector, place_of, read_vector
 from ledgerfold.storage.entry import (
     LATEST,
     Codec,
@@ -33,11 +37,12 @@ from ledgerfold.storage.entry import (
     read_header,
     verify_sections,
 )
-from ledgerfold.storage.errors import Corruption, DiskFailure, IncompatibleFormat
+from ledgerfold.storage.errors import Corruption, DiskFailure, IncompatibleFormat, MissingFile
 from ledgerfold.storage.file_window import Window
 from ledgerfold.storage.files import Files, ReadFile
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, read_batch_header
 from ledgerfold.storage.kafka.span import Span
+from ledgerfold.storage.names import deletion_vector_path
 from ledgerfold.storage.segment import SegmentTally, shifted
 from ledgerfold.storage.torn_tail import may_be_torn, proves, reaches_beyond
 from ledgerfold.v1.records_pb2 import SegmentRecord
@@ -63,12 +68,14 @@ class ProducerSeen(NamedTuple):
 class Extent(NamedTuple):
     """A run of good entries. `record` is their tally, with the path of their file.
 
-    `span`: of those entries that are Kafka's batches.
+    `span`: of those entries that are Kafka's batches; `dead`: their dead messages, if the segment
+    has an intact deletion vector.
     """
 
     offset: int
     record: SegmentRecord
     span: Span
+    dead: DeadTally
 
     @property
     def first(self) -> Position:
@@ -83,8 +90,8 @@ class Extent(NamedTuple):
 class Damage:
     """A damaged place. `entry`: the first entry affected, in a raw ledger.
 
-    `kind`: entry, order, file or sums. `messages`: how many the entry has, if its header is good.
-    `is_torn`: rule 3.
+    `kind`: entry, order, file, sums or vector. `messages`: how many the entry has, if its header is
+    good. `is_torn`: rule 3.
     """
 
     kind: str
@@ -113,12 +120,19 @@ class SegmentCheck:
     # By producer number.
     producers: dict[int, ProducerSeen] = field(default_factory=dict)
     newer: IncompatibleFormat | None = None
+    # The segment's deletion vector, if it has an intact one.
+    vector: DeletionVector | None = None
 
     @property
     def is_whole(self) -> bool:
         """True if the segment is intact, except for a torn tail, which recovery cuts."""
         is_good = all(each.is_torn for each in self.damages)
         return self.size_bytes is not None and is_good and self.newer is None
+
+    @property
+    def is_vector_lost(self) -> bool:
+        """True if it is unknown which of its messages are dead."""
+        return any(each.kind == "vector" for each in self.damages)
 
     @property
     def good_messages(self) -> int:
@@ -143,7 +157,9 @@ def check_segment(path: Path, segment: SegmentRecord, bounds: Bounds, files: Fil
     if not files.exists(path):
         return SegmentCheck(segment)
     with closing(files.open_read(path)) as file:
-        return _Scan(file, segment, bounds).run()
+        scan = _Scan(file, segment, bounds)
+        scan.load_vector(path.parent.parent, files)
+        return scan.run()
 
 
 class _Scan:
@@ -156,6 +172,26 @@ class _Scan:
         self._tally: SegmentTally | None = None
         # Damages that no later good header has proved to be acknowledged so far.
         self._unproven: deque[Damage] = deque()
+
+    def load_vector(self, ledgers_dir: Path, files: Files) -> None:
+        result, segment = self._result, self._segment
+        beside = ledgers_dir / deletion_vector_path(segment.path)
+        try:
+            if segment.HasField("dead"):
+                result.vector = load_vector(ledgers_dir, segment, files)
+            elif not segment.sealed and files.exists(beside):
+                # The record is lost.
+                result.vector = read_vector(beside, files)
+        except IncompatibleFormat as error:
+            result.newer = error
+        except Corruption as error:
+            self._bad_vector(error.expected, error.found)
+        except (MissingFile, DiskFailure) as error:
+            self._bad_vector("a deletion vector", error.message)
+
+    def _bad_vector(self, expected: str, found: str) -> None:
+        self._result.vector = None
+        self._result.damages.append(Damage("vector", 0, expected, found, self._last.next))
 
     def run(self) -> SegmentCheck:
         offset = 0
@@ -263,10 +299,11 @@ class _Scan:
         if self._tally is None:
             self._tally = SegmentTally(self._segment.path)
             self._tally.record.sealed = True
-            self._result.extents.append(Extent(offset, self._tally.record, Span()))
+            self._result.extents.append(Extent(offset, self._tally.record, Span(), DeadTally()))
         if header.ledger_id != self._last.ledger_id or self._tally.record.entries == 0:
             self._result.ledger_ids.add(header.ledger_id)
         self._tally.add_stored([header])
+        self._add_dead(header, offset)
         seen = self._result.producers.get(header.producer_number)
         if seen is None or header.sequence_id > seen.sequence_id:
             seen = ProducerSeen(header.sequence_id, offset)
@@ -276,6 +313,18 @@ class _Scan:
             batch = read_batch_header(block, at + header.header_bytes)
             self._result.extents[-1].span.add(batch)
         self._last = header.position
+
+    def _add_dead(self, header: EntryHeader, offset: int) -> None:
+        vector = self._result.vector
+        if vector is None:
+            return
+        try:
+            index = place_of(vector, header, offset, self._segment.path)
+        except Corruption as error:
+            self._bad_vector(error.expected, error.found)
+            return
+        dead = [] if index is None else vector.dead_rows(index)
+        self._result.extents[-1].dead.add(header, dead)
 
     def _bad(
         self,
@@ -331,6 +380,8 @@ class _Scan:
             if segment.HasField("key_index"):
                 # The entries do not tell of the index; an intact segment keeps it.
                 found.key_index.CopyFrom(segment.key_index)
+            if segment.HasField("dead") and result.extents:
+                found.dead.CopyFrom(result.extents[0].dead.finish()[1])
             if found != segment:
                 self._bad("sums", 0, describe(segment), describe(found))
 
@@ -342,5 +393,6 @@ def describe(segment: SegmentRecord) -> str:
         f"keys, {segment.first.ledger_id}:{segment.first.entry_id} to "
         f"{segment.last.ledger_id}:{segment.last.entry_id}, published from "
         f"{segment.publish_time_min_ms} to {segment.publish_time_max_ms} and stored until "
-        f"{segment.append_time_max_ms}, checksum {segment.checksum:08x}"
+        f"{segment.append_time_max_ms}, {segment.dead.messages} messages dead in "
+        f"{segment.dead.bytes} bytes, checksum {segment.checksum:08x}"
     )

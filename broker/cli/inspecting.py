@@ -89,25 +89,35 @@ def _dump(options: argparse.Namespace) -> None:
     print_rows(options, rows)
 
 
-def _whole_entries(path: Path) -> Iterator[tuple[Any, int, bytes]]:
-    """Yields header, offset and bytes of each entry. Raises Corruption with file and offset."""
+def _whole_entries(path: Path) -> Iterator[tuple[Any, int, bytes, list[int]]]:
+    """Yields header, offset and bytes of each entry, and its dead rows. Raises Corruption with file
+    and offset.
+    """
+    from ledgerfold.storage.deletion_vector import DeletionVector, place_of
     from ledgerfold.storage.entry import verify_sections
+    from ledgerfold.storage.names import deletion_vector_path
     from ledgerfold.storage.segment import scan_headers
 
-    content = path.read_bytes()
+    content, beside = path.read_bytes(), Path(deletion_vector_path(str(path)))
+    vector = None
+    if beside != path and beside.exists():
+        vector = DeletionVector.parse(beside.read_bytes(), str(beside))
     for header, offset in scan_headers(content, str(path), len(content)):
         verify_sections(content, header, offset, str(path))
-        yield header, offset, content[offset : offset + header.size_bytes]
+        index = None if vector is None else place_of(vector, header, offset, str(path))
+        dead = [] if vector is None or index is None else vector.dead_rows(index)
+        yield header, offset, content[offset : offset + header.size_bytes], dead
 
 
 def _entries(path: Path) -> Iterator[dict[str, Any]]:
     from ledgerfold.storage.entry import Compression
 
-    for header, offset, _ in _whole_entries(path):
+    for header, offset, _, dead in _whole_entries(path):
         yield {
             "offset": offset,
             "id": str(header.position),
             "messages": header.message_count,
+            "dead": len(dead),
             "sequence_id": header.sequence_id,
             "producer": header.producer_number,
             "publish_time": header.publish_time_ms,
@@ -120,10 +130,11 @@ def _entries(path: Path) -> Iterator[dict[str, Any]]:
 def _messages(path: Path) -> Iterator[dict[str, Any]]:
     from ledgerfold.storage.codec import decode, decoding
 
-    for header, offset, entry in _whole_entries(path):
+    for header, offset, entry, dead in _whole_entries(path):
         with decoding(str(path), offset):
             messages = list(decode(entry, header).messages())
-        for message in messages:
+        hidden = set(dead)
+        for message in (each for row, each in enumerate(messages) if row not in hidden):
             value = None if message.value_is_null else message.value
             text = id_text(header.ledger_id, header.entry_id, batch_index=message.batch_index)
             yield {"id": text, **content(message.key, value)}

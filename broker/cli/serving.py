@@ -32,6 +32,8 @@ from ledgerfold.storage.paths import absolute_path
 DEFAULT_LISTEN = "127.0.0.1:7650"
 # ENTRY_BYTES_MAX of storage/entry.py, which `--help` need not load.
 _MESSAGE_BYTES_MOST = 16 * 1024 * 1024
+# Above it, a segment would hold several times what it is kept for.
+_GARBAGE_PERCENT_MAX = 90
 
 
 def _message_size(text: str) -> int:
@@ -61,6 +63,15 @@ def _size_from(least_mib: int) -> Callable[[str], int]:
         return size_bytes
 
     return parse
+
+
+def _percent(text: str) -> float:
+    """Parses a part of a whole, such as `30%`."""
+    digits = text.removesuffix("%")
+    if not digits.isdecimal() or int(digits) > _GARBAGE_PERCENT_MAX:
+        most = f"from 0% to {_GARBAGE_PERCENT_MAX}%"
+        raise argparse.ArgumentTypeError(f"{text!r}: must be a whole percentage {most}")
+    return int(digits) / 100
 
 
 def _start_ms(text: str) -> int:
@@ -128,6 +139,12 @@ def _add_compactor(group: argparse._ArgumentGroup) -> None:
     # A task needs 128M without the user's strategy.
     memory = "fail a run whose user-defined strategy makes a task use more memory; default 1G"
     add("--strategy-memory", type=_size_from(128), default=1 << 30, metavar="SIZE", help=memory)
+    garbage = (
+        "keep dead messages in a segment of a compacted ledger up to this part of it; 0: write it "
+        "again at once, also for clients that do not know of dead messages; default 30%%"
+    )
+    garbage_max = "--compaction-segment-garbage-max"
+    add(garbage_max, type=_percent, default=0.3, metavar="PERCENT", help=garbage)
     interval = "how often to check backlogs against compaction thresholds; default 60s"
     add("--compaction-monitor-interval", **TIME, default=60_000, help=interval)
 
@@ -207,6 +224,7 @@ def _serve(options: argparse.Namespace) -> int:
             ready_file=options.ready_file,
             log_level=options.log_level,
             streams_max=options.streams_max,
+            segment_garbage_max=options.compaction_segment_garbage_max,
             compaction_threshold_bytes=options.compaction_threshold,
             retention_ms=options.retention_time,
             retention_bytes=options.retention_size,

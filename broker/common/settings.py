@@ -51,6 +51,9 @@ class BrokerSettings:
     compaction_monitor_interval_ms: int = 60_000
     retention_check_interval_ms: int = 120_000
     compaction_queue_max: int = 100
+    # The dead part of a segment of a compacted ledger above which a run writes it again. 0: no
+    # segment has dead messages, and none is served to clients that do not know of them.
+    segment_garbage_max: float = 0.3
     # Pulsar's maxMessageSize. Applies to batches, too; never above ENTRY_BYTES_MAX.
     message_bytes_max: int = 5 * 1024 * 1024
     # The start time of a manual clock (broker/common/clock.py). None: the machine's clock.

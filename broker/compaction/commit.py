@@ -17,6 +17,7 @@ from ledgerfold.broker.compaction.snapshot import TopicSnapshot, check_range
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.errors import CompactionFenced, Moved
 from ledgerfold.storage.metadata import MetadataBatch
+from ledgerfold.storage.records import DELETION_VECTORS
 from ledgerfold.v1.compactor_pb2 import Manifest
 from ledgerfold.v1.records_pb2 import LedgerRecord, RunRecord, TopicRecord
 
@@ -59,10 +60,15 @@ async def commit(
 def _verified(
     topic: CompactableTopic, run: RunRecord, manifest: Manifest, snapshot: TopicSnapshot
 ) -> LedgerRecord:
-    """Verifies the run's files and labels their ledger."""
+    """Verifies the run's files and labels their ledger.
+
+    Older builds refuse the directory from the first deletion vector on.
+    """
     store, segments = topic.store, list(manifest.segments)
     previous = snapshot.segments[: snapshot.compacted_segments]
     ledger = store.verify_compacted(run.ledger_id, topic.name, segments, previous)
+    if any(segment.HasField("dead") for segment in ledger.segments):
+        store.need_feature(DELETION_VECTORS)
     store.label_compacted(ledger, run=run)
     return ledger
 

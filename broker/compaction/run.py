@@ -223,6 +223,7 @@ class CompactionRun:
             horizon=record.horizon,
             segment_bytes_max=self._broker.settings.store.segment_bytes_max,
             keeps_segments=self._continues_previous(),
+            segment_garbage_max=self._broker.settings.segment_garbage_max,
         )
         if record.HasField("retention_floor"):
             plan.retention_floor.CopyFrom(record.retention_floor)

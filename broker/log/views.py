@@ -12,6 +12,7 @@ from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.broker.log.view import View
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.ledger import LedgerStore
+from ledgerfold.storage.segment import live_position
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
 _log = logging.getLogger(__name__)
@@ -79,5 +80,5 @@ class Views:
         return [
             segment
             for segment in self.current.compacted.record.segments
-            if (segment.last.ledger_id, segment.last.entry_id) >= self.floor
+            if live_position(segment, last=True) >= self.floor
         ]

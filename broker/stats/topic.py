@@ -33,6 +33,7 @@ from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import CompactedLedgerDamaged
+from ledgerfold.storage.segment import live_entries
 from ledgerfold.strategies.catalogue import SETTINGS_MAX, VALUE_CHARACTERS_MAX
 from ledgerfold.v1.records_pb2 import LedgerRecord
 
@@ -127,7 +128,7 @@ def internal_stats(broker: Broker, topic: Topic) -> dict[str, Any]:
 
 
 def _entries(ledger: LedgerRecord) -> int:
-    return sum(segment.entries for segment in ledger.segments)
+    return sum(map(live_entries, ledger.segments))
 
 
 def _size(ledger: LedgerRecord) -> int:
@@ -153,7 +154,11 @@ def _compacted_ledger(broker: Broker, topic: Topic) -> dict[str, Any]:
         return dict(_NO_LEDGER)
     ledger_id = topic.record.compacted.ledger_id
     record = broker.metadata.ledger(ledger_id)
-    shown = _ledger(LedgerRecord(ledger_id=ledger_id) if record is None else record)
+    record = LedgerRecord(ledger_id=ledger_id) if record is None else record
+    shown = _ledger(record)
+    garbage_bytes = sum(segment.dead.bytes for segment in record.segments)
+    if garbage_bytes:
+        shown["garbageSize"] = garbage_bytes
     try:
         topic.log.views.check()
     except CompactedLedgerDamaged as error:

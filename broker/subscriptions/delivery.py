@@ -249,6 +249,6 @@ def _first_key(entry: StoredEntry) -> bytes | None:
     keys_at = header.header_bytes
     section = memoryview(entry.data)[keys_at : keys_at + header.key_bytes]
     try:
-        return codec_of(header).first_key(section)
+        return codec_of(header).first_key(header, section)
     except InvalidRequest:
         return None

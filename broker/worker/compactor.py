@@ -26,6 +26,11 @@ from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 OnProgress = Callable[[CompactionProgress], None]
 
 
+def has_vectors(plan: CompactionPlan) -> bool:
+    """Returns whether a segment has a deletion vector, of which not every compactor knows."""
+    return any(segment.HasField("dead") for segment in plan.segments)
+
+
 class Compactor(ABC):
     """Executes plans for one broker, and lives as long as it. The broker reports its state."""
 

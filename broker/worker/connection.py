@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from ledgerfold.broker.worker.compactor import OnProgress
+from ledgerfold.broker.worker.compactor import OnProgress, has_vectors
 from ledgerfold.broker.worker.process import WorkerProcess
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import (
@@ -92,7 +92,9 @@ class WorkerConnection:
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
         """Runs a compaction plan. Raises CompactionError, StorageError."""
-        responses = self._stub.Run(RunRequest(plan=plan), metadata=self._metadata)
+        request = RunRequest(plan=plan)
+        mark_vectors(request)
+        responses = self._stub.Run(request, metadata=self._metadata)
         return await self._outcome(_Call[Manifest](responses, on_progress), plan.run_id)
 
     async def clean(self, plan: CleanPlan) -> CleanManifest:
@@ -117,6 +119,7 @@ class WorkerConnection:
 
         Raises CompactionError, StorageError, InvalidRequest.
         """
+        mark_vectors(request)
         try:
             response = await self._stub.Analyze(request, metadata=self._metadata)
         except grpc.aio.AioRpcError as error:
@@ -226,3 +229,10 @@ def _mapped(error: grpc.aio.AioRpcError, stage: str) -> LedgerfoldError:
     if error.code() == grpc.StatusCode.CANCELLED:
         return CompactionCancelled(named.message)
     return CompactionFailed(stage, named.message)
+
+
+def mark_vectors(request: RunRequest | AnalyzeRequest) -> None:
+    """Moves a plan with deletion vectors to where only workers that know of them look."""
+    if has_vectors(request.plan):
+        request.plan_with_vectors.CopyFrom(request.plan)
+        request.ClearField("plan")

@@ -21,7 +21,7 @@ from concurrent.futures import Future
 from functools import reduce
 from typing import Any
 
-from ledgerfold.broker.worker.compactor import Compactor, OnProgress
+from ledgerfold.broker.worker.compactor import Compactor, OnProgress, has_vectors
 from ledgerfold.compaction_service import CompactionService
 from ledgerfold.storage.errors import (
     CompactionFailed,
@@ -195,6 +195,12 @@ class ServiceCompactor(Compactor):
         """
         if self.state == COMPACTOR_STATE_UNAVAILABLE:
             raise CompactorUnavailable(self.message)
+        if has_vectors(plan) and not getattr(self._service, "reads_deletion_vectors", False):
+            raise CompactionFailed(
+                self._name,
+                "the previous ledger has dead messages, which it does not know of. Compact the "
+                "topic once with the worker and --compaction-segment-garbage-max 0",
+            )
         loop = asyncio.get_running_loop()
 
         def report(progress: CompactionProgress) -> None:

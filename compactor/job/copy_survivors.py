@@ -2,8 +2,8 @@
 
 An entry is copied as bytes if all its rows survive, rebuilt if some do (rebuild.py), and omitted if
 none does. The checksums of both sections are verified: damage is detected here at the latest and
-never gets a fresh checksum. An indexed segment of the previous ledger that loses no message is
-kept: the new ledger gets a link to its file.
+never gets a fresh checksum. An indexed segment of the previous ledger is kept, unless too much of
+it is dead: the new ledger gets a link to its file, and a deletion vector if messages have died.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
+from ledgerfold.compactor.job.dead_rows import dead_rows, new_vector
 from ledgerfold.compactor.job.key_index import complement
 from ledgerfold.compactor.job.output import LedgerOutput
 from ledgerfold.compactor.job.plan import InputSegment, Output
 from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
 from ledgerfold.compactor.job.rows import Dead, Failure, Positions, Row, Written
-from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
+from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap, vector_of
 from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, EntryHeader, read_header
 from ledgerfold.storage.errors import Corruption, InvalidRequest
@@ -37,28 +38,34 @@ def copy_survivors(
     files.
     """
     found: list[Integers] = [np.empty(0, np.int64)]
-    dead: list[Integers] = [np.empty(0, np.int64)]
+    dying: list[Integers] = [np.empty(0, np.int64)]
     for row in rows:
         match row[1]:
             case Positions() as positions:
                 found.append(positions.values)
             case Dead(positions):
-                dead.append(positions.values)
+                dying.append(positions.values)
             case Failure():
                 yield row
                 return
             case _:
                 yield row
-    survivors, lost = np.sort(np.concatenate(found)), np.sort(np.concatenate(dead))
+    survivors, lost = np.sort(np.concatenate(found)), np.sort(np.concatenate(dying))
     with LedgerOutput(output) as ledger:
         for segment in segments:
             rows_left = _rows_of(segment, survivors)
             if segment.is_indexed:
                 changed = _rows_of(segment, lost)
-                if not len(changed) and not segment.is_merged:
+                may_stay = not segment.is_merged and not _is_garbage(segment, output)
+                if may_stay and not len(changed):
                     ledger.keep(segment)
                     continue
-                rows_left = complement(segment.record.messages, changed)
+                dead = np.union1d(dead_rows(vector_of(segment)), changed)
+                vector = new_vector(segment, dead, output.garbage_max) if may_stay else None
+                if vector is not None:
+                    ledger.keep(segment, vector)
+                    continue
+                rows_left = complement(segment.record.messages, dead)
             if len(rows_left):
                 _copy_segment(segment, rows_left, ledger, renumber)
         ledger.finish()
@@ -67,6 +74,12 @@ def copy_survivors(
     for record in ledger.kept:
         yield 0, Written(record.SerializeToString(), record.size_bytes)
     yield 0, ledger.write_times
+
+
+def _is_garbage(segment: InputSegment, output: Output) -> bool:
+    """Returns whether too much of an old segment was dead before."""
+    record = segment.record
+    return record.dead.bytes > output.garbage_max * record.size_bytes
 
 
 def _rows_of(segment: InputSegment, positions: Integers) -> Integers:

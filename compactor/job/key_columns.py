@@ -32,7 +32,8 @@ class Place(NamedTuple):
 
 
 class KeyColumns:
-    """The key columns of the entries added so far. Rows are messages, in order of id.
+    """The key columns of the entries added so far. Rows are messages, in order of id, dead ones
+    included.
 
     Call `check` before any column.
     """
@@ -50,6 +51,7 @@ class KeyColumns:
         self._event_times: list[bytes] = []
         self._is_alone: list[bool] = []
         self._publish_times: list[int] = []
+        self._dead: list[Integers] = []
 
     def add(self, segment: SegmentMap, entry: PlacedEntry) -> NativeKeys:
         """Adds an entry; returns its key section. Raises Corruption (wrong checksum, does not
@@ -61,6 +63,9 @@ class KeyColumns:
             section = parse_keys(segment.key_section(entry))
         except InvalidRequest as error:
             raise Corruption(*place, "a native key section", str(error)) from error
+        dead = segment.dead_rows(entry)
+        if dead:
+            self._dead.append(np.array(dead, np.int64) + self.rows)
         self.add_section(place, header, segment.first_position + entry.row, section)
         return section
 
@@ -125,6 +130,19 @@ class KeyColumns:
             np.cumsum(counts) - counts, counts
         )
         return np.repeat(np.array(self._positions, np.int64), counts) + within
+
+    @property
+    def messages(self) -> int:
+        """The number of live rows."""
+        return self.rows - sum(map(len, self._dead))
+
+    def is_live(self) -> Booleans | None:
+        """Returns which rows are live; None if all are (storage/deletion_vector.py)."""
+        if not self._dead:
+            return None
+        is_live: Booleans = np.ones(self.rows, np.bool_)
+        is_live[np.concatenate(self._dead)] = False
+        return is_live
 
     def has_key(self) -> Booleans:
         flags = np.frombuffer(b"".join(self._flags), np.uint8)

@@ -17,10 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ledgerfold.compactor.job.arrow_integers import to_arrow
+from ledgerfold.compactor.job.dead_rows import dead_rows
 from ledgerfold.compactor.job.key_columns import KeyColumns
 from ledgerfold.compactor.job.key_index import KeyIndex
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.compactor.job.segment_map import SegmentMap
+from ledgerfold.compactor.job.segment_map import SegmentMap, vector_of
 from ledgerfold.compactor.key_hash import Hashes, hashes_of
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import Facts, FragmentColumns, Strategy
@@ -90,6 +91,11 @@ def _in_segment(
         queries, rows = index.candidates(hashes)
         if not len(rows):
             return None
+        if segment.record.HasField("dead"):
+            is_live = ~np.isin(rows, dead_rows(vector_of(segment)))
+            queries, rows = queries[is_live], rows[is_live]
+            if not len(rows):
+                return None
         order = np.argsort(rows, kind="stable")
         queries, rows = queries[order], rows[order]
         numbers = np.searchsorted(index.first_rows, rows, "right") - 1

@@ -15,12 +15,16 @@ from typing import Protocol
 
 import numpy as np
 
+from ledgerfold.compactor.job.dead_rows import Vectored
 from ledgerfold.compactor.job.key_index import KeyIndexBuilder
 from ledgerfold.compactor.job.plan import InputSegment, Output
 from ledgerfold.compactor.job.rebuild import RawEntry
 from ledgerfold.compactor.job.rows import WriteTimes
 from ledgerfold.compactor.positions import Integers
+from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import Buffer, EntryHeader
+from ledgerfold.storage.files import replace_file
+from ledgerfold.storage.names import deletion_vector_path
 from ledgerfold.storage.segment import SegmentWriter, Totals, link_segment
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
@@ -122,15 +126,28 @@ class LedgerOutput:
                 self._index = KeyIndexBuilder()
         self._writer = None
 
-    def keep(self, segment: InputSegment) -> None:
-        """Adds a whole segment of the previous ledger, as a link. Raises DiskFailure."""
+    def keep(self, segment: InputSegment, vector: Vectored | None = None) -> None:
+        """Adds a segment of the previous ledger, as a link. `vector`: its new deletion vector.
+
+        Raises MissingFile, DiskFailure.
+        """
         self.finish()
         output = self._output
-        self.kept.append(
-            link_segment(
-                Path(output.ledgers_dir), segment.record, output.ledger_id, segment.entries_before
-            )
+        ledgers_dir = Path(output.ledgers_dir)
+        linked = link_segment(
+            ledgers_dir,
+            segment.record,
+            output.ledger_id,
+            segment.entries_before,
+            keeps_vector=vector is None,
         )
+        if vector is not None:
+            with self._timed():
+                path = ledgers_dir / deletion_vector_path(linked.path)
+                replace_file(path, [vector.stored])
+            reach("worker.vector-written")
+            linked.dead.CopyFrom(vector.record)
+        self.kept.append(linked)
 
     def _write(self, writer: SegmentWriter) -> None:
         with self._timed():

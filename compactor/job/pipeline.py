@@ -30,6 +30,7 @@ from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.job.rows import Content, CopyBegan, Counts, WriteTimes, Written, succeeded
 from ledgerfold.compactor.job.tasks import CopyTask, MergeTask, ScanTask
 from ledgerfold.storage.errors import CompactionFailed
+from ledgerfold.storage.segment import live_entries, live_messages
 from ledgerfold.v1.records_pb2 import RunCounts, SegmentRecord
 
 Clock = Callable[[], float]
@@ -58,6 +59,9 @@ def run_job(
     succeeded(contents)
     segments = _in_order(contents)
     counts = _counts([*contents, kept_counts(tasks.indexed)], segments)
+    known = {each.record.dead.checksum for each in tasks.indexed}
+    written = (each.dead for each in segments if each.dead.checksum not in known)
+    counts.vector_bytes = sum(each.size_bytes for each in written)
     # Another machine's clock may differ from ours: keep the parts within the whole.
     copy_began = min(content.at for content in contents if isinstance(content, CopyBegan))
     copy_began = min(max(copy_began, began), ended)
@@ -104,11 +108,12 @@ def kept_counts(indexed: Iterable[InputSegment]) -> Counts:
     Their keys are counted as if no new message had one of them: a merge counts the others.
     """
     records = [segment.record for segment in indexed]
-    keyed = sum(record.key_index.keyed_messages for record in records)
-    messages = sum(record.messages for record in records)
+    # Dead messages of an indexed segment had a key: only a run that looked it up lists them.
+    keyed = sum(record.key_index.keyed_messages - record.dead.messages for record in records)
+    messages = sum(map(live_messages, records))
     return Counts(
         messages_in=messages,
-        entries_in=sum(record.entries for record in records),
+        entries_in=sum(map(live_entries, records)),
         bytes_in=sum(record.size_bytes for record in records),
         null_keys=messages - keyed,
         keys=keyed,
@@ -126,8 +131,9 @@ def _counts(contents: Sequence[Content], segments: Sequence[SegmentRecord]) -> R
         **total._asdict(),
         write_latency_counts=writes.counts,
         write_latency_us=writes.total_us,
-        messages_out=sum(record.messages for record in segments),
-        entries_out=sum(record.entries for record in segments),
+        messages_out=sum(map(live_messages, segments)),
+        entries_out=sum(map(live_entries, segments)),
         bytes_out=sum(record.size_bytes for record in segments),
+        garbage_bytes=sum(record.dead.bytes for record in segments),
         bytes_kept=sum(each.kept_bytes for each in contents if isinstance(each, Written)),
     )

@@ -74,6 +74,8 @@ class Output:
     segment_bytes_max: int
     # Whether segments get key indexes.
     is_indexed: bool = False
+    # The dead part of an old segment above which it is written again.
+    garbage_max: float = 0
 
     @property
     def folder(self) -> Path:
@@ -162,7 +164,13 @@ def cut(plan: CompactionPlan, cores: int, own: Own | None = None) -> TaskPlan:
         tasks.copies,
         strategy,
         plan.retain_null_key,
-        Output(plan.ledgers_dir, plan.ledger_id, plan.segment_bytes_max, is_indexed),
+        Output(
+            plan.ledgers_dir,
+            plan.ledger_id,
+            plan.segment_bytes_max,
+            is_indexed,
+            plan.segment_garbage_max,
+        ),
         renumber_batches=plan.renumber_batches and isinstance(strategy, MessageStrategy),
         indexed=indexed,
     )

@@ -63,7 +63,11 @@ def reduce_chunk(
     """Yields the rows that represent these messages."""
     columns.check()
     facts, has_key, keys = columns.facts(), columns.has_key(), columns.keys()
-    keyless = columns.rows - int(np.count_nonzero(has_key))
+    is_live = columns.is_live()
+    if is_live is not None:
+        rows = np.flatnonzero(is_live)
+        facts, has_key, keys = facts.where(rows), has_key[rows], keys.take(to_arrow(rows))
+    keyless = len(has_key) - int(np.count_nonzero(has_key))
     if keyless:
         if retain_null_key:
             yield 0, Positions.of(facts.positions[~has_key])
@@ -78,7 +82,7 @@ def reduce_chunk(
     yield (
         0,
         Counts(
-            messages_in=columns.rows,
+            messages_in=columns.messages,
             entries_in=columns.entries,
             bytes_in=columns.size_bytes,
             tombstones=facts.tombstones,

@@ -52,9 +52,11 @@ def scan_messages(
 def _chunk(columns: MessageColumns, buckets: int) -> Iterator[Row]:
     columns.check()
     keys, rows = columns.keys.keys(), columns.rows()
-    has_key = columns.has_key()
-    keyless = len(has_key) - int(np.count_nonzero(has_key))
-    if keyless:
+    has_key, is_live = columns.has_key(), columns.keys.is_live()
+    if is_live is not None:
+        has_key = has_key & is_live
+    keyless = columns.keys.messages - int(np.count_nonzero(has_key))
+    if keyless or is_live is not None:
         chosen = to_arrow(np.flatnonzero(has_key))
         keys, rows = keys.take(chosen), rows.take(chosen)
     is_value = from_arrow(rows.column("places")) & 1
@@ -62,7 +64,7 @@ def _chunk(columns: MessageColumns, buckets: int) -> Iterator[Row]:
     yield (
         0,
         Counts(
-            messages_in=columns.keys.rows,
+            messages_in=columns.keys.messages,
             entries_in=columns.keys.entries,
             bytes_in=columns.keys.size_bytes,
             tombstones=len(is_value) - int(is_value.sum()),

@@ -15,8 +15,10 @@ from typing import NamedTuple
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rebuild import RawEntry
 from ledgerfold.compactor.positions import ROW_BITS
+from ledgerfold.storage.deletion_vector import DeletionVector, load_vector, place_of
 from ledgerfold.storage.entry import HEADER_BYTES, EntryHeader, Position, crc32c, read_header
 from ledgerfold.storage.errors import Corruption, DiskFailure, MissingFile
+from ledgerfold.storage.files import REAL
 from ledgerfold.storage.segment import scan_segment
 
 
@@ -38,8 +40,10 @@ class SegmentMap:
         self.segment = segment
         self.path = segment.path
         self.first_position = segment.ordinal << ROW_BITS
+        self.vector: DeletionVector | None = None
 
     def __enter__(self) -> SegmentMap:
+        self.vector = vector_of(self.segment)
         self._bytes = map_file(self.path, self.segment.record.size_bytes)
         return self
 
@@ -59,7 +63,7 @@ class SegmentMap:
         return PlacedEntry(read_header(stored, 0, self.path), offset, row)
 
     def in_range(self) -> Iterator[PlacedEntry]:
-        """Yields the entries in the run's range.
+        """Yields the entries in the run's range that have a live message.
 
         A raw segment may extend beyond the range at both ends. A compacted one may begin before it,
         with messages that retention has removed since. It may not end after it: the previous run
@@ -69,11 +73,27 @@ class SegmentMap:
         for entry in self.entries():
             position = Position(entry.header.ledger_id, entry.header.entry_id)
             if after < position <= up_to:
-                yield entry
+                if not self._is_dead(entry):
+                    yield entry
             elif position > up_to and self.segment.is_compacted:
                 raise Corruption(
                     self.path, entry.offset, f"an entry up to the horizon {up_to}", str(position)
                 )
+
+    def _is_dead(self, entry: PlacedEntry) -> bool:
+        index = self._vector_index(entry)
+        return index is not None and self.vector is not None and self.vector.is_whole(index)
+
+    def dead_rows(self, entry: PlacedEntry) -> list[int]:
+        """Returns the entry's dead rows, counted from its first one."""
+        index = self._vector_index(entry)
+        return [] if index is None or self.vector is None else self.vector.dead_rows(index)
+
+    def _vector_index(self, entry: PlacedEntry) -> int | None:
+        """Returns the entry's index in the vector. Raises Corruption if they do not match."""
+        if self.vector is None:
+            return None
+        return place_of(self.vector, entry.header, entry.offset, self.path)
 
     def key_section(self, entry: PlacedEntry) -> bytes:
         """Returns the verified key section. Reads nothing else of the file."""
@@ -100,6 +120,13 @@ class SegmentMap:
         found = crc32c(section)
         if found != crc:
             raise Corruption(self.path, offset, f"{name} section CRC32C {crc:08x}", f"{found:08x}")
+
+
+def vector_of(segment: InputSegment) -> DeletionVector | None:
+    """Returns a segment's deletion vector, if it has one. Raises as load_vector()."""
+    if not segment.record.HasField("dead"):
+        return None
+    return load_vector(Path(segment.path).parent.parent, segment.record, REAL)
 
 
 def map_file(path: str, size_bytes: int) -> mmap.mmap:

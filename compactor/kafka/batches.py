@@ -79,7 +79,8 @@ BATCH = np.dtype(
         ("record_count", ">i4"),
     ]
 )
-assert ENTRY.names == EntryHeader._fields
+# The last two fields are of served entries only.
+assert ENTRY.names == EntryHeader._fields[:-2]
 assert ENTRY.itemsize == HEADER_BYTES
 assert BATCH.names == BatchHeader._fields
 assert BATCH.itemsize == BATCH_HEADER_BYTES

@@ -82,11 +82,14 @@ class Scan:
         columns = chunk.columns
         facts, has_key, keys = columns.facts(), columns.has_key(), columns.keys()
         yield int(facts.positions[0] >> ROW_BITS) % self.buckets, chunk.entries()
-        keyless = columns.rows - int(np.count_nonzero(has_key))
+        is_keyless, is_live = ~has_key, columns.is_live()
+        if is_live is not None:
+            has_key, is_keyless = has_key & is_live, is_keyless & is_live
+        keyless = int(np.count_nonzero(is_keyless))
         if keyless and self.retain_null_key:
-            rows = np.flatnonzero(~has_key)
+            rows = np.flatnonzero(is_keyless)
             yield 0, self._keyless(facts.positions[rows], chunk.shares(keys, rows))
-        keyed = self._keyed(facts, keys, has_key if keyless else None)
+        keyed = self._keyed(facts, keys, None if has_key.all() else has_key)
         folds = self._folds(keyed)
         for number, strategy in enumerate(self.strategies):
             if isinstance(strategy, MessageStrategy):
@@ -100,7 +103,7 @@ class Scan:
         yield (
             0,
             Counts(
-                messages_in=columns.rows,
+                messages_in=columns.messages,
                 entries_in=columns.entries,
                 bytes_in=columns.size_bytes,
                 tombstones=keyed.facts.tombstones,
@@ -184,8 +187,8 @@ class Scan:
 class _Keyed(NamedTuple):
     """The messages of a chunk that have a key.
 
-    `rows`: their rows in the chunk; None: all. `codes`: the key of each, as an index into `found`,
-    whose `bounds` delimit the buckets' keys.
+    `rows`: their rows in the chunk, without dead ones; None: all. `codes`: the key of each, as an
+    index into `found`, whose `bounds` delimit the buckets' keys.
     """
 
     rows: Integers | None

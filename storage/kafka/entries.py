@@ -99,7 +99,7 @@ class KafkaBatch(DecodedBatch):
         self._columns: RecordColumns | None = None
 
     @staticmethod
-    def first_key(key_section: Buffer) -> bytes | None:
+    def first_key(header: EntryHeader, key_section: Buffer) -> bytes | None:
         """Returns None: a batch's header has no keys."""
         return None
 

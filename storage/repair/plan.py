@@ -31,6 +31,7 @@ from ledgerfold.storage.errors import IncompatibleFormat
 from ledgerfold.storage.label import label_in_place
 from ledgerfold.storage.names import LABEL, parse_segment_name, segment_path
 from ledgerfold.storage.records import (
+    DELETION_VECTORS,
     KAFKA_TOPICS,
     LABELS,
     STORE_KEY,
@@ -52,7 +53,7 @@ from ledgerfold.storage.repair.rebuilt_records import make_topics, mend_unreadab
 from ledgerfold.storage.repair.steps import Draft, RepairPlan, Step
 from ledgerfold.storage.repair.survey import Survey, compacted_ids
 from ledgerfold.storage.repair.verify import horizon_of, last_compacted, wrongly_labelled
-from ledgerfold.storage.segment import with_segments
+from ledgerfold.storage.segment import file_names, with_segments
 from ledgerfold.storage.text import counted
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
@@ -153,7 +154,7 @@ class _Planner(Draft):
         mended.state, mended.damaged = LEDGER_STATE_CLOSED, False
         mended.created_ms = record.created_ms or self.now_ms
         mended.closed_ms = record.closed_ms or self.now_ms
-        dropped = {each.path for each in record.segments} - {each.path for each in segments}
+        dropped = file_names(record) - file_names(mended)
         self.plan.copies |= {path for path in dropped if self.exists(path)}
         return mended
 
@@ -259,6 +260,8 @@ class _Planner(Draft):
         segments = []
         for each in check.segments:
             for extent in each.extents:
+                if each.vector is not None and extent.dead.is_all_dead:
+                    continue
                 target = each.segment.path
                 if extent.offset or extent.record.size_bytes != each.size_bytes:
                     target, free = segment_path(record.ledger_id, free), free + 1
@@ -269,7 +272,12 @@ class _Planner(Draft):
         losses = compacted_losses(check)
         for loss in losses:
             self.step(what, topic.name, record.ledger_id, loss.messages, loss.entries)
-        if not losses:
+        undone = [each for each in check.segments if each.vector is None and each.is_vector_lost]
+        for each in undone:
+            count = counted(each.segment.dead.messages, "message")
+            what = f"{count} that had been replaced or deleted are in the compacted view again"
+            self.step(what, topic.name, record.ledger_id)
+        if not losses and not undone:
             self.step("its record is corrected to match its files", topic.name, record.ledger_id)
         return segments[-1].last
 
@@ -314,6 +322,9 @@ class _Planner(Draft):
             mended.features.append(KAFKA_TOPICS)
             spans = (each.span() for each in self.survey.ledgers.values())
             mended.next_producer_id = next_producer_id(spans)
+        segments = (each for record in self.ledgers.values() for each in record.segments)
+        if DELETION_VECTORS not in mended.features and any(s.HasField("dead") for s in segments):
+            mended.features.append(DELETION_VECTORS)
         mended.next_ledger_id = max(mended.next_ledger_id, max(ids, default=0) + 1)
         mended.is_incomplete = False
         if mended != store:

@@ -204,6 +204,8 @@ class Repair:
         for each in plan.extracts:
             blocks = self._blocks(folder / each.source, each.offset, each.size_bytes)
             replace_file(folder / each.target, blocks, self.files)
+        for path, stored in plan.vectors.items():
+            replace_file(folder / path, [stored], self.files)
 
     def _cut(self, plan: RepairPlan) -> None:
         folder = ledgers_dir(self.data_dir)

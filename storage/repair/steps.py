@@ -9,6 +9,7 @@ from typing import NamedTuple
 from google.protobuf.message import Message
 
 from ledgerfold.storage.label import Label
+from ledgerfold.storage.names import deletion_vector_path
 from ledgerfold.storage.records import key_of
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.survey import Survey
@@ -61,6 +62,8 @@ class RepairPlan:
     extracts: list[Extract] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
     copies: set[str] = field(default_factory=set)
+    # The deletion vectors of good entries, by path relative to the ledgers folder.
+    vectors: dict[str, bytes] = field(default_factory=dict)
     labels: list[Label] = field(default_factory=list)
     # The number of writes of the metadata, including this one; 0: not counted yet.
     writes: int = 0
@@ -78,6 +81,11 @@ class RepairPlan:
         elif size != check.size_bytes:
             self.copies.add(source)
             self.cuts.append(Cut(source, extent.offset, size))
+        if check.vector is not None and not kept.HasField("dead"):
+            stored, record = extent.dead.finish()
+            if record.messages:
+                kept.dead.CopyFrom(record)
+                self.vectors[deletion_vector_path(target)] = stored
         return kept
 
 

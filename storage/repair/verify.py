@@ -41,8 +41,8 @@ NO_LEDGER = NO_OFFSET = -1
 class Finding:
     """A finding. `path` is relative to the data directory; `offset` is a byte in that file.
 
-    Kinds: metadata, record, reference, label, unrecorded, file, entry, order, gap, sums, format; of
-    notes: torn-tail, torn-copy, aside, orphan.
+    Kinds: metadata, record, reference, label, unrecorded, file, entry, order, gap, sums, vector,
+    format; of notes: torn-tail, torn-copy, aside, orphan.
     """
 
     kind: str

@@ -74,12 +74,15 @@ def _add_phases(report: Report, name: str, counts: RunCounts) -> None:
     report.add(f"{name}: phase one", counts.phase_one_ms / 1000, "s", "as the worker says")
     report.add(f"{name}: phase two", counts.phase_two_ms / 1000, "s", "as the worker says")
     report.add(
-        f"{name}: written", _written(counts) / MB, "MB", f"kept {counts.bytes_kept / MB:.0f}"
+        f"{name}: written",
+        _written(counts) / MB,
+        "MB",
+        f"kept {counts.bytes_kept / MB:.0f}, of which dead {counts.garbage_bytes / MB:.1f}",
     )
 
 
 def _written(counts: RunCounts) -> int:
-    return counts.bytes_out - counts.bytes_kept
+    return counts.bytes_out - counts.bytes_kept + counts.vector_bytes
 
 
 def _copy(folder: Path) -> float:

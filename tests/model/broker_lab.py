@@ -38,6 +38,7 @@ from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.storage.ledger import LedgerStore, StoreSettings
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.native import NativeBatchBuilder
+from ledgerfold.storage.served_entry import read_served_header
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RUN_TRIGGER_ADMIN, MessageId, RunRecord
@@ -362,7 +363,7 @@ def _start(position: Position, inclusive: bool) -> data_pb2.StartPosition:
 
 
 def _messages(entry: Buffer) -> list[Read]:
-    header = read_header(entry)
+    header = read_served_header(entry)
     return [
         Read(header.position, each.batch_index, Message(each.key, each.value))
         for each in decode(entry, header).messages()

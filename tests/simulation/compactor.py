@@ -13,26 +13,19 @@ What survives the pure model of the plan's strategy says (tests/model/choice_mod
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ledgerfold.broker.worker.compactor import Compactor, OnProgress
-from ledgerfold.storage.codec import decode
-from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
 from ledgerfold.storage.errors import (
     CompactionCancelled,
     CompactionFailed,
     CompactorUnavailable,
     InvalidStrategy,
     LedgerfoldError,
-    MissingFile,
 )
 from ledgerfold.storage.files import Files
-from ledgerfold.storage.segment import SegmentWriter, link_segment
 from ledgerfold.v1.compactor_pb2 import (
     AnalyzeRequest,
     CleanManifest,
@@ -42,9 +35,8 @@ from ledgerfold.v1.compactor_pb2 import (
     TellChoicesRequest,
     TellChoicesResponse,
 )
-from ledgerfold.v1.records_pb2 import CompactionStrategy, RunCounts, SegmentRecord
+from ledgerfold.v1.records_pb2 import CompactionStrategy
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
-from tests.model.choice_model import is_strategic, left_by
 from tests.simulation.disk import Disk
 from tests.simulation.executor import SimExecutor
 from tests.simulation.files import SimFiles
@@ -52,7 +44,7 @@ from tests.simulation.jobs import Process
 from tests.simulation.loop import PROCESS
 from tests.simulation.moments import CALLED_BY_WORKER, MANIFEST
 from tests.support.kafka_round import KafkaRound
-from tests.support.memory_compactor import _rebuilt
+from tests.support.survivors import Survivors
 
 T = TypeVar("T", covariant=True)
 
@@ -207,7 +199,8 @@ class _Run:
         plan, files = self._plan, self._files
         files.remove_dir(self._folder)
         files.make_dir(self._folder)
-        segments, counts = self._copy()
+        work = Survivors(plan, files, check=self._check, segment_bytes_max=plan.segment_bytes_max)
+        segments, counts = work.write()
         if segments:
             files.sync_dir(self._folder)
         else:
@@ -219,96 +212,10 @@ class _Run:
             horizon=plan.horizon,
             segments=segments,
             counts=counts,
+            # Without it, no later run keeps a segment.
+            strategy_version=str(plan.strategy_version or ""),
         )
 
     def _check(self) -> None:
         if self.is_cancelled:
             raise CompactionCancelled("The compaction was cancelled.")
-
-    def _copy(self) -> tuple[list[SegmentRecord], RunCounts]:
-        plan = self._plan
-        placed = list(self._entries())
-        entries = [(header, entry) for _, header, entry in placed]
-        rows = [
-            (at, row)
-            for at, (header, _) in enumerate(entries)
-            for row in range(header.message_count)
-        ]
-        messages = [
-            (header, message)
-            for header, entry in entries
-            for message in decode(entry, header).messages()
-        ]
-        left = left_by(plan, messages)
-        renumber = plan.renumber_batches and is_strategic(plan)
-        segments: list[SegmentRecord] = []
-        writer: SegmentWriter | None = None
-        done = set[int]()
-        survivors = [rows[index] for index in left.rows]
-        linked = self._unchanged(Counter(placed[at][0] for at, _ in survivors))
-        for at, kept in groupby(survivors, key=itemgetter(0)):
-            self._check()
-            number = placed[at][0]
-            if number in linked:
-                if writer is not None:
-                    segments.append(writer.seal())
-                    writer = None
-                if number not in done:
-                    done.add(number)
-                    segments.append(self._link(plan.segments[number], len(segments)))
-                continue
-            if writer is None:
-                writer = SegmentWriter(
-                    Path(plan.ledgers_dir), plan.ledger_id, len(segments), self._files
-                )
-            header, entry = entries[at]
-            rebuilt = _rebuilt(header, entry, [row for _, row in kept], renumber)
-            writer.append(read_header(rebuilt), rebuilt)
-            if writer.size_bytes >= plan.segment_bytes_max:
-                segments.append(writer.seal())
-                writer = None
-        if writer is not None:
-            segments.append(writer.seal())
-        return segments, RunCounts(
-            messages_in=len(messages),
-            messages_out=len(survivors),
-            removed_events=left.removed_events,
-        )
-
-    def _unchanged(self, left: Mapping[int, int]) -> set[int]:
-        """The segments of the previous ledger of which every message is left: they are linked."""
-        plan = self._plan
-        if not plan.keeps_segments or is_strategic(plan):
-            return set()
-        records = enumerate(plan.segments[: plan.compacted_segments])
-        return {number for number, each in records if left.get(number) == each.messages}
-
-    def _link(self, record: SegmentRecord, index: int) -> SegmentRecord:
-        plan = self._plan
-        return link_segment(Path(plan.ledgers_dir), record, plan.ledger_id, index, self._files)
-
-    def _entries(self) -> Iterator[tuple[int, EntryHeader, bytes]]:
-        """Each entry of the range, and the number of its segment in the plan."""
-        plan = self._plan
-        before, horizon = plan.horizon_previous, plan.horizon
-        low = (before.ledger_id, before.entry_id) if plan.HasField("horizon_previous") else (-1, -1)
-        high = (horizon.ledger_id, horizon.entry_id)
-        floor = (plan.retention_floor.ledger_id, plan.retention_floor.entry_id)
-        for number, segment in enumerate(plan.segments):
-            self._check()
-            path = Path(plan.ledgers_dir) / segment.path
-            try:
-                data = self._files.open_read(path).pread(segment.size_bytes, 0)
-            except FileNotFoundError as error:
-                raise MissingFile(str(path), "a plan") from error
-            if len(data) < segment.size_bytes:
-                raise MissingFile(str(path), "a plan")
-            at = 0
-            while at < len(data):
-                header = read_header(data, at, segment.path)
-                verify_sections(data, header, at, segment.path)
-                is_raw = number >= plan.compacted_segments
-                position: Position = header.position
-                if low < position <= high if is_raw else position >= floor:
-                    yield number, header, data[at : at + header.size_bytes]
-                at += header.size_bytes

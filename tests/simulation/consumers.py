@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ledgerfold.broker.rpc.subscribe import subscribe
 from ledgerfold.broker.wire.frames import decode_deliveries, is_bulk
 from ledgerfold.storage.codec import decode
-from ledgerfold.storage.entry import EARLIEST, Position, read_header
+from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, TopicNotFound
+from ledgerfold.storage.served_entry import read_served_header
 from ledgerfold.v1 import data_pb2
 from tests.simulation.connections import Connection
 from tests.simulation.life import Topic
@@ -204,7 +205,7 @@ class Consumer:
         """At the client's end."""
         if is_bulk(frame):
             for entry, _ in decode_deliveries(frame):
-                self.received.append(read_header(entry).position)
+                self.received.append(read_served_header(entry).position)
             return
         response = data_pb2.SubscribeResponse.FromString(frame)
         if response.HasField("ready"):
@@ -279,7 +280,7 @@ class Consumer:
 
     def _on_entry(self, data: bytes) -> None:
         """(b), (c), and nothing comes again that was acknowledged durably."""
-        oracle, header = self._world.oracle, read_header(data)
+        oracle, header = self._world.oracle, read_served_header(data)
         self._world.moments.reach(DELIVERY)
         position = header.position
         topic = oracle.topic_of_ledger(position.ledger_id)

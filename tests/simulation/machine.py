@@ -38,13 +38,13 @@ def flip_bit(actors: Actors, random: Random) -> None:
 
 
 def _segments(world: World) -> list[Path]:
-    """Returns the segments that hold something, by the names of their ledgers."""
+    """Returns the non-empty segments, and their deletion vectors, by the names of their ledgers."""
     folder = world.disk.find(DATA / "ledgers")
     return [
         DATA / "ledgers" / ledger / name
         for ledger, node in sorted(folder.names.items() if isinstance(folder, Folder) else ())
         for name, file in sorted(node.names.items() if isinstance(node, Folder) else ())
-        if name.endswith(".log") and isinstance(file, File) and file.data
+        if name.endswith((".log", ".dead")) and isinstance(file, File) and file.data
     ]
 
 

@@ -13,7 +13,9 @@ from math import inf
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
+from ledgerfold.storage.names import deletion_vector_path
 from ledgerfold.storage.partition_names import parse_partition, partition_name
+from ledgerfold.storage.segment import live_messages
 from ledgerfold.strategies.catalogue import DEFAULT
 from ledgerfold.v1.compactor_pb2 import CleanPlan, CompactionPlan
 from ledgerfold.v1.records_pb2 import (
@@ -32,7 +34,7 @@ from tests.simulation.kafka_life import KafkaLife
 from tests.simulation.kafka_limits import deletable
 from tests.simulation.life import Attempt, Topic, position_of, short_name
 from tests.simulation.limits import AWAY_MS, Limits, let_go, unneeded
-from tests.simulation.storedlog import Row, Stored, numbered_anew, rows_of
+from tests.simulation.storedlog import Row, Stored, difference, live_rows, numbered_anew, rows_of
 from tests.simulation.subscriptions import Order, Subscription, covers
 from tests.simulation.told import Told
 
@@ -149,6 +151,10 @@ class Oracle(Told):
                         f"{segment.path} is recorded as sealed with {segment.size_bytes} bytes, "
                         "and is not on the disk (h)"
                     )
+                beside = self._ledgers / deletion_vector_path(segment.path)
+                size_bytes = segment.dead.size_bytes
+                if size_bytes and not self._disk.is_durable(beside, size_bytes):
+                    self.fail(f"{beside.name} is recorded, and is not on the disk (h)")
 
     def _on_topic(
         self, record: TopicRecord, puts: Mapping[bytes, bytes], store: MemoryKeyValue
@@ -530,8 +536,10 @@ class Oracle(Told):
                 self.fail(f"run {compacted.run_number} commits after run {previous.run_number}")
         done = RunRecord.FromString(run[1:])
         rows = self._expected(topic, horizon, done)
-        found = self.rows_of_ledger(compacted.ledger_id)
-        messages = sum(each.messages for each in LedgerRecord.FromString(ledger[1:]).segments)
+        segments = LedgerRecord.FromString(ledger[1:]).segments
+        stored = self.entries(compacted.ledger_id).values()
+        found = live_rows(self._disk, self._ledgers, stored, segments, self.is_damaged)
+        messages = sum(map(live_messages, segments))
         if self.is_damaged and len(found) < messages:
             # It was verified, and damaged since.
             found = rows
@@ -542,7 +550,7 @@ class Oracle(Told):
         if shown != rows:
             self.fail(
                 f"the view of run {compacted.run_number} at {horizon} is not strategy(log): "
-                f"{_difference(rows, shown)} (d)"
+                f"{difference(rows, shown)} (d)"
             )
         topic.rows, topic.horizon, topic.floors = found, horizon, [topic.floor]
         topic.furthest = max(horizon, topic.furthest or horizon)
@@ -581,17 +589,3 @@ class Oracle(Told):
         expected = [rows[index] for index in left.rows]
         is_anew = self.profile == "pulsar-4" and is_strategic(plan)
         return numbered_anew(expected) if is_anew else expected
-
-    def rows_of_ledger(self, ledger_id: int) -> list[Row]:
-        return [row for entry in self.entries(ledger_id).values() for row in rows_of(entry)]
-
-
-def _difference(expected: list[Row], found: list[Row]) -> str:
-    missing = [row for row in expected if row not in found]
-    extra = [row for row in found if row not in expected]
-    return f"missing {_some(missing)}, too many {_some(extra)}"
-
-
-def _some(rows: list[Row]) -> str:
-    shown = [f"{row.position}/{row.message.batch_index} {row.key!r}" for row in rows[:4]]
-    return f"{len(rows)} [{', '.join(shown)}]"

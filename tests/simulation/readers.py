@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 from ledgerfold.broker.rpc.read import read
 from ledgerfold.broker.wire.frames import BULK_FIELD, decode_field, is_bulk
 from ledgerfold.storage.codec import decode
-from ledgerfold.storage.entry import EARLIEST, LATEST, Position, read_header
+from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, TopicNotFound
+from ledgerfold.storage.served_entry import read_served_header
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 from tests.simulation.connections import Connection
@@ -206,7 +207,7 @@ class Reader:
         """(b), (c), (e)."""
         oracle, seen = self._world.oracle, self.seen
         self._world.moments.reach(DELIVERY)
-        header = read_header(data)
+        header = read_served_header(data)
         position = header.position
         self._has_sent = True
         topic = oracle.topic_of_ledger(position.ledger_id)

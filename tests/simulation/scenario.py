@@ -67,6 +67,10 @@ class Scenario:
         return replace(self, steps=steps)
 
 
+# How much of a segment may be dead, by seed.
+_GARBAGE_MAX = (0.0, 0.3, 0.9)
+
+
 class Outcome(NamedTuple):
     """`failure` None: all that must hold held."""
 
@@ -86,6 +90,7 @@ def run(scenario: Scenario) -> Outcome:
         scenario.threshold_bytes,
         scenario.strategy,
         scenario.kafka_config,
+        _GARBAGE_MAX[scenario.seed % len(_GARBAGE_MAX)],
     )
     world.in_order = scenario.in_order
     world.oracle.is_damaged = scenario.is_damaged

@@ -5,7 +5,7 @@ Files grow, so what was parsed is remembered with the file until anything else h
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from ledgerfold.storage.codec import decode
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat
+from ledgerfold.v1.records_pb2 import SegmentRecord
 from tests.model.strategic_model import renumbered
 from tests.simulation.disk import Disk, File, Folder
 
@@ -56,6 +57,59 @@ def numbered_anew(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
+def dead_rows(disk: Disk, segment: Path, may_be_damaged: bool) -> dict[int, set[int]]:
+    """The dead rows of a segment's entries, by offset, as docs/FORMATS.md describes the file."""
+    node = disk.find(segment.with_suffix(".dead"))
+    if not isinstance(node, File):
+        return {}
+    data = bytes(node.data)
+    rows, entries = int.from_bytes(data[8:16], "little"), int.from_bytes(data[24:32], "little")
+    columns, at = list[list[int]](), 32
+    for width in (8, 8, 4, 4):
+        column = data[at : at + width * entries]
+        columns.append(
+            [int.from_bytes(column[i : i + width], "little") for i in range(0, len(column), width)]
+        )
+        at += width * entries
+    found = dict[int, set[int]]()
+    for offset, first, count, dead in zip(*columns, strict=True):
+        width = 2 if count <= 65_536 else 4
+        bits = (count + 7) // 8
+        if dead == count:
+            found[offset] = set(range(count))
+        elif dead * width < bits:
+            part = data[at : at + dead * width]
+            at += dead * width
+            found[offset] = {
+                int.from_bytes(part[i : i + width], "little") for i in range(0, len(part), width)
+            }
+        else:
+            part = data[at : at + bits]
+            at += bits
+            found[offset] = {row for row in range(count) if part[row // 8] >> row % 8 & 1}
+        if not may_be_damaged and (len(found[offset]) != dead or first + count > rows):
+            raise AssertionError(f"{segment}: its deletion vector is not what it says")
+    return found
+
+
+def live_rows(
+    disk: Disk,
+    ledgers: Path,
+    entries: Iterable[Stored],
+    segments: Iterable[SegmentRecord],
+    may_be_damaged: bool,
+) -> list[Row]:
+    """The messages that a ledger contains, by the plain reading of its vectors."""
+    paths = [ledgers / each.path for each in segments if each.HasField("dead")]
+    dead = {path: dead_rows(disk, path, may_be_damaged) for path in paths}
+    return [
+        row
+        for entry in entries
+        for number, row in enumerate(rows_of(entry))
+        if number not in dead.get(entry.path, {}).get(entry.end - len(entry.data), ())
+    ]
+
+
 def scan(disk: Disk, ledgers: Path, ledger_id: int) -> dict[Position, Stored]:
     """Whole entries of a ledger's segments, in order, up to the first bad one of each file."""
     folder = disk.find(ledgers / str(ledger_id))
@@ -66,7 +120,8 @@ def scan(disk: Disk, ledgers: Path, ledger_id: int) -> dict[Position, Stored]:
             if name.endswith(".log") and isinstance(node, File):
                 path = ledgers / str(ledger_id) / name
                 for entry in _parse(node, path):
-                    found[entry.header.position] = entry
+                    # The file may have been parsed under its name in another ledger.
+                    found[entry.header.position] = entry._replace(path=path)
     return found
 
 
@@ -84,3 +139,14 @@ def _parse(file: File, path: Path) -> list[Stored]:
         entries.append(Stored(header, data, path, at))
     file.parsed = (at, entries)
     return entries
+
+
+def difference(expected: list[Row], found: list[Row]) -> str:
+    missing = [row for row in expected if row not in found]
+    extra = [row for row in found if row not in expected]
+    return f"missing {_some(missing)}, too many {_some(extra)}"
+
+
+def _some(rows: list[Row]) -> str:
+    shown = [f"{row.position}/{row.message.batch_index} {row.key!r}" for row in rows[:4]]
+    return f"{len(rows)} [{', '.join(shown)}]"

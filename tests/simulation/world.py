@@ -66,6 +66,7 @@ class World:
         threshold_bytes: int,
         strategy: CompactionStrategy,
         kafka_config: Mapping[str, str] = MappingProxyType({}),
+        garbage_max: float = 0.3,
     ) -> None:
         self.random = random
         self.loop = SimLoop(random, pace)
@@ -91,6 +92,7 @@ class World:
             compactor="off",
             store=store,
             compaction_threshold_bytes=threshold_bytes,
+            segment_garbage_max=garbage_max,
             compaction_strategy=strategy,
             emulation=Emulation(profile=profile),
             kafka_config=kafka_config,

@@ -17,7 +17,7 @@ from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import Corruption, DiskFailure, InvalidRequest, StrategyFailed
 from ledgerfold.storage.files import REAL, Files
-from ledgerfold.storage.names import key_index_path
+from ledgerfold.storage.names import deletion_vector_path, key_index_path
 from ledgerfold.storage.segment import file_names
 from ledgerfold.strategies.ready_made import HeaderVersion
 from ledgerfold.v1.records_pb2 import LedgerRecord
@@ -85,12 +85,17 @@ def test_two_runs_equal_the_model(session: Session, tmp_path: Path, retain: bool
     assert files == file_names(LedgerRecord(segments=second.segments))
 
 
+@pytest.mark.parametrize("garbage_max", [0, 0.9])
 @pytest.mark.parametrize("damages", [False, True])
 def test_runs_that_look_up_old_messages_equal_the_model(
-    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damages: bool
+    session: Session,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    damages: bool,
+    garbage_max: float,
 ) -> None:
-    """A second and a third run keep what did not change. If a key index is damaged, everything is
-    read, with the same result.
+    """A second and a third run keep what did not change, or most of it. If a key index is damaged,
+    everything is read, with the same result.
     """
     monkeypatch.setattr(plan_module, "SCANNED_SHARE_MAX", 0.9)
     log = LogBuilder(tmp_path)
@@ -100,16 +105,44 @@ def test_runs_that_look_up_old_messages_equal_the_model(
     for number, ledger_id in ((2, 20), (3, 21)):
         if damages:
             damage(log.ledgers_dir / key_index_path(manifest.segments[0].path), 50)
-        log.add_segment(ledger_id, [[Message(b"key-1", b"new")]], Compression.NONE)
+        new = [Message(b"key-%d" % key, b"new") for key in (1, 10 * number, 11 * number)]
+        log.add_segment(ledger_id, [new], Compression.NONE)
         plan = log.plan(100 + number, True, manifest, segment_bytes_max=3_000)
-        plan.keeps_segments = True
+        plan.keeps_segments, plan.segment_garbage_max = True, garbage_max
         run = CompactionRun(plan, session, REAL, time.time)
         manifest = run.execute()
+        assert bool(manifest.counts.vector_bytes) == (garbage_max > 0 and not damages)
         assert read_messages(log.ledgers_dir, manifest.segments) == log.expected(True)
         assert bool(manifest.counts.bytes_kept) != damages
         counts = manifest.counts
         assert counts.messages_out == len(log.outcome(True).survivors)
         assert counts.keys == counts.messages_out - counts.null_keys
+
+
+def test_a_damaged_deletion_vector_fails_the_run(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading everything needs it as well: without it, dead messages would live again."""
+    monkeypatch.setattr(plan_module, "SCANNED_SHARE_MAX", 0.9)
+    log = LogBuilder(tmp_path)
+    _add(log, 1, range(1, 9))
+    previous = None
+    for number in range(3):
+        plan = log.plan(100 + number, True, previous, segment_bytes_max=3_000)
+        plan.keeps_segments, plan.segment_garbage_max = True, 0.9
+        run = CompactionRun(plan, session, REAL, time.time)
+        if number == 2:
+            break
+        previous = run.execute()
+        new = [Message(b"key-%d" % key, b"new") for key in (1, 2, 3)]
+        log.add_segment(20 + number, [new], Compression.NONE)
+    vectored = [each for each in plan.segments if each.HasField("dead")]
+    assert vectored
+    for each in vectored:
+        damage(log.ledgers_dir / deletion_vector_path(each.path), 10)
+    with pytest.raises(Corruption, match=r"\.dead"):
+        run.execute()
+    assert not (log.ledgers_dir / "102").exists()
 
 
 def test_a_user_defined_strategy_runs_on_spark(

@@ -18,13 +18,25 @@ from hypothesis import strategies as st
 
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.decoded import StoredMessage
-from ledgerfold.storage.entry import Compression, read_header, stamp, verify_sections
+from ledgerfold.storage.deletion_vector import VectorCache
+from ledgerfold.storage.entry import (
+    EARLIEST,
+    LATEST,
+    Compression,
+    read_header,
+    stamp,
+    verify_sections,
+)
+from ledgerfold.storage.files import REAL
 from ledgerfold.storage.names import ledgers_dir
 from ledgerfold.storage.native import NativeBatchBuilder
-from ledgerfold.storage.segment import SegmentWriter, tally_segment
+from ledgerfold.storage.reader import LedgerReader
+from ledgerfold.storage.segment import SegmentWriter
+from ledgerfold.storage.segment_check import Bounds, check_segment
+from ledgerfold.storage.served_entry import read_served_header
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LedgerRecord, SegmentRecord
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
-from ledgerfold.v1.records_pb2 import SegmentRecord
 from tests.model.strategy_model import Message, Outcome, publishing_order
 from tests.support.ledgers import as_version_1
 
@@ -139,6 +151,7 @@ class LogBuilder:
         strategy: str = "publishing-order",
         settings: Mapping[str, str] | None = None,
         time_ms: int = 0,
+        segment_garbage_max: float = 0,
     ) -> CompactionPlan:
         """Over the segments above the previous run's horizon, and what that run wrote."""
         compacted = list(previous.segments) if previous else []
@@ -158,6 +171,7 @@ class LogBuilder:
             horizon_previous=PositionRecord(ledger_id=horizon[0], entry_id=horizon[1]),
             horizon=raw[-1].last if raw else None,
             segment_bytes_max=segment_bytes_max,
+            segment_garbage_max=segment_garbage_max,
         )
 
 
@@ -187,21 +201,31 @@ def _read(
 ) -> list[tuple[tuple[int, int], StoredMessage]]:
     found: list[tuple[tuple[int, int], StoredMessage]] = []
     for record in segments:
-        path = ledgers_dir / record.path
-        tallied = tally_segment(path, record)
-        # The entries do not tell of the index beside them.
-        if record.HasField("key_index"):
-            tallied.key_index.CopyFrom(record.key_index)
-        assert tallied == record
-        data, offset = path.read_bytes(), 0
-        while offset < len(data):
-            header = read_header(data, offset)
-            verify_sections(data, header, offset)
-            entry = data[offset : offset + header.size_bytes]
-            position = (header.ledger_id, header.entry_id)
-            found.extend((position, message) for message in decode(entry).messages())
-            offset += header.size_bytes
+        check = check_segment(ledgers_dir / record.path, record, Bounds(EARLIEST), REAL)
+        assert not check.damages
+    reader = reader_of(ledgers_dir, segments)
+    start = EARLIEST
+    while entries := reader.read(start, bytes_max=10_000, end=LATEST):
+        for entry in entries:
+            # As a client receives it.
+            header = read_served_header(entry.data)
+            assert header == entry.header
+            verify_sections(entry.data, header)
+            messages = list(decode(entry.data, header).messages())
+            assert len(messages) == header.message_count
+            found.extend((header.position, message) for message in messages)
+        start = entries[-1].header.position.next
+    assert len(found) == reader.messages
     return found
+
+
+def reader_of(ledgers_dir: Path, segments: Iterable[SegmentRecord]) -> LedgerReader:
+    """A reader of a compacted ledger that has these segments."""
+    record = LedgerRecord(kind=LEDGER_KIND_COMPACTED, segments=segments)
+    vectors = VectorCache(ledgers_dir, REAL)
+    return LedgerReader(
+        lambda: record, lambda path: REAL.open_read(ledgers_dir / path), bytearray(1), vectors
+    )
 
 
 def damage(path: Path, offset: int) -> None:

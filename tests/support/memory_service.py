@@ -23,6 +23,8 @@ from tests.support.memory_compactor import MemoryCompactor
 class Copying:
     """Pure Python: the plan's result by the model. Of a broker's own parts it knows none."""
 
+    reads_deletion_vectors = True
+
     def __init__(self) -> None:
         self._compactor = MemoryCompactor(REAL)
 

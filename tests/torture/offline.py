@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from ledgerfold.storage.deletion_vector import load_vector
 from ledgerfold.storage.errors import StorageError
+from ledgerfold.storage.files import REAL
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import LABEL, TORN_SUFFIX, ledgers_dir, metadata_dir
@@ -55,9 +57,12 @@ def _damage(record: LedgerRecord, root: Path) -> Iterator[str]:
     for segment in record.segments:
         try:
             found = tally_segment(root / segment.path, segment)
+            # The entries do not tell of the files beside them.
             if segment.HasField("key_index"):
-                # The entries do not tell of it.
                 found.key_index.CopyFrom(segment.key_index)
+            if segment.HasField("dead"):
+                load_vector(root, segment, REAL)
+                found.dead.CopyFrom(segment.dead)
             if found != segment:
                 yield f"{segment.path} is not what its record says"
         except StorageError as error:

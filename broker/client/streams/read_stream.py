@@ -24,10 +24,11 @@ from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.inbox import AnyDelivery, DeliveredRun, Delivery, Inbox
 from ledgerfold.broker.client.streams.receiving_stream import ReceivingStream
 from ledgerfold.broker.wire.frames import is_bulk, received_entries
-from ledgerfold.storage.entry import Buffer, Codec, read_header
+from ledgerfold.storage.entry import Buffer, Codec
 from ledgerfold.storage.errors import KafkaError, KafkaErrorKind, LedgerfoldError
 from ledgerfold.storage.kafka.batch import read_batch_header
 from ledgerfold.storage.plain_entries import PlainRows, plain_rows
+from ledgerfold.storage.served_entry import read_served_header
 from ledgerfold.v1 import data_pb2
 
 _RUNS_PER_QUEUE = 4
@@ -167,7 +168,7 @@ class ReadStream(ReceivingStream):
                 deliveries.append(DeliveredRun(found))
                 continue
             entry = memoryview(found)
-            deliveries.append(Delivery(read_header(entry), entry, 0, self._first_offset))
+            deliveries.append(Delivery(read_served_header(entry), entry, 0, self._first_offset))
         if not deliveries:
             return
         messages = sum(delivery.messages for delivery in deliveries)

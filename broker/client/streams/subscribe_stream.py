@@ -20,8 +20,9 @@ from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
 from ledgerfold.broker.client.streams.receiving_stream import ReceivingStream
 from ledgerfold.broker.client.streams.reconnecting_stream import CLOSE_GRACE_S
 from ledgerfold.broker.wire.frames import decode_deliveries, is_bulk
-from ledgerfold.storage.entry import Buffer, Position, read_header
+from ledgerfold.storage.entry import Buffer, Position
 from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.served_entry import read_served_header
 from ledgerfold.v1 import data_pb2
 
 _log = logging.getLogger(__name__)
@@ -170,7 +171,7 @@ class SubscribeStream(ReceivingStream):
 
     def _on_deliveries(self, pairs: Sequence[tuple[Buffer, int]]) -> None:
         deliveries = [
-            Delivery(read_header(entry), memoryview(entry), count) for entry, count in pairs
+            Delivery(read_served_header(entry), memoryview(entry), count) for entry, count in pairs
         ]
         self._permits.came(sum(delivery.header.message_count for delivery in deliveries))
         self.inbox.put(deliveries)

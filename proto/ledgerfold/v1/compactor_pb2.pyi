@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CompactionPlan(_message.Message):
-    __slots__ = ("run_id", "topic", "strategy", "strategy_version", "strategy_settings", "time_ms", "renumber_batches", "retain_null_key", "ledgers_dir", "segments", "compacted_segments", "ledger_id", "horizon_previous", "horizon", "segment_bytes_max", "retention_floor", "keeps_segments")
+    __slots__ = ("run_id", "topic", "strategy", "strategy_version", "strategy_settings", "time_ms", "renumber_batches", "retain_null_key", "ledgers_dir", "segments", "compacted_segments", "ledger_id", "horizon_previous", "horizon", "segment_bytes_max", "retention_floor", "keeps_segments", "segment_garbage_max")
     class StrategySettingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +35,7 @@ class CompactionPlan(_message.Message):
     SEGMENT_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FLOOR_FIELD_NUMBER: _ClassVar[int]
     KEEPS_SEGMENTS_FIELD_NUMBER: _ClassVar[int]
+    SEGMENT_GARBAGE_MAX_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     topic: str
     strategy: str
@@ -52,13 +53,16 @@ class CompactionPlan(_message.Message):
     segment_bytes_max: int
     retention_floor: _records_pb2.Position
     keeps_segments: bool
-    def __init__(self, run_id: _Optional[str] = ..., topic: _Optional[str] = ..., strategy: _Optional[str] = ..., strategy_version: _Optional[int] = ..., strategy_settings: _Optional[_Mapping[str, str]] = ..., time_ms: _Optional[int] = ..., renumber_batches: _Optional[bool] = ..., retain_null_key: _Optional[bool] = ..., ledgers_dir: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[_records_pb2.SegmentRecord, _Mapping]]] = ..., compacted_segments: _Optional[int] = ..., ledger_id: _Optional[int] = ..., horizon_previous: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., horizon: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., segment_bytes_max: _Optional[int] = ..., retention_floor: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., keeps_segments: _Optional[bool] = ...) -> None: ...
+    segment_garbage_max: float
+    def __init__(self, run_id: _Optional[str] = ..., topic: _Optional[str] = ..., strategy: _Optional[str] = ..., strategy_version: _Optional[int] = ..., strategy_settings: _Optional[_Mapping[str, str]] = ..., time_ms: _Optional[int] = ..., renumber_batches: _Optional[bool] = ..., retain_null_key: _Optional[bool] = ..., ledgers_dir: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[_records_pb2.SegmentRecord, _Mapping]]] = ..., compacted_segments: _Optional[int] = ..., ledger_id: _Optional[int] = ..., horizon_previous: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., horizon: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., segment_bytes_max: _Optional[int] = ..., retention_floor: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., keeps_segments: _Optional[bool] = ..., segment_garbage_max: _Optional[float] = ...) -> None: ...
 
 class RunRequest(_message.Message):
-    __slots__ = ("plan",)
+    __slots__ = ("plan", "plan_with_vectors")
     PLAN_FIELD_NUMBER: _ClassVar[int]
+    PLAN_WITH_VECTORS_FIELD_NUMBER: _ClassVar[int]
     plan: CompactionPlan
-    def __init__(self, plan: _Optional[_Union[CompactionPlan, _Mapping]] = ...) -> None: ...
+    plan_with_vectors: CompactionPlan
+    def __init__(self, plan: _Optional[_Union[CompactionPlan, _Mapping]] = ..., plan_with_vectors: _Optional[_Union[CompactionPlan, _Mapping]] = ...) -> None: ...
 
 class RunResponse(_message.Message):
     __slots__ = ("progress", "manifest")
@@ -115,20 +119,22 @@ class GetCompactorInfoResponse(_message.Message):
     def __init__(self, version: _Optional[str] = ..., spark_version: _Optional[str] = ..., java_version: _Optional[str] = ..., spark_master: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
 
 class AnalyzeRequest(_message.Message):
-    __slots__ = ("plan", "strategies", "differences_max", "history", "replays", "kafka")
+    __slots__ = ("plan", "strategies", "differences_max", "history", "replays", "kafka", "plan_with_vectors")
     PLAN_FIELD_NUMBER: _ClassVar[int]
     STRATEGIES_FIELD_NUMBER: _ClassVar[int]
     DIFFERENCES_MAX_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
     REPLAYS_FIELD_NUMBER: _ClassVar[int]
     KAFKA_FIELD_NUMBER: _ClassVar[int]
+    PLAN_WITH_VECTORS_FIELD_NUMBER: _ClassVar[int]
     plan: CompactionPlan
     strategies: _containers.RepeatedCompositeFieldContainer[_records_pb2.CompactionStrategy]
     differences_max: int
     history: CompactionPlan
     replays: _containers.RepeatedCompositeFieldContainer[_what_if_pb2.ReplaySetting]
     kafka: KafkaHistory
-    def __init__(self, plan: _Optional[_Union[CompactionPlan, _Mapping]] = ..., strategies: _Optional[_Iterable[_Union[_records_pb2.CompactionStrategy, _Mapping]]] = ..., differences_max: _Optional[int] = ..., history: _Optional[_Union[CompactionPlan, _Mapping]] = ..., replays: _Optional[_Iterable[_Union[_what_if_pb2.ReplaySetting, _Mapping]]] = ..., kafka: _Optional[_Union[KafkaHistory, _Mapping]] = ...) -> None: ...
+    plan_with_vectors: CompactionPlan
+    def __init__(self, plan: _Optional[_Union[CompactionPlan, _Mapping]] = ..., strategies: _Optional[_Iterable[_Union[_records_pb2.CompactionStrategy, _Mapping]]] = ..., differences_max: _Optional[int] = ..., history: _Optional[_Union[CompactionPlan, _Mapping]] = ..., replays: _Optional[_Iterable[_Union[_what_if_pb2.ReplaySetting, _Mapping]]] = ..., kafka: _Optional[_Union[KafkaHistory, _Mapping]] = ..., plan_with_vectors: _Optional[_Union[CompactionPlan, _Mapping]] = ...) -> None: ...
 
 class KafkaHistory(_message.Message):
     __slots__ = ("topic", "ledgers_dir", "segments", "log_start_offset", "aborted", "settings")

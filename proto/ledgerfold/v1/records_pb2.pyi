@@ -92,7 +92,7 @@ class WriteCountRecord(_message.Message):
     def __init__(self, writes: _Optional[int] = ...) -> None: ...
 
 class SegmentRecord(_message.Message):
-    __slots__ = ("path", "sealed", "size_bytes", "entries", "messages", "key_bytes", "first", "last", "publish_time_min_ms", "publish_time_max_ms", "checksum", "append_time_max_ms", "key_index")
+    __slots__ = ("path", "sealed", "size_bytes", "entries", "messages", "key_bytes", "first", "last", "publish_time_min_ms", "publish_time_max_ms", "checksum", "append_time_max_ms", "key_index", "dead")
     PATH_FIELD_NUMBER: _ClassVar[int]
     SEALED_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +106,7 @@ class SegmentRecord(_message.Message):
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     APPEND_TIME_MAX_MS_FIELD_NUMBER: _ClassVar[int]
     KEY_INDEX_FIELD_NUMBER: _ClassVar[int]
+    DEAD_FIELD_NUMBER: _ClassVar[int]
     path: str
     sealed: bool
     size_bytes: int
@@ -119,7 +120,8 @@ class SegmentRecord(_message.Message):
     checksum: int
     append_time_max_ms: int
     key_index: KeyIndexRecord
-    def __init__(self, path: _Optional[str] = ..., sealed: _Optional[bool] = ..., size_bytes: _Optional[int] = ..., entries: _Optional[int] = ..., messages: _Optional[int] = ..., key_bytes: _Optional[int] = ..., first: _Optional[_Union[Position, _Mapping]] = ..., last: _Optional[_Union[Position, _Mapping]] = ..., publish_time_min_ms: _Optional[int] = ..., publish_time_max_ms: _Optional[int] = ..., checksum: _Optional[int] = ..., append_time_max_ms: _Optional[int] = ..., key_index: _Optional[_Union[KeyIndexRecord, _Mapping]] = ...) -> None: ...
+    dead: DeletionVectorRecord
+    def __init__(self, path: _Optional[str] = ..., sealed: _Optional[bool] = ..., size_bytes: _Optional[int] = ..., entries: _Optional[int] = ..., messages: _Optional[int] = ..., key_bytes: _Optional[int] = ..., first: _Optional[_Union[Position, _Mapping]] = ..., last: _Optional[_Union[Position, _Mapping]] = ..., publish_time_min_ms: _Optional[int] = ..., publish_time_max_ms: _Optional[int] = ..., checksum: _Optional[int] = ..., append_time_max_ms: _Optional[int] = ..., key_index: _Optional[_Union[KeyIndexRecord, _Mapping]] = ..., dead: _Optional[_Union[DeletionVectorRecord, _Mapping]] = ...) -> None: ...
 
 class KeyIndexRecord(_message.Message):
     __slots__ = ("size_bytes", "checksum", "keyed_messages")
@@ -130,6 +132,24 @@ class KeyIndexRecord(_message.Message):
     checksum: int
     keyed_messages: int
     def __init__(self, size_bytes: _Optional[int] = ..., checksum: _Optional[int] = ..., keyed_messages: _Optional[int] = ...) -> None: ...
+
+class DeletionVectorRecord(_message.Message):
+    __slots__ = ("size_bytes", "checksum", "messages", "entries", "bytes", "first", "last")
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CHECKSUM_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    size_bytes: int
+    checksum: int
+    messages: int
+    entries: int
+    bytes: int
+    first: Position
+    last: Position
+    def __init__(self, size_bytes: _Optional[int] = ..., checksum: _Optional[int] = ..., messages: _Optional[int] = ..., entries: _Optional[int] = ..., bytes: _Optional[int] = ..., first: _Optional[_Union[Position, _Mapping]] = ..., last: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class LedgerRecord(_message.Message):
     __slots__ = ("ledger_id", "kind", "state", "topic", "segments", "created_ms", "closed_ms", "lost", "damaged")
@@ -461,7 +481,7 @@ class ProducerRecord(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., number: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., position: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class RunCounts(_message.Message):
-    __slots__ = ("messages_in", "messages_out", "entries_in", "entries_out", "bytes_in", "bytes_out", "keys", "tombstones", "null_keys", "removed_events", "phase_one_ms", "phase_two_ms", "worker_peak_bytes", "write_latency_counts", "write_latency_us", "bytes_kept")
+    __slots__ = ("messages_in", "messages_out", "entries_in", "entries_out", "bytes_in", "bytes_out", "keys", "tombstones", "null_keys", "removed_events", "phase_one_ms", "phase_two_ms", "worker_peak_bytes", "write_latency_counts", "write_latency_us", "bytes_kept", "garbage_bytes", "vector_bytes")
     MESSAGES_IN_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_OUT_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_IN_FIELD_NUMBER: _ClassVar[int]
@@ -478,6 +498,8 @@ class RunCounts(_message.Message):
     WRITE_LATENCY_COUNTS_FIELD_NUMBER: _ClassVar[int]
     WRITE_LATENCY_US_FIELD_NUMBER: _ClassVar[int]
     BYTES_KEPT_FIELD_NUMBER: _ClassVar[int]
+    GARBAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    VECTOR_BYTES_FIELD_NUMBER: _ClassVar[int]
     messages_in: int
     messages_out: int
     entries_in: int
@@ -494,7 +516,9 @@ class RunCounts(_message.Message):
     write_latency_counts: _containers.RepeatedScalarFieldContainer[int]
     write_latency_us: int
     bytes_kept: int
-    def __init__(self, messages_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., entries_in: _Optional[int] = ..., entries_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., keys: _Optional[int] = ..., tombstones: _Optional[int] = ..., null_keys: _Optional[int] = ..., removed_events: _Optional[int] = ..., phase_one_ms: _Optional[int] = ..., phase_two_ms: _Optional[int] = ..., worker_peak_bytes: _Optional[int] = ..., write_latency_counts: _Optional[_Iterable[int]] = ..., write_latency_us: _Optional[int] = ..., bytes_kept: _Optional[int] = ...) -> None: ...
+    garbage_bytes: int
+    vector_bytes: int
+    def __init__(self, messages_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., entries_in: _Optional[int] = ..., entries_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., keys: _Optional[int] = ..., tombstones: _Optional[int] = ..., null_keys: _Optional[int] = ..., removed_events: _Optional[int] = ..., phase_one_ms: _Optional[int] = ..., phase_two_ms: _Optional[int] = ..., worker_peak_bytes: _Optional[int] = ..., write_latency_counts: _Optional[_Iterable[int]] = ..., write_latency_us: _Optional[int] = ..., bytes_kept: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., vector_bytes: _Optional[int] = ...) -> None: ...
 
 class RunRecord(_message.Message):
     __slots__ = ("topic", "number", "state", "trigger", "strategy", "queued_ms", "started_ms", "ended_ms", "ledger_id", "previous_ledger_id", "horizon", "counts", "error_reason", "error_message", "retain_null_key", "strategy_settings", "strategy_version", "plan_time_ms", "retention_floor")

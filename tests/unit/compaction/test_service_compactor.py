@@ -9,8 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from ledgerfold.broker.worker.compactor import OnProgress
+from ledgerfold.broker.worker.connection import mark_vectors
 from ledgerfold.broker.worker.service_compactor import ServiceCompactor, load_service
 from ledgerfold.compaction_service import CompactionService
+from ledgerfold.compactor.job.plan_check import check_input, check_plan
 from ledgerfold.storage.errors import (
     CompactionFailed,
     CompactorUnavailable,
@@ -23,8 +25,8 @@ from ledgerfold.v1.admin_pb2 import (
     COMPACTOR_STATE_READY,
     CompactionProgress,
 )
-from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
-from ledgerfold.v1.records_pb2 import CompactionStrategy
+from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan, Manifest, RunRequest
+from ledgerfold.v1.records_pb2 import CompactionStrategy, SegmentRecord
 from tests.support.memory_service import Copying, Knowing, Strange, Stuck
 
 PLAN = CompactionPlan(run_id="t#1")
@@ -131,3 +133,40 @@ def test_whether_strategies_can_be_set() -> None:
                 await compactor.check_strategy(one)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("knows", [False, True])
+def test_dead_messages_are_given_only_to_a_service_that_knows_of_them(knows: bool) -> None:
+    """Another one would bring them back to life. What to do is said."""
+
+    class Any(Copying):
+        reads_deletion_vectors = knows
+
+        async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+            return Manifest(run_id=plan.run_id)
+
+    plan = CompactionPlan(run_id="t#2", segments=[SegmentRecord(dead={"messages": 1})])
+
+    async def main() -> None:
+        async with serving("m:Any", Any()) as compactor:
+            if knows:
+                assert (await compactor.run(plan, lambda _: None)).run_id == "t#2"
+                return
+            with pytest.raises(CompactionFailed, match="with the worker and --compaction-segment"):
+                await compactor.run(plan, lambda _: None)
+
+    asyncio.run(main())
+
+
+def test_a_worker_that_does_not_know_of_dead_messages_refuses_a_plan_with_them() -> None:
+    """It looks at another field, and finds an empty plan."""
+    plan = CompactionPlan(run_id="t#2", segments=[SegmentRecord(dead={"messages": 1})])
+    for request in (RunRequest(plan=plan), AnalyzeRequest(plan=plan)):
+        mark_vectors(request)
+        assert request.plan_with_vectors == plan
+        for check in (check_plan, check_input):
+            with pytest.raises(InvalidRequest):
+                check(request.plan)
+    without = RunRequest(plan=PLAN)
+    mark_vectors(without)
+    assert without == RunRequest(plan=PLAN)

@@ -24,7 +24,14 @@ from ledgerfold.storage.names import key_index_path
 from ledgerfold.storage.segment_check import Bounds, check_segment
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 from tests.model.strategy_model import Message
-from tests.support.compaction import LOGS, TIMED_LOGS, LogBuilder, read_messages
+from tests.support.compaction import (
+    LOGS,
+    TIMED_LOGS,
+    LogBuilder,
+    read_messages,
+    read_stored,
+    reader_of,
+)
 from tests.support.local_run import run_tasks
 
 LogShape = list[list[list[Message]]]
@@ -49,9 +56,15 @@ def _plan(log: LogBuilder, ledger_id: int, strategy: str, previous: Manifest | N
     st.integers(1, 3),
     st.sampled_from([400, 2_000, 1 << 20]),
     st.booleans(),
+    st.sampled_from([0, 0.1, 0.5, 0.9]),
 )
 def test_a_chain_of_runs_leaves_what_whole_runs_leave(
-    shapes: list[LogShape], strategy: str, buckets: int, segment_bytes: int, collides: bool
+    shapes: list[LogShape],
+    strategy: str,
+    buckets: int,
+    segment_bytes: int,
+    collides: bool,
+    garbage_max: float,
 ) -> None:
     """Messages, ids and counts are those of runs that read everything, also if all hashes collide.
 
@@ -70,6 +83,7 @@ def test_a_chain_of_runs_leaves_what_whole_runs_leave(
             for ledger_id, batches in enumerate(shape, 1 + 20 * number):
                 log.add_segment(ledger_id, batches, Compression.NONE)
             plan = _plan(log, 1000 + number, strategy, kept, segment_bytes_max=segment_bytes)
+            plan.segment_garbage_max = garbage_max
             tasks = _indexed(plan)
             assert bool(tasks.indexed) == bool(kept and kept.segments)
             records, counts = run_tasks(replace(tasks, buckets=buckets))
@@ -77,14 +91,38 @@ def test_a_chain_of_runs_leaves_what_whole_runs_leave(
             reference = _plan(log, 2000 + number, strategy, whole, segment_bytes_max=segment_bytes)
             reference.keeps_segments = False
             expected, counted = run_tasks(reference)
-            read = read_messages(log.ledgers_dir, records)
-            assert read == read_messages(log.ledgers_dir, expected)
+            assert all(each.dead.bytes <= garbage_max * each.size_bytes for each in records)
+            read = read_stored(log.ledgers_dir, records)
+            assert read == read_stored(log.ledgers_dir, expected)
             if strategy == "publishing-order":
                 assert counts._replace(bytes_in=0, entries_in=0) == counted._replace(
                     bytes_in=0, entries_in=0
                 )
             kept = Manifest(segments=records, horizon=plan.horizon)
             whole = Manifest(segments=expected, horizon=plan.horizon)
+        assert kept is not None
+        assert whole is not None
+        _compare_readers(log, kept, whole)
+
+
+def _compare_readers(log: LogBuilder, kept: Manifest, whole: Manifest) -> None:
+    """Compares runs that read all of two ledgers, and what a reader finds without reading on."""
+    for ledger_id, strategy in enumerate(["keep-first", "numeric"], 3000):
+        found = [
+            run_tasks(_plan(log, ledger_id + 1000 * at, strategy, each))
+            for at, each in enumerate((kept, whole))
+        ]
+        read = [read_stored(log.ledgers_dir, records) for records, _ in found]
+        assert read[0] == read[1]
+        same = [counts._replace(bytes_in=0) for _, counts in found]
+        assert same[0] == same[1]
+    readers = [reader_of(log.ledgers_dir, each.segments) for each in (kept, whole)]
+    assert readers[0].first == readers[1].first
+    assert readers[0].last == readers[1].last
+    assert (readers[0].entries, readers[0].messages) == (readers[1].entries, readers[1].messages)
+    for time_ms in range(8):
+        found_at = [each.position_at_time(time_ms) for each in readers]
+        assert found_at[0] == found_at[1]
 
 
 def _two_runs(folder: Path, patch: pytest.MonkeyPatch) -> tuple[LogBuilder, CompactionPlan]:
