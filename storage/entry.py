@@ -31,6 +31,8 @@ Buffer = bytes | bytearray | memoryview
 
 FORMAT_VERSION = 2
 _MAKE_TUPLE = tuple.__new__
+# EntryHeader's last fields for all entries but those with dead rows.
+_NO_DEAD_ROWS = 0, b""
 # The prefix of all versions: crc32c | version, codec, compression, flags | ledger, entry |
 # publish ms, append ms | sequence id | producer number, message count | key length, key crc |
 # value length, value crc. In every version the checksum covers these 72 bytes only: a build that
@@ -331,7 +333,7 @@ def read_entry(buffer: Buffer, offset: int) -> tuple[EntryHeader, bytes] | None:
     """
     if len(buffer) - offset < HEADER_BYTES:
         return None
-    header = _MAKE_TUPLE(EntryHeader, HEADER.unpack_from(buffer, offset))
+    header = _MAKE_TUPLE(EntryHeader, (*HEADER.unpack_from(buffer, offset), *_NO_DEAD_ROWS))
     values_at = HEADER_BYTES + header.key_bytes
     size_bytes = values_at + header.value_bytes
     data = bytes(buffer[offset : offset + size_bytes])
