@@ -31,8 +31,6 @@ Buffer = bytes | bytearray | memoryview
 
 FORMAT_VERSION = 2
 _MAKE_TUPLE = tuple.__new__
-# EntryHeader's last fields for all entries but those with dead rows.
-_NO_DEAD_ROWS = 0, b""
 # The prefix of all versions: crc32c | version, codec, compression, flags | ledger, entry |
 # publish ms, append ms | sequence id | producer number, message count | key length, key crc |
 # value length, value crc. In every version the checksum covers these 72 bytes only: a build that
@@ -323,29 +321,6 @@ def verify_sections(
             path, values_at, f"value section CRC32C {header.value_crc:08x}", f"{found:08x}"
         )
     return keys, values
-
-
-def read_entry(buffer: Buffer, offset: int) -> tuple[EntryHeader, bytes] | None:
-    """Returns the header and a copy of the entry at `offset`, if it is whole, undamaged, and of the
-    present version.
-
-    None otherwise: then read_header and verify_sections tell what is there.
-    """
-    if len(buffer) - offset < HEADER_BYTES:
-        return None
-    header = _MAKE_TUPLE(EntryHeader, (*HEADER.unpack_from(buffer, offset), *_NO_DEAD_ROWS))
-    values_at = HEADER_BYTES + header.key_bytes
-    size_bytes = values_at + header.value_bytes
-    data = bytes(buffer[offset : offset + size_bytes])
-    if (
-        header.version == FORMAT_VERSION
-        and len(data) == size_bytes
-        and google_crc32c.value(data[:CHECKED_BYTES]) == header.header_crc
-        and google_crc32c.value(data[HEADER_BYTES:values_at]) == header.key_crc
-        and google_crc32c.value(data[values_at:]) == header.value_crc
-    ):
-        return header, data
-    return None
 
 
 def stamped_header(

@@ -1,4 +1,4 @@
-"""The check of an entry that comes from outside, before anything is made of it.
+"""Checks of whole entries: those that come from outside, and those that are read from a file.
 
 >>> from ledgerfold.storage.entry import EntryFields, build_entry
 >>> check_entry(build_entry(b"keys", b"values", EntryFields(1, sequence_id=7))).sequence_id
@@ -7,14 +7,19 @@
 
 from __future__ import annotations
 
+import google_crc32c
+
 from ledgerfold.storage.entry import (
+    CHECKED_BYTES,
     ENTRY_BYTES_MAX,
+    FORMAT_VERSION,
+    HEADER,
+    HEADER_BYTES,
     Buffer,
     Codec,
     Compression,
     EntryHeader,
     entry_bytes_after_rebuild_max,
-    read_entry,
     read_header,
     verify_sections,
 )
@@ -25,7 +30,33 @@ from ledgerfold.storage.errors import (
     MessageTooLarge,
 )
 
+# EntryHeader's last fields for all entries but those with dead rows.
+_NO_DEAD_ROWS = 0, b""
+_MAKE_TUPLE = tuple.__new__
 _CODECS, _COMPRESSIONS = frozenset(Codec), frozenset(Compression)
+
+
+def read_entry(buffer: Buffer, offset: int) -> tuple[EntryHeader, bytes] | None:
+    """Returns the header and a copy of the entry at `offset`, if it is whole, undamaged, and of the
+    present version.
+
+    None otherwise: then read_header and verify_sections tell what is there.
+    """
+    if len(buffer) - offset < HEADER_BYTES:
+        return None
+    header = _MAKE_TUPLE(EntryHeader, (*HEADER.unpack_from(buffer, offset), *_NO_DEAD_ROWS))
+    values_at = HEADER_BYTES + header.key_bytes
+    size_bytes = values_at + header.value_bytes
+    data = bytes(buffer[offset : offset + size_bytes])
+    if (
+        header.version == FORMAT_VERSION
+        and len(data) == size_bytes
+        and google_crc32c.value(data[:CHECKED_BYTES]) == header.header_crc
+        and google_crc32c.value(data[HEADER_BYTES:values_at]) == header.key_crc
+        and google_crc32c.value(data[values_at:]) == header.value_crc
+    ):
+        return header, data
+    return None
 
 
 def check_entry(frame: Buffer, bytes_max: int = ENTRY_BYTES_MAX) -> EntryHeader:

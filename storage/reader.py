@@ -30,10 +30,10 @@ from ledgerfold.storage.entry import (
     EntryHeader,
     Position,
     has_header,
-    read_entry,
     read_header,
     verify_sections,
 )
+from ledgerfold.storage.entry_check import read_entry
 from ledgerfold.storage.errors import Corruption, IncompatibleFormat, MissingFile
 from ledgerfold.storage.files import ReadFile
 from ledgerfold.storage.key_scan import scan_keys
@@ -233,10 +233,12 @@ class LedgerReader:
         while at + HEADER_BYTES <= len(view) or has_header(view, at):
             found = read_entry(view, at)
             if found is not None:
-                if found[0][5:7] > end:
+                header, data = found
+                if header[5:7] > end:
                     return
-                yield StoredEntry(*found)
-                at += len(found[1])
+                is_dead = vector is not None and _is_dead(vector, header, offset + at, path)
+                yield header, None if is_dead else data
+                at += len(data)
                 continue
             header = _header(view, at, offset, path)
             if header.position > end:

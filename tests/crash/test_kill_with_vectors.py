@@ -43,7 +43,7 @@ def _compact(broker: BrokerProcess) -> RunRecord:
 
 
 def _view(broker: BrokerProcess) -> tuple[View, str]:
-    """What a reader sees, each key once, and the last id."""
+    """Returns the view of a reader, each key once, and the last id."""
     with Client(broker.url) as client:
         reader = client.create_reader(TOPIC, MessageId.earliest, is_read_compacted=True)
         found: View = {}

@@ -1,4 +1,4 @@
-"""What compactors in memory write: the survivors that the pure model names, as segments.
+"""The segments that compactors in memory write, with the survivors that the pure model names.
 
 They decide about segments of the previous ledger as the real worker does
 (compactor/job/copy_survivors.py), but from entries that they have read: a segment that is linked
@@ -179,7 +179,8 @@ def _rebuilt(header: EntryHeader, entry: bytes, kept: list[int], renumber: bool 
 
 
 def _is_numbered(header: EntryHeader, entry: bytes) -> bool:
-    """Otherwise than anew: from 0 on, of a batch of that size, and a single one as published alone.
+    """Returns whether ids differ from renumbering: from 0 on in a batch of that size, a single one as
+    published alone.
 
     A run that leaves ids alone may have left the first two of a batch of three.
     """

@@ -180,7 +180,7 @@ def test_a_view_that_raw_ledgers_cover_is_dropped(disk: Disk) -> None:
 
 
 def test_a_repair_says_which_messages_come_back(disk: Disk) -> None:
-    """Where raw data are trimmed, losing the segment would be worse."""
+    """Losing the segment would be worse if the raw data are trimmed."""
     disk.trim()
     disk.damage_vector()
     [step] = disk.offline.plan().steps
