@@ -1,9 +1,9 @@
 """The distinct keys of several columns of keys.
 
 A column of Arrow's holds at most 2 GiB of keys (COLUMN_BYTES_MAX). The columns of a bucket may have
-more: a key occurs in each chunk of the log that has a message of it. Such columns are encoded one
-after the other, and not joined, which takes half as long again; then only distinct keys must fit,
-of which a bucket has about BUCKET_KEY_BYTES (plan.py).
+more: a key occurs in each chunk of the log that has a message of it. So columns are encoded one
+after the other, and not concatenated before, which takes as long; only distinct keys must fit, of
+which a bucket has about BUCKET_KEY_BYTES (plan.py).
 
     >>> joined = joined_keys([pa.array([b"a", b"b"]), pa.array([b"b", b"c"])])
     >>> joined.keys.to_pylist(), [codes.tolist() for codes in joined.codes]
@@ -13,7 +13,6 @@ of which a bucket has about BUCKET_KEY_BYTES (plan.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -34,16 +33,10 @@ class JoinedKeys(NamedTuple):
 
 def joined_keys(columns: Sequence[pa.BinaryArray]) -> JoinedKeys:
     """Returns the distinct keys of these columns. Raises LimitExceeded."""
-    if key_bytes_of(columns) > COLUMN_BYTES_MAX:
-        return _encoded_each(columns)
-    encoded = pa.concat_arrays([pa.array([], pa.binary()), *columns]).dictionary_encode()
-    codes = from_arrow(encoded.indices)
-    ends = np.cumsum([0, *map(len, columns)]).tolist()
-    return JoinedKeys(encoded.dictionary, [codes[start:end] for start, end in pairwise(ends)])
-
-
-def _encoded_each(columns: Sequence[pa.BinaryArray]) -> JoinedKeys:
+    nothing = np.empty(0, np.int32)
     filled = [column for column in columns if len(column)]
+    if not filled:
+        return JoinedKeys(pa.array([], pa.binary()), [nothing for _ in columns])
     try:
         chunks = pa.chunked_array(filled, pa.binary()).dictionary_encode().chunks
     except pa.ArrowCapacityError as error:
@@ -55,7 +48,6 @@ def _encoded_each(columns: Sequence[pa.BinaryArray]) -> JoinedKeys:
         ) from error
     # All chunks have the same dictionary.
     codes = iter([from_arrow(chunk.indices) for chunk in chunks])
-    nothing = np.empty(0, np.int32)
     return JoinedKeys(
         chunks[0].dictionary, [next(codes) if len(column) else nothing for column in columns]
     )

@@ -66,12 +66,8 @@ def test_the_keys_of_a_bucket_may_exceed_a_column() -> None:
 
 
 @pytest.mark.parametrize("lists", [[], [[]], [[], []], [[], [b"a"], [], [b"b", b"a"], []]])
-@pytest.mark.parametrize("most", [COLUMN_BYTES_MAX, 1])
-def test_columns_without_keys(
-    lists: list[list[bytes]], most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Anywhere: each column gets its codes, whether columns are joined or not."""
-    monkeypatch.setattr(joining, "COLUMN_BYTES_MAX", most)
+def test_columns_without_keys(lists: list[list[bytes]]) -> None:
+    """Anywhere: each column gets its codes."""
     found = joined_keys([pa.array(each, pa.binary()) for each in lists])
     keys = found.keys.to_pylist()
     assert [[keys[code] for code in codes] for codes in found.codes] == lists
@@ -91,7 +87,6 @@ def test_distinct_keys_that_exceed_a_column_are_an_error(monkeypatch: pytest.Mon
         ArrowCapacityError=pa.ArrowCapacityError,
     )
     keys = pa.array([b"a"])
-    monkeypatch.setattr(joining, "COLUMN_BYTES_MAX", 0)
     monkeypatch.setattr(joining, "pa", fake)
     with pytest.raises(LimitExceeded, match=r"distinct keys.*partitioned topic"):
         joined_keys([keys])
