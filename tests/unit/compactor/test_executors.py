@@ -81,5 +81,11 @@ def test_errors_of_spark_become_advice(line: str, todo: str) -> None:
     assert todo in advice
 
 
+def test_the_digest_covers_the_rooms() -> None:
+    """Wherever the package is installed."""
+    root = Path(executors.__file__).parents[2]
+    assert all(list((root / room).rglob("*.py")) for room in executors._ROOMS)
+
+
 def test_other_errors_stay() -> None:
     assert advice_on("java.lang.OutOfMemoryError") is None
