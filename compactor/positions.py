@@ -2,7 +2,7 @@
 
     ordinal of the segment << ROW_BITS | row in that segment
 
-It takes 61 bits: a strategy may store two bits of its own in the same number.
+It takes 60 bits (RUN_SEGMENTS_MAX): a strategy may store two bits of its own in the same number.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROW_BITS = 40
-SEGMENTS_MAX = 1 << 21
 
 Integers = NDArray[np.int64]
 Bytes = NDArray[np.uint8]

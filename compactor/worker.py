@@ -36,12 +36,14 @@ from grpc_health.v1.health_pb2 import HealthCheckResponse
 
 from ledgerfold.compactor.class_archive import ClassArchive, dump_archive
 from ledgerfold.compactor.java import Java
+from ledgerfold.compactor.job.executors import check_executors
 from ledgerfold.compactor.job.session import Session, SessionSettings, start_session
 from ledgerfold.compactor.memory import process_tree
 from ledgerfold.compactor.service import NAME, CompactorService
 from ledgerfold.compactor.strategies.watch import Limits
 from ledgerfold.compactor.user_strategies.sandbox import Trials
 from ledgerfold.compactor.warm_up import warm_up
+from ledgerfold.storage.errors import CompactorUnavailable
 from ledgerfold.storage.files import REAL
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.v1.compactor_pb2 import GetCompactorInfoResponse
@@ -129,6 +131,9 @@ class Worker:
     async def _serve(self, starting: asyncio.Future[Session], stopping: asyncio.Task[bool]) -> int:
         try:
             session = starting.result()
+        except CompactorUnavailable as error:
+            self._settings.announce({"event": "unavailable", "message": error.message})
+            return EXIT_FAILED
         except Exception:
             _log.exception("Spark did not start")
             return EXIT_FAILED
@@ -194,11 +199,14 @@ class Worker:
         REAL.make_dir(settings.local_dir)
         # Temporary files of this process and its children are removed with the folder.
         os.environ["TMPDIR"] = tempfile.tempdir = str(settings.local_dir)
-        return start_session(
+        session = start_session(
             SessionSettings(
                 settings.spark_master, settings.local_dir, settings.archive.java_options
             )
         )
+        if not session.is_local:
+            check_executors(session.context)
+        return session
 
     async def _stop_spark(self) -> None:
         session = self._service.session

@@ -7,7 +7,8 @@
     │   │   ├── InvalidStrategy      a user-defined strategy cannot be loaded, or does not answer
     │   │   │   └── StrategyNotAllowed   the operator has not allowed its code
     │   │   ├── InvalidUrl           not the address of a broker
-    │   │   └── MessageTooLarge      a message, or its batch, exceeds the broker's limit
+    │   │   ├── MessageTooLarge      a message, or its batch, exceeds the broker's limit
+    │   │   └── LimitExceeded        a number exceeds a limit of the formats
     │   ├── TopicNotFound
     │   │   └── TopicIsPartitioned   its partitions hold the data: name one of them
     │   ├── TopicExists
@@ -131,6 +132,19 @@ class MessageTooLarge(InvalidRequest):
             f"{most_bytes}: its --max-message-size plus 10 KiB for keys and properties. Send "
             "smaller messages or batches, or raise --max-message-size."
         )
+
+
+class LimitExceeded(InvalidRequest):
+    """A number above a limit of the formats (docs/FORMATS.md, "Limits"). Nothing was written.
+
+    `remedy`: sentences that say what to do.
+    """
+
+    reason = "LIMIT_EXCEEDED"
+
+    def __init__(self, what: str, found: int, most: int, remedy: str) -> None:
+        super().__init__(f"{what}: {found:,}; the limit is {most:,}. {remedy}")
+        self.what, self.found, self.most, self.remedy = what, found, most, remedy
 
 
 class InvalidUrl(InvalidRequest):

@@ -29,8 +29,9 @@ from typing import Any, NamedTuple, TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from ledgerfold.storage.entry import crc32c
-from ledgerfold.storage.errors import Corruption
+from ledgerfold.storage.errors import Corruption, LimitExceeded
 from ledgerfold.storage.files import Files, write_file
+from ledgerfold.storage.limits import LABEL_BYTES_MAX
 from ledgerfold.storage.names import LABEL
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
@@ -44,8 +45,6 @@ from ledgerfold.v1.records_pb2 import (
 )
 
 LABEL_VERSION = 1
-# A topic's name and the record of 10,000 segments need less.
-LABEL_BYTES_MAX = 4 * 1024 * 1024
 _KINDS = {"raw": LEDGER_KIND_RAW, "compacted": LEDGER_KIND_COMPACTED}
 _KIND_NAMES = {kind: name for name, kind in _KINDS.items()}
 
@@ -111,9 +110,20 @@ def label_in_place(
 
 
 def write_label(ledger_dir: Path, label: Label, files: Files) -> None:
-    """Replaces the folder's label. Durable once the folder is synced. Raises DiskFailure."""
+    """Replaces the folder's label. Durable once the folder is synced.
+
+    Raises DiskFailure, LimitExceeded.
+    """
+    data = _encode(label)
+    if len(data) > LABEL_BYTES_MAX:
+        raise LimitExceeded(
+            f"Bytes of the label of ledger {label.ledger_id}",
+            len(data),
+            LABEL_BYTES_MAX,
+            "Restart the broker with a larger --segment-size: it writes fewer segments.",
+        )
     files.remove(ledger_dir / LABEL)
-    write_file(ledger_dir / LABEL, [_encode(label)], files)
+    write_file(ledger_dir / LABEL, [data], files)
 
 
 def write_first_label(ledger_dir: Path, label: Label, files: Files) -> None:
@@ -126,7 +136,7 @@ def read_label(ledger_dir: Path, files: Files) -> Label | None:
     path = ledger_dir / LABEL
     try:
         with closing(files.open_read(path)) as file:
-            data = file.pread(LABEL_BYTES_MAX, 0)
+            data = file.pread(min(file.size_bytes, LABEL_BYTES_MAX), 0)
     except FileNotFoundError:
         return None
     try:

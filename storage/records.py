@@ -21,7 +21,13 @@ from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from ledgerfold.storage.errors import Corruption, IncompatibleFormat, UnknownFeatures
+from ledgerfold.storage.errors import (
+    Corruption,
+    IncompatibleFormat,
+    LimitExceeded,
+    UnknownFeatures,
+)
+from ledgerfold.storage.limits import RECORD_BYTES_MAX
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
     KafkaLog,
@@ -100,9 +106,19 @@ def key_of(record: Message) -> bytes:
 
 
 def encode_record(record: Message) -> bytes:
+    """Encodes a value of the store. Raises LimitExceeded."""
     is_featured = isinstance(record, StoreRecord) and record.store_version >= STORE_VERSION
     version = STORE_RECORD_VERSION if is_featured else RECORD_VERSION
-    return bytes((version,)) + record.SerializeToString()
+    encoded = record.SerializeToString()
+    if len(encoded) > RECORD_BYTES_MAX:
+        raise LimitExceeded(
+            f"Bytes of the metadata record {key_of(record).decode(errors='replace')!r}",
+            len(encoded),
+            RECORD_BYTES_MAX,
+            "It lists too many ledgers, segments or producers: publish to a partitioned topic, let "
+            "retention delete old ledgers, or restart the broker with a larger --segment-size.",
+        )
+    return bytes((version,)) + encoded
 
 
 def decode(kind: type[M], record_key: bytes, value: bytes) -> M:

@@ -36,6 +36,7 @@ from ledgerfold.storage.entry import (
 from ledgerfold.storage.errors import AlreadyClosed, DiskFailure
 from ledgerfold.storage.files import AppendFile, Files
 from ledgerfold.storage.label import Label, label_of, write_first_label, write_label
+from ledgerfold.storage.limits import LEDGER_SEGMENTS_MAX
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import segment_path
 from ledgerfold.storage.segment import SegmentTally, size_of
@@ -173,13 +174,14 @@ class LedgerWriter:
             self.next_entry_id = entry_id
 
     def should_roll(self) -> bool:
-        """Returns whether a limit of the ledger is reached: bytes, entries, or age."""
+        """Returns whether a limit of the ledger is reached: bytes, entries, segments, or age."""
         settings = self._settings
         if not self.next_entry_id:
             return False
         return (
             self._appended_bytes >= settings.ledger_bytes_max
             or self.next_entry_id >= settings.ledger_entries_max
+            or len(self.record.segments) >= LEDGER_SEGMENTS_MAX
             or self._clock_ms() - self.record.created_ms >= settings.ledger_age_max_ms
         )
 

@@ -16,6 +16,7 @@ checks before a run begins, the commit checks again before anything changes.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import NamedTuple
@@ -25,7 +26,8 @@ from ledgerfold.broker.compaction.interfaces import CompactableTopic
 from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import CompactionFailed
-from ledgerfold.storage.segment import live_position, record_position, segments_sealed
+from ledgerfold.storage.limits import check_run_segments
+from ledgerfold.storage.segment import live_position, segments_sealed
 from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
 
@@ -50,7 +52,7 @@ async def snapshot(topic: CompactableTopic, *, again: bool = False) -> TopicSnap
 
     Raises CompactedLedgerDamaged; Corruption or MissingFile of a damaged raw ledger in the range;
     CompactionFailed if an entry of the range is in no sealed segment, or `__compaction` was moved
-    after all entries.
+    after all entries; LimitExceeded.
     """
     log = topic.log
     log.views.check()
@@ -76,6 +78,7 @@ async def snapshot(topic: CompactableTopic, *, again: bool = False) -> TopicSnap
         for segment in segments_sealed(record, after)
         if (segment.first.ledger_id, segment.first.entry_id) <= last
     ]
+    check_run_segments(len(compacted) + len(raw))
     taken = TopicSnapshot(
         segments=compacted + raw,
         compacted_segments=len(compacted),
@@ -115,12 +118,18 @@ def check_coverage(
 
     Entries that a repair gave up (`lost` in the ledger's record) are not required.
     """
+    sealed = defaultdict[int, list[tuple[int, int]]](list)
+    for segment in segments:
+        if segment.sealed:
+            ids = (segment.first.entry_id, segment.last.entry_id)
+            sealed[segment.last.ledger_id].append(ids)
     for ledger in ledgers:
         last = last_entry(ledger)
         if last is None or last <= after or ledger.ledger_id > through.ledger_id:
             continue
         first = max(Position(ledger.ledger_id, 0), after.next)
-        missing = _first_missing(first, min(last, through), _held(ledger, segments))
+        held = _held(ledger, sealed[ledger.ledger_id])
+        missing = _first_missing(first, min(last, through), held)
         if missing is not None:
             raise CompactionFailed(
                 "snapshot",
@@ -129,13 +138,8 @@ def check_coverage(
             )
 
 
-def _held(ledger: LedgerRecord, segments: Sequence[SegmentRecord]) -> list[tuple[int, int]]:
+def _held(ledger: LedgerRecord, sealed: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """Returns the first and last entry id of each contained or given-up range, in order."""
-    sealed = (
-        (segment.first.entry_id, segment.last.entry_id)
-        for segment in segments
-        if segment.sealed and record_position(segment, last=True).ledger_id == ledger.ledger_id
-    )
     lost = ((each.first_entry_id, each.last_entry_id) for each in ledger.lost)
     return sorted(chain(sealed, lost))
 

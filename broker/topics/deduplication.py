@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.storage.entry import EARLIEST, LATEST, EntryHeader, Position
+from ledgerfold.storage.errors import LimitExceeded
+from ledgerfold.storage.limits import PRODUCERS_MAX
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.records_pb2 import ProducerRecord, TopicRecord
 
@@ -63,13 +65,20 @@ class Deduplication:
         """Returns the producer named `name`; a new one is made durable first.
 
         `durable`: returns the last durable position. A new producer has no entry up to there.
-        Raises Moved, DiskFailure.
+        Raises Moved, DiskFailure, LimitExceeded.
         """
         found = list[ProducerRecord]()
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
             producer = self._producers.get(name)
             if producer is None:
+                if record.last_producer_number >= PRODUCERS_MAX:
+                    raise LimitExceeded(
+                        f"Producer names that {record.name} has had",
+                        record.last_producer_number + 1,
+                        PRODUCERS_MAX,
+                        "Publish under a name that it knows, or to another topic.",
+                    )
                 record.last_producer_number += 1
                 producer = ProducerRecord(
                     topic=record.name,

@@ -14,6 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ledgerfold.storage.errors import LimitExceeded
+from ledgerfold.storage.limits import COLUMN_BYTES_MAX
+
 # Bits of a column's numbers -> numpy's name of the type, and its size in bytes.
 _KINDS = {32: ("<i4", 4), 64: ("<i8", 8)}
 
@@ -36,6 +39,21 @@ def from_arrow(column: pa.Array) -> NDArray[np.integer]:
     if not len(column):
         return np.empty(0, kind)
     return np.frombuffer(column.buffers()[1], kind, len(column), column.offset * size_bytes)
+
+
+def as_offsets(offsets: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Returns the offsets of a column of strings, which ascend, in 32 bits. Raises LimitExceeded.
+
+    NOTE: numpy would drop the high bits without an error, and Arrow read other bytes.
+    """
+    if len(offsets) and offsets[-1] > COLUMN_BYTES_MAX:
+        raise LimitExceeded(
+            "Bytes of strings in one column",
+            int(offsets[-1]),
+            COLUMN_BYTES_MAX,
+            "Restart the broker with a smaller --segment-size.",
+        )
+    return offsets.astype("<i4")
 
 
 def offsets_of(column: pa.BinaryArray) -> NDArray[np.int32]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ledgerfold.compactor.job.arrow_integers import as_offsets
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.strategies.strategy import Facts
@@ -150,14 +151,14 @@ class KeyColumns:
         return has_key
 
     def keys(self) -> pa.BinaryArray:
-        """Returns the keys. A row without a key has an empty one."""
+        """Returns the keys. A row without a key has an empty one. Raises LimitExceeded."""
         sizes = _sizes(self._keys)
         counts = np.array(self.counts, np.int64)
         shifted = self._offsets() + np.repeat(np.cumsum(sizes) - sizes, counts + 1)
         # An entry's last offset equals the next one's first: one of the two is dropped.
         is_repeated = np.zeros(len(shifted), np.bool_)
         is_repeated[np.cumsum(counts + 1)[:-1]] = True
-        offsets = shifted[~is_repeated].astype("<i4")
+        offsets = as_offsets(shifted[~is_repeated])
         return pa.Array.from_buffers(
             pa.binary(),
             self.rows,

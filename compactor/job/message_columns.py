@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.job.arrow_integers import to_arrow, to_arrow_short
+from ledgerfold.compactor.job.arrow_integers import as_offsets, to_arrow, to_arrow_short
 from ledgerfold.compactor.job.key_columns import KeyColumns
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.positions import Booleans, Integers
@@ -57,7 +57,8 @@ class MessageColumns:
             raise Corruption(segment.path, entry.offset, "a native entry", str(error)) from error
 
     def _add_values(self, keys: NativeKeys, values: NativeValues, count: int) -> None:
-        self.value_bytes += len(values.values) + len(values.property_values)
+        self.value_bytes += len(values.values)
+        self.value_bytes += len(values.property_names) + len(values.property_values)
         if "value" in self._reads:
             self._values.add(_column(keys.value_sizes, count), values.values)
         if "properties" in self._reads:
@@ -176,7 +177,7 @@ def _sizes(offsets: bytes, count: int) -> Integers:
 
 
 def _offsets(sizes: Integers) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
-    """Returns offsets in Arrow's form. A chunk stays far below 31 bits (scan_messages.py)."""
-    offsets = np.zeros(len(sizes) + 1, np.int32)
+    """Returns offsets in Arrow's form. Raises LimitExceeded."""
+    offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
-    return offsets
+    return as_offsets(offsets)

@@ -30,6 +30,7 @@ from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.job.rows import Content, CopyBegan, Counts, WriteTimes, Written, succeeded
 from ledgerfold.compactor.job.tasks import CopyTask, MergeTask, ScanTask
 from ledgerfold.storage.errors import CompactionFailed
+from ledgerfold.storage.limits import check_run_segments
 from ledgerfold.storage.segment import live_entries, live_messages
 from ledgerfold.v1.records_pb2 import RunCounts, SegmentRecord
 
@@ -93,6 +94,7 @@ def _in_order(contents: Iterable[Content]) -> list[SegmentRecord]:
         for content in contents
         if isinstance(content, Written)
     ]
+    check_run_segments(len(records))
     records.sort(key=lambda record: position_of(record.first))
     for before, after in pairwise(records):
         if position_of(before.last) >= position_of(after.first):

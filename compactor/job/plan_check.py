@@ -10,8 +10,9 @@ from __future__ import annotations
 import os.path
 from itertools import pairwise
 
-from ledgerfold.compactor.positions import SEGMENTS_MAX
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.compactor.positions import ROW_BITS
+from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
+from ledgerfold.storage.limits import SEGMENT_BYTES_MAX, check_run_segments
 from ledgerfold.storage.names import LEDGERS, parse_ledger_dir, parse_segment_name, segment_path
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
 from ledgerfold.v1.records_pb2 import Position, SegmentRecord
@@ -22,6 +23,13 @@ def check_plan(plan: CompactionPlan) -> None:
     if plan.ledger_id <= 0:
         raise InvalidRequest(f"The plan names ledger {plan.ledger_id}; ids begin with 1.")
     check_input(plan)
+    if plan.segment_bytes_max > SEGMENT_BYTES_MAX:
+        raise LimitExceeded(
+            "The plan's size of segments",
+            plan.segment_bytes_max,
+            SEGMENT_BYTES_MAX,
+            "Start the broker with a smaller --segment-size.",
+        )
     for record in plan.segments:
         if parse_ledger_dir(record.path.partition("/")[0]) == plan.ledger_id:
             raise InvalidRequest(f"The plan reads {record.path} from its own output folder.")
@@ -32,13 +40,15 @@ def check_plan(plan: CompactionPlan) -> None:
 def check_input(plan: CompactionPlan) -> None:
     """Raises InvalidRequest if the input of a plan is invalid."""
     check_folder(plan.ledgers_dir)
-    if not 0 <= plan.compacted_segments <= len(plan.segments) < SEGMENTS_MAX:
+    check_run_segments(len(plan.segments))
+    if not 0 <= plan.compacted_segments <= len(plan.segments):
         raise InvalidRequest(
             f"The plan has {len(plan.segments)} segments, {plan.compacted_segments} of them "
-            f"compacted; it must have fewer than {SEGMENTS_MAX}."
+            "compacted."
         )
     for record in plan.segments:
         check_name(record)
+        check_rows(record)
     for number, (before, after) in enumerate(pairwise(plan.segments), 1):
         # A raw segment may begin below the horizon: only its entries above it belong to the run.
         is_boundary = number == plan.compacted_segments
@@ -61,6 +71,17 @@ def check_name(record: SegmentRecord) -> None:
     found, number = parse_ledger_dir(folder), parse_segment_name(name)
     if found is None or number is None or record.path != segment_path(found, number):
         raise InvalidRequest(f"The plan names {record.path!r}, which is not a segment.")
+
+
+def check_rows(record: SegmentRecord) -> None:
+    """Raises LimitExceeded if a position cannot number the messages of a segment."""
+    if record.messages > 1 << ROW_BITS:
+        raise LimitExceeded(
+            f"Messages in segment {record.path}",
+            record.messages,
+            1 << ROW_BITS,
+            "No file of messages has as many: run `ledgerfold verify`.",
+        )
 
 
 def _ids(position: Position) -> tuple[int, int]:

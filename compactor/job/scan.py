@@ -23,6 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.job.joined_keys import joined_keys
 from ledgerfold.compactor.job.key_columns import KeyColumns
 from ledgerfold.compactor.job.lookup import old_fragments
 from ledgerfold.compactor.job.plan import InputSegment
@@ -70,7 +71,9 @@ def reduce_chunk(
     keyless = len(has_key) - int(np.count_nonzero(has_key))
     if keyless:
         if retain_null_key:
-            yield 0, Positions.of(facts.positions[~has_key])
+            positions = facts.positions[~has_key]
+            # Any bucket may have them; each gets its share.
+            yield int(positions[0] >> ROW_BITS) % buckets, Positions.of(positions)
         keys = keys.take(to_arrow(np.flatnonzero(has_key)))
         facts = facts.where(has_key)
     encoded = keys.dictionary_encode()
@@ -159,19 +162,19 @@ def merge(
                 yield 0, content
     if keys:
         joined = tuple(map(np.concatenate, zip(*fragments, strict=True)))
-        yield from _merged(pa.concat_arrays(keys), joined, strategy, first_ordinals, indexed)
+        yield from _merged(keys, joined, strategy, first_ordinals, indexed)
 
 
 def _merged(
-    keys: pa.BinaryArray,
+    keys: Sequence[pa.BinaryArray],
     fragments: FragmentColumns,
     strategy: Strategy,
     first_ordinals: Sequence[int],
     indexed: Sequence[InputSegment],
 ) -> Iterator[Row]:
-    encoded = keys.dictionary_encode()
-    codes, count = from_arrow(encoded.indices), len(encoded.dictionary)
-    old = old_fragments(indexed, encoded.dictionary, strategy) if indexed else None
+    found = joined_keys(keys)
+    codes, count = np.concatenate(found.codes), len(found.keys)
+    old = old_fragments(indexed, found.keys, strategy) if indexed else None
     if old is not None:
         codes = np.concatenate([codes, old.codes])
         fragments = tuple(map(np.concatenate, zip(fragments, old.fragments, strict=True)))

@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from ledgerfold.compactor import memory
+from ledgerfold.compactor.job.executors import check_executors
 from ledgerfold.compactor.job.progress import Parts, progress_of
 from ledgerfold.compactor.job.session import Session
 from ledgerfold.storage import crash_points
@@ -150,6 +151,8 @@ class SparkRun(SparkWork[Result]):
             raise InvalidRequest(f"{folder} already exists; a run creates its own folder.")
         self._files.make_dir(folder)
         self._made.append(folder)
+        if not self._session.is_local:
+            check_executors(self._session.context, folder)
 
     def _typed(self, error: Exception) -> LedgerfoldError:
         """Returns the error of our own types that explains `error`."""

@@ -30,6 +30,14 @@ class Groups(NamedTuple):
     rows: Integers
     is_first: Booleans
 
+    @classmethod
+    def of(cls, codes: NDArray[np.integer]) -> Groups:
+        """Groups rows by the numbers of their keys."""
+        rows: Integers = np.argsort(codes, kind="stable")
+        is_first = np.ones(len(rows), np.bool_)
+        np.not_equal(codes[rows][1:], codes[rows][:-1], out=is_first[1:])
+        return cls(rows, is_first)
+
     @property
     def first(self) -> Integers:
         """The first row of each key."""
@@ -105,11 +113,7 @@ class Keys:
         return Groups(rows, is_first)
 
     def _by_dictionary(self) -> Groups:
-        codes = from_arrow(self.column().dictionary_encode().indices)
-        rows = np.argsort(codes, kind="stable")
-        is_first = np.ones(len(rows), np.bool_)
-        np.not_equal(codes[rows][1:], codes[rows][:-1], out=is_first[1:])
-        return Groups(rows, is_first)
+        return Groups.of(from_arrow(self.column().dictionary_encode().indices))
 
 
 def slices(blob: Bytes, starts: Integers, ends: Integers) -> pa.BinaryArray:

@@ -17,11 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.job.arrow_integers import to_arrow
+from ledgerfold.compactor.job.joined_keys import joined_keys, key_bytes_of
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rows import Fragments, Positions
 from ledgerfold.compactor.job.scan import in_buckets
 from ledgerfold.compactor.kafka.batches import CHUNK_BYTES, Batches, LogFile
-from ledgerfold.compactor.kafka.distinct import Keys
+from ledgerfold.compactor.kafka.distinct import Groups, Keys
 from ledgerfold.compactor.kafka.plan import Range
 from ledgerfold.compactor.kafka.records import Columns, read_records
 from ledgerfold.compactor.kafka.rows import Distinct, Facts, Firsts, Mapped, Row, Shown, Span
@@ -29,6 +30,7 @@ from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.kafka.transactions import AbortedIndex, facts_of
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
+from ledgerfold.storage.limits import COLUMN_BYTES_MAX
 
 NOT_MAPPED = -1
 
@@ -63,14 +65,8 @@ def scan(
                 facts = facts_of(batches)
                 if len(facts):
                     yield 0, Facts.of(facts)
-                yield 0, _read(batches, aborted, passed, mapped, chunk, unmapped)
+                yield from _read(batches, aborted, passed, mapped, chunk, unmapped)
                 throttle.spend(batches.stored_bytes)
-                if chunk.is_full:
-                    yield from chunk.folded()
-                    chunk = _FoldBuffer(mapped.first, buckets)
-                if unmapped.is_full:
-                    yield from unmapped.folded()
-                    unmapped = _FoldBuffer(mapped.stop, buckets)
         if last >= 0:
             yield 0, Span(file.ordinal, first, last)
     yield from chunk.folded()
@@ -95,8 +91,8 @@ def _read(
     mapped: Range,
     chunk: _FoldBuffer,
     unmapped: _FoldBuffer,
-) -> Mapped:
-    """Adds keys to one of the buffers, and counts.
+) -> Iterator[Row]:
+    """Adds keys to one of the buffers, and counts. Yields what full buffers hold, and Mapped.
 
     As in Kafka, counting begins with the batch that holds the first dirty offset, including its
     earlier records; a marker counts as one message, even if only its header is left.
@@ -121,7 +117,10 @@ def _read(
             unmapped.add(columns, np.flatnonzero(is_keyed & is_unmapped))
             is_keyed &= ~is_unmapped
         chunk.add(columns, np.flatnonzero(is_keyed))
-    return Mapped(messages, keyless)
+        # Here, and not after all: batches may be many times larger when decompressed.
+        yield from chunk.emptied()
+        yield from unmapped.emptied()
+    yield 0, Mapped(messages, keyless)
 
 
 class _FoldBuffer:
@@ -145,13 +144,15 @@ class _FoldBuffer:
             offsets = offsets[clean:]
             self._mapped.add(*_folded(columns.keys(which[clean:]), offsets, offsets))
 
-    @property
-    def is_full(self) -> bool:
+    def emptied(self) -> Iterator[Row]:
+        """Yields the fragments of everything added, if it is enough, and empties the buffer."""
         each = (self._clean, self._mapped)
-        return (
+        if (
             sum(rows.count for rows in each) >= FOLD_ROWS
             or sum(rows.key_bytes for rows in each) >= FOLD_KEY_BYTES
-        )
+        ):
+            yield from self.folded()
+            self._clean, self._mapped = _Rows(), _Rows()
 
     def folded(self) -> Iterator[Row]:
         """Yields the fragments of everything added."""
@@ -210,8 +211,7 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
             yield row
     if not keys:
         return
-    column = pa.concat_arrays(keys)
-    groups = Keys.of(column).grouped()
+    groups, column, key_of = _grouped(keys)
     last, first = (np.concatenate(each)[groups.rows] for each in zip(*columns, strict=True))
     codes = groups.numbers
     is_mapped = first != NOT_MAPPED
@@ -225,10 +225,24 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
     if shown_max and len(found):
         by_offset = np.argsort(mapped_last, kind="stable")
         shown = by_offset[len(mapped_last) - len(found) :][:shown_max]
-        held = column.take(to_arrow(groups.first[shown])).to_pylist()
+        held = column.take(to_arrow(key_of[shown])).to_pylist()
         yield 0, Shown(tuple(held), tuple(mapped_last[shown].tolist()))
     if firsts_max and len(found):
         yield 0, Firsts(_firsts(starts, first, is_mapped)[:firsts_max].tobytes())
+
+
+def _grouped(keys: Sequence[pa.BinaryArray]) -> tuple[Groups, pa.BinaryArray, Integers]:
+    """Groups the rows of all columns by key. Returns also a column of keys, and where in it the key
+    of each group is. Raises LimitExceeded.
+    """
+    if key_bytes_of(keys) <= COLUMN_BYTES_MAX:
+        column = pa.concat_arrays(keys)
+        groups = Keys.of(column).grouped()
+        return groups, column, groups.first
+    found = joined_keys(keys)
+    codes = np.concatenate(found.codes).astype(np.int64)
+    groups = Groups.of(codes)
+    return groups, found.keys, codes[groups.first]
 
 
 def _firsts(starts: Integers, first: Integers, is_mapped: Booleans) -> Integers:

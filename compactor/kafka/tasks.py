@@ -55,7 +55,7 @@ class MergeTask:
     shown_max: int = 0
 
     def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
-        yield from merge(rows, self.firsts_max, self.shown_max)
+        yield from guarded(merge(rows, self.firsts_max, self.shown_max), [0])
         self.progress.add(Parts(merges=1))
 
 

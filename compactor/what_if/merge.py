@@ -33,7 +33,7 @@ from ledgerfold.compactor.what_if.rows import (
     Kept,
     StrategyCounts,
     Survivors,
-    joined_keys,
+    joined_blobs,
     unpacked,
 )
 
@@ -154,7 +154,7 @@ class _Bucket(NamedTuple):
 
     @classmethod
     def of(cls, chunks: Sequence[Chunk]) -> _Bucket:
-        return cls(chunks, *joined_keys(chunk.keys for chunk in chunks))
+        return cls(chunks, *joined_blobs(chunk.keys for chunk in chunks))
 
     def reduce(self, number: int, strategy: Strategy) -> tuple[StrategyCounts, Integers]:
         """Runs one strategy. Returns its counts and the surviving positions, ascending."""

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ledgerfold.compactor.job.arrow_integers import from_arrow
+from ledgerfold.compactor.job.joined_keys import JoinedKeys, joined_keys
 from ledgerfold.compactor.job.rows import Counts, Failure, Fragments, Messages
 from ledgerfold.compactor.positions import ROW_BITS, Booleans, Integers
 from ledgerfold.compactor.strategies.strategy import Codes, FragmentColumns
@@ -41,13 +41,9 @@ def key_column(blob: bytes) -> pa.BinaryArray:
     return Fragments(blob).columns[0]
 
 
-def joined_keys(blobs: Iterable[bytes]) -> tuple[pa.BinaryArray, list[Codes]]:
+def joined_blobs(blobs: Iterable[bytes]) -> JoinedKeys:
     """Returns the distinct keys of all blobs, and for each blob its keys as indexes into them."""
-    columns = [pa.array([], pa.binary()), *map(key_column, blobs)]
-    encoded = pa.concat_arrays(columns).dictionary_encode()
-    ends = np.cumsum([len(column) for column in columns])
-    codes = from_arrow(encoded.indices)
-    return encoded.dictionary, [codes[start:end] for start, end in pairwise(ends)]
+    return joined_keys(list(map(key_column, blobs)))
 
 
 def joined_codes(chunks: Sequence[tuple[bytes, Codes]]) -> Integers:
@@ -56,7 +52,7 @@ def joined_codes(chunks: Sequence[tuple[bytes, Codes]]) -> Integers:
     Equal keys get equal codes, whatever their chunk; the code -1 is for no key.
     """
     joined = [np.empty(0, np.int64)]
-    _, found = joined_keys(keys for keys, _ in chunks)
+    found = joined_blobs(keys for keys, _ in chunks).codes
     for numbers, (_, codes) in zip(found, chunks, strict=True):
         # The code -1 indexes the last element.
         joined.append(np.append(numbers, -1)[codes])

@@ -179,8 +179,8 @@ def _rebuilt(header: EntryHeader, entry: bytes, kept: list[int], renumber: bool 
 
 
 def _is_numbered(header: EntryHeader, entry: bytes) -> bool:
-    """Returns whether ids differ from renumbering: from 0 on in a batch of that size, a single one as
-    published alone.
+    """Returns whether ids differ from renumbering: from 0 on in a batch of that size, a single one
+    as published alone.
 
     A run that leaves ids alone may have left the first two of a batch of three.
     """

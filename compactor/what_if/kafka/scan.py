@@ -9,7 +9,7 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.job.arrow_integers import from_arrow
+from ledgerfold.compactor.job.joined_keys import joined_keys
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rows import Failure
 from ledgerfold.compactor.kafka.batches import COMPRESSION, Batches, batches_of
@@ -60,12 +60,12 @@ def chunk_of(batches: Batches, aborted: AbortedIndex) -> Chunk:
         keys.append(columns.keys(np.flatnonzero(has_key)).column())
         parts.append(_records(batches, records, columns, codes))
     joined = RecordColumns(*joined_columns(parts, len(RecordColumns._fields)))
-    encoded = pa.concat_arrays(keys or [pa.array([], pa.binary())]).dictionary_encode()
-    codes = np.append(from_arrow(encoded.indices), -1)[joined.code]
+    found = joined_keys(keys)
+    codes = np.concatenate([*found.codes, [-1]])[joined.code]
     return Chunk(
         _batches(batches, raw_bytes, is_aborted),
         joined._replace(code=codes),
-        key_blob(encoded.dictionary),
+        key_blob(found.keys),
         facts_of(batches),
     )
 

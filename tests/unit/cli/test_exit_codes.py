@@ -25,6 +25,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.InvalidStrategy: 2,
     errors.StrategyNotAllowed: 2,
     errors.MessageTooLarge: 2,
+    errors.LimitExceeded: 2,
     errors.InvalidUrl: 2,
     errors.TopicNotFound: 3,
     errors.TopicIsPartitioned: 3,

@@ -1,0 +1,40 @@
+"""The limits of numbers in the formats that are settings or counts, not the width of one field.
+
+docs/FORMATS.md, "Limits", lists all limits, with the reason for each. A number is checked where it
+is written; above its limit there is a LimitExceeded, which says what to do.
+"""
+
+from __future__ import annotations
+
+from ledgerfold.storage.errors import LimitExceeded
+
+# A segment file: below 2**31 bytes with its last entry or group, so that the columns of one file
+# fit into Arrow's arrays, and the rows of one task into a row of Spark's shuffle.
+SEGMENT_BYTES_MAX = 1 << 30
+# Of a raw ledger, whose record is written again for each: a ledger with so many rolls.
+LEDGER_SEGMENTS_MAX = 10_000
+# The header of an entry counts durable entries in 32 bits.
+LEDGER_ENTRIES_MAX = 2**32 - 1
+# The segments that a run reads, and those that it writes: a position has 20 bits for the segment,
+# and the plan is one message of at most 256 MiB, with at most 200 bytes for each.
+RUN_SEGMENTS_MAX = 1 << 20
+# The numbers of a topic's producers, which are not used again.
+PRODUCERS_MAX = 2**31 - 1
+# The value of a metadata record: the record of a ledger with RUN_SEGMENTS_MAX segments is smaller.
+RECORD_BYTES_MAX = 256 * 1024 * 1024
+# A ledger's label, which has that record in base64.
+LABEL_BYTES_MAX = 384 * 1024 * 1024
+# Strings that Arrow holds in one column: their offsets have 31 bits.
+COLUMN_BYTES_MAX = 2**31 - 2
+
+
+def check_run_segments(count: int) -> None:
+    """Raises LimitExceeded if a run reads, or has written, too many segments."""
+    if count > RUN_SEGMENTS_MAX:
+        raise LimitExceeded(
+            "Segments of a compaction",
+            count,
+            RUN_SEGMENTS_MAX,
+            "Set a retention that deletes old ledgers, or publish to a partitioned topic; restart "
+            "the broker with a larger --segment-size and --ledger-entries for fewer of them.",
+        )

@@ -1,0 +1,76 @@
+"""A worker on a standalone cluster: its results are those of local runs, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest, RunRequest
+from tests.model.strategy_model import Message
+from tests.support.compaction import LogBuilder
+from tests.support.compactor_process import CompactorProcess
+from tests.support.spark_cluster import SparkCluster
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+# More entries than one task takes.
+ENTRIES = 3_000
+SEGMENTS = 8
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with SparkCluster(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def remote(
+    cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory, cache_dir: Path
+) -> Iterator[CompactorProcess]:
+    """A worker whose tasks run on the cluster."""
+    folder = tmp_path_factory.mktemp("remote")
+    environment = {"SPARK_LOCAL_IP": "127.0.0.1"}
+    arguments = ("--spark-master", cluster.url)
+    with CompactorProcess(folder, cache_dir, environment, arguments) as started:
+        started.wait_until_serving()
+        yield started
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> LogBuilder:
+    built = LogBuilder(tmp_path_factory.mktemp("log"))
+    for ledger_id in range(1, SEGMENTS + 1):
+        keys = (b"k%d" % (number * ledger_id % 5_000) for number in range(ENTRIES))
+        built.add_segment(ledger_id, [[Message(key, b"%d" % ledger_id)] for key in keys])
+    return built
+
+
+def files_of(log: LogBuilder, manifest: Manifest) -> list[tuple[str, bytes]]:
+    """Names within the ledger, and bytes."""
+    paths = [log.ledgers_dir / each.path for each in manifest.segments]
+    return [(path.name, path.read_bytes()) for path in paths]
+
+
+def test_a_run_writes_what_a_local_one_writes(
+    log: LogBuilder, worker: CompactorProcess, remote: CompactorProcess
+) -> None:
+    _, local = worker.run(log.plan(100))
+    _, elsewhere = remote.run(log.plan(101))
+    assert files_of(log, elsewhere) == files_of(log, local)
+
+
+def test_an_executor_is_killed_in_the_middle(
+    log: LogBuilder, worker: CompactorProcess, remote: CompactorProcess, cluster: SparkCluster
+) -> None:
+    """Its tasks run again; the result is the same."""
+    _, local = worker.run(log.plan(102))
+    plan: CompactionPlan = log.plan(103)
+    call = remote.stub.Run(RunRequest(plan=plan), timeout=120)
+    assert next(call).HasField("progress")
+    os.kill(cluster.executors()[0], signal.SIGKILL)
+    responses = list(call)
+    assert files_of(log, responses[-1].manifest) == files_of(log, local)

@@ -1,0 +1,85 @@
+"""A standalone Spark cluster of this machine, from the pyspark wheel: a master and two workers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from pathlib import Path
+from types import TracebackType
+
+import pyspark
+
+from tests.support.processes import MARK, command, end, marked, new_mark
+from tests.support.waiting import wait_until
+
+_HOME = Path(pyspark.__file__).parent
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class SparkCluster:
+    """Two workers of one core each. Ends with the `with` block, executors included."""
+
+    def __init__(self, folder: Path) -> None:
+        self.mark, self._folder = new_mark(), folder
+        port = _free_port()
+        self.url = f"spark://127.0.0.1:{port}"
+        self._started = [
+            self._start("master", _MASTER, "--host", "127.0.0.1", "--port", str(port)),
+            *(
+                self._start(
+                    *(name, _WORKER, "--host", "127.0.0.1", "--cores", "1", "--memory", "1g"),
+                    *("--work-dir", str(folder / name), self.url),
+                )
+                for name in ("one", "two")
+            ),
+        ]
+
+    def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with open(self._folder / f"{name}.txt", "wb") as output:
+            return subprocess.Popen(
+                [str(_HOME / "bin" / "spark-class"), *arguments, "--webui-port", "0"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={
+                    **os.environ,
+                    "SPARK_HOME": str(_HOME),
+                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    MARK: self.mark,
+                },
+            )
+
+    def __enter__(self) -> SparkCluster:
+        output = self._folder / "master.txt"
+        try:
+            wait_until(
+                lambda: output.read_text().count("Registering worker") == 2, "two workers", 120
+            )
+        except BaseException:
+            end(self.mark)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        end(self.mark)
+        for each in self._started:
+            each.wait(30)
+
+    def executors(self) -> list[int]:
+        """The processes that run tasks."""
+        return [pid for pid in marked(self.mark) if EXECUTOR in command(pid)]
