@@ -257,8 +257,8 @@ def read_header(buffer: Buffer, offset: int = 0, path: str = "entry") -> EntryHe
     """
     if len(buffer) - offset < HEADER_BYTES or buffer[offset + 4] != FORMAT_VERSION:
         return _read_old_header(buffer, offset, path)
-    header = EntryHeader._make(HEADER.unpack_from(buffer, offset))
-    found = crc32c(buffer[offset : offset + CHECKED_BYTES])
+    header = _MAKE_TUPLE(EntryHeader, HEADER.unpack_from(buffer, offset))
+    found = google_crc32c.value(bytes(buffer[offset : offset + CHECKED_BYTES]))
     if found != header.header_crc:
         raise Corruption(path, offset, f"header CRC32C {header.header_crc:08x}", f"{found:08x}")
     return header
