@@ -31,6 +31,8 @@ Buffer = bytes | bytearray | memoryview
 
 FORMAT_VERSION = 2
 _MAKE_TUPLE = tuple.__new__
+# The last fields of a header without dead rows.
+NO_DEAD_ROWS = 0, b""
 # The prefix of all versions: crc32c | version, codec, compression, flags | ledger, entry |
 # publish ms, append ms | sequence id | producer number, message count | key length, key crc |
 # value length, value crc. In every version the checksum covers these 72 bytes only: a build that
@@ -267,8 +269,8 @@ def read_header(buffer: Buffer, offset: int = 0, path: str = "entry") -> EntryHe
     """
     if len(buffer) - offset < HEADER_BYTES or buffer[offset + 4] != FORMAT_VERSION:
         return _read_old_header(buffer, offset, path)
-    header = EntryHeader(*HEADER.unpack_from(buffer, offset))
-    found = crc32c(buffer[offset : offset + CHECKED_BYTES])
+    header = _MAKE_TUPLE(EntryHeader, (*HEADER.unpack_from(buffer, offset), *NO_DEAD_ROWS))
+    found = google_crc32c.value(bytes(buffer[offset : offset + CHECKED_BYTES]))
     if found != header.header_crc:
         raise Corruption(path, offset, f"header CRC32C {header.header_crc:08x}", f"{found:08x}")
     return header

@@ -15,6 +15,7 @@ from ledgerfold.storage.entry import (
     FORMAT_VERSION,
     HEADER,
     HEADER_BYTES,
+    NO_DEAD_ROWS,
     Buffer,
     Codec,
     Compression,
@@ -30,8 +31,6 @@ from ledgerfold.storage.errors import (
     MessageTooLarge,
 )
 
-# EntryHeader's last fields for all entries but those with dead rows.
-_NO_DEAD_ROWS = 0, b""
 _MAKE_TUPLE = tuple.__new__
 _CODECS, _COMPRESSIONS = frozenset(Codec), frozenset(Compression)
 
@@ -44,7 +43,7 @@ def read_entry(buffer: Buffer, offset: int) -> tuple[EntryHeader, bytes] | None:
     """
     if len(buffer) - offset < HEADER_BYTES:
         return None
-    header = _MAKE_TUPLE(EntryHeader, (*HEADER.unpack_from(buffer, offset), *_NO_DEAD_ROWS))
+    header = _MAKE_TUPLE(EntryHeader, (*HEADER.unpack_from(buffer, offset), *NO_DEAD_ROWS))
     values_at = HEADER_BYTES + header.key_bytes
     size_bytes = values_at + header.value_bytes
     data = bytes(buffer[offset : offset + size_bytes])

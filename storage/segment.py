@@ -206,18 +206,20 @@ def scan_segment(
 
 def scan_headers(buffer: Buffer, path: str, size_bytes: int) -> Iterator[tuple[EntryHeader, int]]:
     """Yields each header with its offset, skipping the sections. Raises Corruption."""
-    offset, last = 0, Position(-1, -1)
+    offset, last = 0, (-1, -1)
     with memoryview(buffer) as view:
         while offset < size_bytes:
             header = read_header(view, offset, path)
-            if header.position <= last:
-                raise Corruption(path, offset, f"an entry above {last}", str(header.position))
-            if offset + header.size_bytes > size_bytes:
+            position, end = header[5:7], offset + header.size_bytes
+            if position <= last:
+                above = str(Position(*last))
+                raise Corruption(path, offset, f"an entry above {above}", str(header.position))
+            if end > size_bytes:
                 left = f"{size_bytes - offset}"
                 raise Corruption(path, offset, f"{header.size_bytes} bytes of entry", left)
-            last = header.position
+            last = position
             yield header, offset
-            offset += header.size_bytes
+            offset = end
 
 
 def tally_segment(path: Path, record: SegmentRecord, files: Files = REAL) -> SegmentRecord:
