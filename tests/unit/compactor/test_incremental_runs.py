@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerfold.compactor import key_hash
@@ -17,6 +17,7 @@ from ledgerfold.compactor.job import key_index
 from ledgerfold.compactor.job import plan as plan_module
 from ledgerfold.compactor.job.plan import TaskPlan, cut, to_merge
 from ledgerfold.compactor.key_hash import LONG_BYTES, hashes_of
+from ledgerfold.compactor.strategies.registry import strategy_of
 from ledgerfold.storage.entry import EARLIEST, Compression
 from ledgerfold.storage.errors import Corruption, MissingFile
 from ledgerfold.storage.files import REAL
@@ -32,9 +33,13 @@ from tests.support.compaction import (
     read_stored,
     reader_of,
 )
+from tests.support.local_analysis import analyze
 from tests.support.local_run import run_tasks
+from tests.support.property_tests import examples
 
 LogShape = list[list[list[Message]]]
+FORETOLD_NAMES = ("publishing-order", "event-time", "numeric")
+FORETOLD = [strategy_of(CompactionPlan(strategy=each)) for each in FORETOLD_NAMES]
 STRATEGIES = st.sampled_from(["publishing-order", "event-time"])
 
 
@@ -50,7 +55,56 @@ def _plan(log: LogBuilder, ledger_id: int, strategy: str, previous: Manifest | N
     return plan
 
 
-@given(
+@dataclass(frozen=True)
+class Chain:
+    """Runs that look up old messages, beside runs that read everything: the same log for both."""
+
+    shapes: list[LogShape]
+    strategy: str
+    buckets: int
+    segment_bytes: int
+    collides: bool
+    garbage_max: float
+
+    def run(self, log: LogBuilder, patch: pytest.MonkeyPatch) -> tuple[Manifest, Manifest]:
+        """Both take the same steps, each on its own previous ledger. Returns the last of each."""
+        patch.setattr(plan_module, "SCANNED_SHARE_MAX", 1.0)
+        patch.setattr(plan_module, "MERGED_COUNT", 3)
+        patch.setattr(key_index, "BLOCK_VALUES", 4)
+        if self.collides:
+            patch.setattr(key_hash, "_mixed", lambda values: values * np.uint64(0))
+        pair: tuple[Manifest, Manifest] | None = None
+        for number, shape in enumerate(self.shapes):
+            for ledger_id, batches in enumerate(shape, 1 + 20 * number):
+                log.add_segment(ledger_id, batches, Compression.NONE)
+            pair = self._step(log, number, pair)
+        assert pair is not None
+        return pair
+
+    def _step(
+        self, log: LogBuilder, number: int, before: tuple[Manifest, Manifest] | None
+    ) -> tuple[Manifest, Manifest]:
+        kept, whole = before or (None, None)
+        sizes = {"segment_bytes_max": self.segment_bytes, "segment_garbage_max": self.garbage_max}
+        plan = _plan(log, 1000 + number, self.strategy, kept, **sizes)
+        tasks = _indexed(plan)
+        assert bool(tasks.indexed) == bool(kept and kept.segments)
+        records, counts = run_tasks(replace(tasks, buckets=self.buckets))
+        records.sort(key=lambda each: (each.first.ledger_id, each.first.entry_id))
+        assert all(each.dead.bytes <= self.garbage_max * each.size_bytes for each in records)
+        reference = _plan(log, 2000 + number, self.strategy, whole, **sizes)
+        reference.keeps_segments = False
+        expected, counted = run_tasks(reference)
+        assert read_stored(log.ledgers_dir, records) == read_stored(log.ledgers_dir, expected)
+        if self.strategy == "publishing-order":
+            same = [each._replace(bytes_in=0, entries_in=0) for each in (counts, counted)]
+            assert same[0] == same[1]
+        found = (Manifest(segments=each, horizon=plan.horizon) for each in (records, expected))
+        return next(found), next(found)
+
+
+CHAINS = st.builds(
+    Chain,
     st.lists(st.one_of(LOGS, TIMED_LOGS), min_size=2, max_size=5),
     STRATEGIES,
     st.integers(1, 3),
@@ -58,51 +112,24 @@ def _plan(log: LogBuilder, ledger_id: int, strategy: str, previous: Manifest | N
     st.booleans(),
     st.sampled_from([0, 0.1, 0.5, 0.9]),
 )
-def test_a_chain_of_runs_leaves_what_whole_runs_leave(
-    shapes: list[LogShape],
-    strategy: str,
-    buckets: int,
-    segment_bytes: int,
-    collides: bool,
-    garbage_max: float,
-) -> None:
-    """Messages, ids and counts are those of runs that read everything, also if all hashes collide.
 
-    Both take the same steps, each on its own previous ledger.
+
+@given(CHAINS)
+def test_a_chain_of_runs_leaves_what_whole_runs_leave(chain: Chain) -> None:
+    """Messages, ids and counts are those of runs that read everything, also if all hashes collide
+    and whatever part of a segment may be dead.
     """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan_module, "SCANNED_SHARE_MAX", 1.0)
-        patch.setattr(plan_module, "MERGED_COUNT", 3)
-        patch.setattr(key_index, "BLOCK_VALUES", 4)
-        if collides:
-            patch.setattr(key_hash, "_mixed", lambda values: values * np.uint64(0))
+        chain.run(LogBuilder(Path(folder)), patch)
+
+
+@given(CHAINS)
+@settings(max_examples=examples(30))
+def test_other_readers_see_the_same_of_both_ledgers(chain: Chain) -> None:
+    """Runs of other strategies, forecasts, and questions about the ends of the view."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         log = LogBuilder(Path(folder))
-        kept: Manifest | None = None
-        whole: Manifest | None = None
-        for number, shape in enumerate(shapes):
-            for ledger_id, batches in enumerate(shape, 1 + 20 * number):
-                log.add_segment(ledger_id, batches, Compression.NONE)
-            plan = _plan(log, 1000 + number, strategy, kept, segment_bytes_max=segment_bytes)
-            plan.segment_garbage_max = garbage_max
-            tasks = _indexed(plan)
-            assert bool(tasks.indexed) == bool(kept and kept.segments)
-            records, counts = run_tasks(replace(tasks, buckets=buckets))
-            records.sort(key=lambda each: (each.first.ledger_id, each.first.entry_id))
-            reference = _plan(log, 2000 + number, strategy, whole, segment_bytes_max=segment_bytes)
-            reference.keeps_segments = False
-            expected, counted = run_tasks(reference)
-            assert all(each.dead.bytes <= garbage_max * each.size_bytes for each in records)
-            read = read_stored(log.ledgers_dir, records)
-            assert read == read_stored(log.ledgers_dir, expected)
-            if strategy == "publishing-order":
-                assert counts._replace(bytes_in=0, entries_in=0) == counted._replace(
-                    bytes_in=0, entries_in=0
-                )
-            kept = Manifest(segments=records, horizon=plan.horizon)
-            whole = Manifest(segments=expected, horizon=plan.horizon)
-        assert kept is not None
-        assert whole is not None
-        _compare_readers(log, kept, whole)
+        _compare_readers(log, *chain.run(log, patch))
 
 
 def _compare_readers(log: LogBuilder, kept: Manifest, whole: Manifest) -> None:
@@ -116,6 +143,12 @@ def _compare_readers(log: LogBuilder, kept: Manifest, whole: Manifest) -> None:
         assert read[0] == read[1]
         same = [counts._replace(bytes_in=0) for _, counts in found]
         assert same[0] == same[1]
+    plans = [_plan(log, 5000, "publishing-order", each) for each in (kept, whole)]
+    told = [analyze(plan, FORETOLD, is_spread=True, buckets=2) for plan in plans]
+    assert told[0].counts._replace(bytes_in=0) == told[1].counts._replace(bytes_in=0)
+    assert told[0].strategy_counts == told[1].strategy_counts
+    for ours, theirs in zip(*(each.sized for each in told), strict=True):
+        assert (ours.messages, ours.entries) == (theirs.messages, theirs.entries)
     readers = [reader_of(log.ledgers_dir, each.segments) for each in (kept, whole)]
     assert readers[0].first == readers[1].first
     assert readers[0].last == readers[1].last
