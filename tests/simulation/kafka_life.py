@@ -27,12 +27,14 @@ from ledgerfold.v1.records_pb2 import TopicRecord
 @dataclass(eq=False)
 class Transaction:
     """`outcome`: commit or abort, once it is asked for; `is_asked`: the broker was told so, and the
-    marker may be there; `is_ended`: it is durable.
+    marker may be there; `is_ended`: it is durable; `may_be_open`: a truncation may have cut it off,
+    so that the next marker of its producer ends it.
     """
 
     outcome: str = ""
     is_asked: bool = False
     is_ended: bool = False
+    may_be_open: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +55,9 @@ class Sent:
     def may_be_committed(self) -> bool:
         """Returns whether who reads what is committed may see it."""
         transaction = self.transaction
-        return transaction is None or (transaction.outcome == "commit" and transaction.is_asked)
+        if transaction is None or transaction.may_be_open:
+            return True
+        return transaction.outcome == "commit" and transaction.is_asked
 
 
 class Round(NamedTuple):
@@ -145,6 +149,9 @@ class KafkaLife:
             del self.at[offset], self.place[sent.id], self.last[offset]
             self.gone.add(sent.id)
         self.may_be_gone = {each for each in self.may_be_gone if each < end}
+        for sent in self.at.values():
+            if sent.transaction is not None:
+                sent.transaction.may_be_open |= sent.transaction.is_asked
         self.checkpoint, self.log_start = min(self.checkpoint, end), min(self.log_start, end)
         self.cuts += 1
         self.fences.clear()

@@ -14,6 +14,7 @@ from ledgerfold.storage.errors import LedgerfoldError
 from tests.simulation.boundaries import stop_clock
 from tests.simulation.connections import call
 from tests.simulation.kafka_clients import KafkaProducer, read_once
+from tests.simulation.key_value import RETRY_S
 from tests.simulation.operation import operation
 
 if TYPE_CHECKING:
@@ -362,6 +363,9 @@ async def _read_all(world: World, topic: str, random: Random, *, committed: bool
         told = await read_once(world, topic, None, committed=committed, pauses=random)
         if not told or topic not in world.oracle.kafka:
             return
-        if not told.startswith(("Moved", "KafkaError('Received request for offset")):
+        if told.startswith("DiskFailure"):
+            # The store refuses writes for so long after a failure, and a load needs one.
+            await asyncio.sleep(RETRY_S)
+        elif not told.startswith(("Moved", "KafkaError('Received request for offset")):
             break
     world.oracle.fail(f"the last reader of {topic} ends with {told}")
