@@ -47,6 +47,7 @@ from ledgerfold.v1.records_pb2 import (
     ProducerRecord,
     RunRecord,
     StoreRecord,
+    TenantRecord,
     TopicRecord,
     WriteCountRecord,
 )
@@ -106,6 +107,9 @@ class MetadataBatch:
 
     def delete_run(self, topic: str, number: int) -> None:
         self._delete(key("run", topic, f"{number:020d}"))
+
+    def delete_tenant(self, name: str) -> None:
+        self._delete(key("tenant", name))
 
     def delete_namespace(self, name: str) -> None:
         self._delete(key("namespace", name))
@@ -174,6 +178,15 @@ class MetadataStore:
         partition = parse_partition(topic)
         parent = None if partition is None else self.partitioned_topic(partition.topic)
         return 0 if parent is None else parent.partitions
+
+    def tenant(self, name: str) -> TenantRecord | None:
+        return self._get(TenantRecord, key("tenant", name))
+
+    def tenants(self) -> list[TenantRecord]:
+        return self._all(TenantRecord, key("tenant", ""))
+
+    def namespaces(self) -> list[NamespaceRecord]:
+        return self._all(NamespaceRecord, key("namespace", ""))
 
     def namespace(self, name: str) -> NamespaceRecord | None:
         return self._get(NamespaceRecord, key("namespace", name))

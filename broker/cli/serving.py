@@ -76,6 +76,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=listen)
     metrics = "serve Prometheus metrics at http://HOST:PORT/metrics; default: no metrics"
     add("--metrics-listen", metavar="HOST:PORT", help=metrics)
+    rest = (
+        "serve Pulsar's admin REST API at http://HOST:PORT/admin/v2, as pulsar-admin uses it; "
+        "default: not served"
+    )
+    add("--admin-listen", metavar="HOST:PORT", help=rest)
     add(
         "--durability",
         choices=("fsync", "os"),
@@ -200,8 +205,10 @@ def _serve(options: argparse.Namespace) -> int:
     return serve(
         BrokerSettings(
             data_dir=options.data,
-            **fields(options, "listen", "metrics_listen", "retain_null_key", "compactor"),
-            **fields(options, "spark_master", "ready_file", "log_level", "streams_max"),
+            **fields(options, "listen", "metrics_listen", "admin_listen", "retain_null_key"),
+            **fields(
+                options, "compactor", "spark_master", "ready_file", "log_level", "streams_max"
+            ),
             compaction_threshold_bytes=options.compaction_threshold,
             retention_ms=options.retention_time,
             retention_bytes=options.retention_size,

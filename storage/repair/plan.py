@@ -34,6 +34,7 @@ from ledgerfold.storage.records import (
     KAFKA_TOPICS,
     LABELS,
     STORE_KEY,
+    TENANTS,
     key_of,
     new_store_record,
 )
@@ -314,6 +315,8 @@ class _Planner(Draft):
             mended.features.append(KAFKA_TOPICS)
             spans = (each.span() for each in self.survey.ledgers.values())
             mended.next_producer_id = next_producer_id(spans)
+        if store is None and self.survey.has_tenants():
+            mended.features.append(TENANTS)
         mended.next_ledger_id = max(mended.next_ledger_id, max(ids, default=0) + 1)
         mended.is_incomplete = False
         if mended != store:

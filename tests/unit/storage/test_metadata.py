@@ -30,6 +30,7 @@ from ledgerfold.v1.records_pb2 import (
     ProducerRecord,
     RunRecord,
     StoreRecord,
+    TenantRecord,
     TopicRecord,
 )
 
@@ -90,6 +91,7 @@ def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
     metadata = MetadataStore(pairs)
     topic, twin = TopicRecord(name="p://a/b/t", created_ms=1), TopicRecord(name="p://a/b/t2")
     namespace = NamespaceRecord(name="a/b")
+    tenant = TenantRecord(name="a", admin_roles=["root"])
     ledgers = [LedgerRecord(ledger_id=number) for number in (2, 10, 9)]
     cursor = CursorRecord(topic=topic.name, subscription="s/1")
     producer = ProducerRecord(topic=topic.name, name="p", number=3)
@@ -98,6 +100,7 @@ def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
         for each in (topic, twin):
             batch.put(each)
         batch.put(namespace)
+        batch.put(tenant)
         for ledger in ledgers:
             batch.put(ledger)
         batch.put(cursor)
@@ -109,6 +112,9 @@ def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
     assert metadata.topic(topic.name) == topic
     assert metadata.topics() == [topic, twin]
     assert metadata.namespace("a/b") == namespace
+    assert metadata.namespaces() == [namespace]
+    assert metadata.tenant("a") == tenant
+    assert metadata.tenants() == [tenant]
     assert metadata.ledger(10) == ledgers[1]
     assert [each.ledger_id for each in metadata.ledgers()] == [2, 9, 10]
     assert metadata.cursors(topic.name) == [cursor]
