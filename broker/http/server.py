@@ -21,9 +21,20 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 
-from ledgerfold.broker.http.answers import JSON, Answer, Refusal, Request, refused, refused_for
+from ledgerfold.broker.http.answers import (
+    JSON,
+    NO_CONTENT,
+    Answer,
+    Refusal,
+    Request,
+    refused,
+    refused_for,
+)
 from ledgerfold.broker.http.cluster import cluster_routes
+from ledgerfold.broker.http.messages import message_routes
+from ledgerfold.broker.http.policies import policy_routes
 from ledgerfold.broker.http.routes import Routes
+from ledgerfold.broker.http.subscriptions import subscription_routes
 from ledgerfold.broker.http.topics import topic_routes
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import AddressInUse, LedgerfoldError, StorageError
@@ -77,7 +88,9 @@ class AdminServer:
             raise AddressInUse(listen, "--admin-listen") from error
         address = f"{host}:{self._runner.addresses[0][1]}"
         routes = cluster_routes(self._broker, address, self._pulsar_url)
-        self._routes = Routes([*routes, *topic_routes(self._broker)])
+        for more in (topic_routes, subscription_routes, policy_routes, message_routes):
+            routes += more(self._broker)
+        self._routes = Routes(routes)
         return address
 
     async def stop(self) -> None:
@@ -87,9 +100,9 @@ class AdminServer:
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         answer = await self._answer(request)
-        if answer.status == web.HTTPNoContent.status_code:
-            return web.Response(status=answer.status)
-        headers = {"Content-Type": answer.content_type, **answer.headers}
+        headers = {"Server": "ledgerfold", **answer.headers}
+        if answer.status != NO_CONTENT:
+            headers["Content-Type"] = answer.content_type
         return web.Response(status=answer.status, body=answer.body, headers=headers)
 
     async def _answer(self, request: web.BaseRequest) -> Answer:
