@@ -1,4 +1,4 @@
-"""What a verb of the REST API receives and returns, and the HTTP status of each error.
+"""Requests and answers of the REST API's verbs, and the HTTP status of each error.
 
 A refusal has Pulsar's status code, and a body `{"reason": "..."}` from which Pulsar's clients take
 their message. Statuses and the reasons that are Pulsar's own words were observed on Pulsar 4.0.7.

@@ -189,8 +189,9 @@ def _roles(body: Any) -> list[str]:
     return roles
 
 
-# What clients send of themselves with a new namespace, and what has no effect in one cluster.
-_HARMLESS = ("bundles", "replication_clusters", "clusterDispatchRate", "deleted")
+# Those that have no effect in one cluster without schemas, and Pulsar's words for "not set".
+_HARMLESS = ("bundles", "replication_clusters", "is_allow_auto_update_schema")
+_NOT_SET = (None, False, "", "None", "UNDEFINED", -1)
 
 
 def _check_no_policies(body: Any) -> None:
@@ -199,6 +200,13 @@ def _check_no_policies(body: Any) -> None:
         return
     if not isinstance(body, dict):
         raise Refusal(400, "Policies are an object.")
-    given = [name for name, value in body.items() if value and name not in _HARMLESS]
+    given = [name for name, value in body.items() if name not in _HARMLESS and not _is_unset(value)]
     if given:
         raise Refusal(501, f"Create the namespace, then set its policies: {', '.join(given)[:200]}")
+
+
+def _is_unset(value: Any) -> bool:
+    """Returns whether Pulsar's clients send this for a policy that nobody set."""
+    if isinstance(value, dict):
+        return all(map(_is_unset, value.values()))
+    return value in _NOT_SET or value == []

@@ -23,6 +23,7 @@ from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import Policies
 
 _MINUTE_MS, _MEGABYTE = 60_000, 1024 * 1024
+_BUNDLES = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
 _INT32_MAX = 2**31 - 1
 _RETENTION = ("retentionTimeInMinutes", "retentionSizeInMB")
 
@@ -126,6 +127,9 @@ def policy_routes(broker: Broker) -> list[Route]:
     for path in (f"{NAMESPACE}/deduplication", f"{TOPIC}/deduplicationEnabled"):
         routes.append(("GET", path, verbs.deduplication))
         routes.append(("POST", path, verbs.set_deduplication))
+        routes.append(("DELETE", path, verbs.remove_deduplication))
+    routes.append(("GET", f"{NAMESPACE}/bundles", verbs.bundles))
+    routes.append(("GET", f"{NAMESPACE}/replication", verbs.replication))
     quotas = f"{NAMESPACE}/backlogQuotaMap", f"{TOPIC}/backlogQuotaMap"
     return [*routes, *(("GET", path, verbs.no_quotas) for path in quotas)]
 
@@ -159,8 +163,10 @@ class PolicyVerbs:
         scope, body = self._scope(request), request.body
         if body is None:
             body = request.query.get(policy.path)
-        if body is None:
+        if body is None and policy.path == "compactionThreshold":
             raise Refusal(400, "The request entity cannot be empty.")
+        if body is None:
+            return await self.remove(policy, request)
         changes = policy.parse(body)
         await self._policies.update(admin_pb2.UpdatePoliciesRequest(scope=scope, set=changes))
         return Answer()
@@ -176,7 +182,7 @@ class PolicyVerbs:
         policies = await self._of(self._scope(request), applied=False)
         document = {
             "replication_clusters": [CLUSTER],
-            "bundles": {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1},
+            "bundles": _BUNDLES,
             "backlog_quota_map": {},
             "deduplicationEnabled": True,
             "deleted": False,
@@ -186,6 +192,14 @@ class PolicyVerbs:
             if policy.is_set(policies):
                 document[name] = policy.show(policies)
         return shown(document)
+
+    async def bundles(self, request: Request) -> Answer:
+        self._scope(request)
+        return shown(_BUNDLES)
+
+    async def replication(self, request: Request) -> Answer:
+        self._scope(request)
+        return shown([CLUSTER])
 
     async def deduplication(self, request: Request) -> Answer:
         await self._of(self._scope(request), applied=False)
@@ -197,6 +211,11 @@ class PolicyVerbs:
             raise Refusal(400, "Deduplication is true or false.")
         if not request.body:
             raise Refusal(501, "Deduplication is always enabled; it cannot be disabled.")
+        return Answer()
+
+    async def remove_deduplication(self, request: Request) -> Answer:
+        """Returns to the broker's value, which is on."""
+        await self._of(self._scope(request), applied=False)
         return Answer()
 
     async def no_quotas(self, request: Request) -> Answer:

@@ -111,6 +111,8 @@ class SubscriptionVerbs:
         return await self._reset(request, start)
 
     async def reset_to_id(self, request: Request) -> Answer:
+        if self._broker.partitions.count(named_topic(self._broker, request)):
+            raise Refusal(405, "Reset-cursor at position is not allowed for partitioned-topic")
         is_excluded = isinstance(request.body, dict) and request.body.get("isExcluded") is True
         return await self._reset(request, start_at(request.body, inclusive=not is_excluded))
 

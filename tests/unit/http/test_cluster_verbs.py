@@ -109,6 +109,30 @@ def test_a_namespace_that_a_client_used_exists(lab: HttpLab) -> None:
     assert lab.status("DELETE", "/tenants/shop") == 409
 
 
+def test_a_namespace_is_made_by_pulsars_own_tool(lab: HttpLab) -> None:
+    """Which sends all policies, with what it means by "not set"."""
+    policies = {
+        "auth_policies": {
+            "namespace_auth": {},
+            "destination_auth": {},
+            "subscription_auth_roles": {},
+        },
+        "replication_clusters": ["standalone"],
+        "allowed_clusters": [],
+        "bundles": {"boundaries": None, "numBundles": 4},
+        "backlog_quota_map": {},
+        "deleted": False,
+        "subscription_auth_mode": "None",
+        "offload_threshold": -1,
+        "offload_threshold_in_seconds": -1,
+        "schema_compatibility_strategy": "UNDEFINED",
+        "is_allow_auto_update_schema": True,
+        "message_ttl_in_seconds": None,
+    }
+    lab.done("PUT", "/namespaces/public/ns", policies)
+    assert lab.get("/namespaces/public") == ["public/default", "public/ns"]
+
+
 def test_policies_of_a_new_namespace_are_not_swallowed(lab: HttpLab) -> None:
     answer = lab.ask("PUT", "/namespaces/public/ns", {"compaction_threshold": 100})
     assert answer.status == 501

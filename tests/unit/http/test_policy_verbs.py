@@ -55,6 +55,12 @@ def test_a_topics_ttl_may_be_in_the_query(lab: HttpLab) -> None:
     assert lab.get(f"{T}/messageTTL") == 60
 
 
+def test_an_absent_value_removes_the_policy(lab: HttpLab) -> None:
+    lab.done("POST", f"{N}/retention", RETENTION)
+    lab.done("POST", f"{N}/retention")
+    assert lab.get(f"{N}/retention") is None
+
+
 def test_no_limit_is_no_limit(lab: HttpLab) -> None:
     unlimited = dict.fromkeys(RETENTION, -1)
     lab.done("POST", f"{N}/retention", unlimited)
@@ -72,6 +78,9 @@ def test_a_part_of_a_unit_is_not_nothing(lab: HttpLab) -> None:
 def test_deduplication_is_always_on(lab: HttpLab) -> None:
     assert lab.get(f"{N}/deduplication") is True
     lab.done("POST", f"{N}/deduplication", True)
+    lab.done("DELETE", f"{N}/deduplication")
+    assert lab.get(f"{N}/replication") == ["standalone"]
+    assert lab.get(f"{N}/bundles")["numBundles"] == 1
     off = lab.ask("POST", f"{N}/deduplication", False)
     assert (off.status, off.reason) == (
         501,
