@@ -28,6 +28,7 @@ def cluster_routes(broker: Broker, address: str, pulsar_url: str | None) -> list
         ("GET", f"{ADMIN}/brokers/ready", cluster.health),
         ("GET", f"{ADMIN}/brokers/version", cluster.version),
         ("GET", f"{ADMIN}/brokers/leaderBroker", cluster.leader),
+        ("GET", f"{ADMIN}/brokers/configuration/runtime", cluster.configuration),
         ("GET", f"{ADMIN}/brokers", cluster.brokers),
         ("GET", f"{ADMIN}/brokers/{{cluster}}", cluster.brokers),
         ("GET", f"{ADMIN}/clusters", cluster.clusters),
@@ -76,6 +77,19 @@ class ClusterVerbs:
 
     async def leader(self, request: Request) -> Answer:
         return shown({"serviceUrl": f"http://{self._address}", "brokerId": self._address})
+
+    async def configuration(self, request: Request) -> Answer:
+        """Shows the options that Pulsar has, too, as text."""
+        settings = self._broker.settings
+        values = {
+            "clusterName": CLUSTER,
+            "maxMessageSize": settings.message_bytes_max,
+            "brokerServiceCompactionThresholdInBytes": settings.compaction_threshold_bytes,
+            "ttlDurationDefaultInSeconds": settings.message_ttl_ms // 1000,
+            "topicCompactionRetainNullKey": str(settings.retain_null_key).lower(),
+            "brokerDeduplicationEnabled": "true",
+        }
+        return shown({name: str(value) for name, value in values.items()})
 
     async def clusters(self, request: Request) -> Answer:
         return shown([CLUSTER])

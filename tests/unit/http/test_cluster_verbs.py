@@ -15,6 +15,7 @@ def test_the_broker_is_well(lab: HttpLab) -> None:
     assert lab.get("/brokers/version").startswith(b"ledgerfold-")
     assert lab.get("/brokers") == [lab.address]
     assert lab.get("/brokers/standalone") == [lab.address]
+    assert lab.get("/brokers/configuration/runtime")["clusterName"] == "standalone"
     assert lab.get("/brokers/leaderBroker")["brokerId"] == lab.address
 
 
