@@ -167,6 +167,12 @@ class MetadataStore:
     def topics(self) -> list[TopicRecord]:
         return self._all(TopicRecord, b"topic/")
 
+    def has_topics(self, namespace: str) -> bool:
+        """Returns whether the namespace has a topic, partitioned or not. Decodes no record."""
+        kinds = ("topic", "partitioned")
+        prefixes = [key(kind, f"persistent://{namespace}/") for kind in kinds]
+        return any(map(self._store.scan, prefixes))
+
     def partitioned_topic(self, name: str) -> PartitionedTopicRecord | None:
         return self._get(PartitionedTopicRecord, key("partitioned", name))
 

@@ -65,6 +65,8 @@ class AdminServer:
     ) -> None:
         self._broker, self._pulsar_url, self._connection_s = broker, pulsar_url, connection_s
         self._runner: web.ServerRunner | None = None
+        # Known once the port is.
+        self._routes: asyncio.Future[Routes] = asyncio.get_running_loop().create_future()
 
     async def start(self, listen: str) -> str:
         """Listens, and returns "host:port" with the actual port. Raises AddressInUse."""
@@ -90,7 +92,7 @@ class AdminServer:
         routes = cluster_routes(self._broker, address, self._pulsar_url)
         for more in (topic_routes, subscription_routes, policy_routes, message_routes):
             routes += more(self._broker)
-        self._routes = Routes(routes)
+        self._routes.set_result(Routes(routes))
         return address
 
     async def stop(self) -> None:
@@ -110,7 +112,7 @@ class AdminServer:
             if "Origin" in request.headers:
                 raise Refusal(403, "Requests of web pages are refused: this API is for programs.")
             path = urlsplit(request.raw_path)
-            verb, names = self._routes.find(request.method, path.path)
+            verb, names = (await self._routes).find(request.method, path.path)
             parsed = Request(names, _query(path.query), await _body(request))
             async with asyncio.timeout(REQUEST_S):
                 return await verb(parsed)
@@ -195,6 +197,10 @@ async def _body(request: web.BaseRequest) -> Any:
     if kind != JSON and not kind.endswith("+json"):
         raise Refusal(415, f"A body must have the content type {JSON}.")
     try:
-        return json.loads(data)
+        parsed = json.loads(data)
+        if b"\\u" in data:
+            # A half of a surrogate pair, which JSON can name, is no text.
+            json.dumps(parsed, ensure_ascii=False).encode()
+        return parsed
     except (ValueError, RecursionError) as error:
         raise Refusal(400, f"The body is not valid JSON: {error}") from None

@@ -50,7 +50,7 @@ class Namespaces:
 
     def is_empty(self, namespace: str) -> bool:
         """Returns whether the namespace has no topic."""
-        return all(namespace_of(name) != namespace for name in self._topics())
+        return not self._metadata.has_topics(namespace)
 
     def tenants(self) -> list[str]:
         """Returns all tenants, sorted."""

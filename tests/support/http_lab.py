@@ -39,8 +39,12 @@ class HttpLab:
     ) -> None:
         self.lab = BrokerLab()
         self.broker = self.lab.broker
-        self._server = AdminServer(self.broker, pulsar_url, connection_s)
-        self.address = self.lab.run(self._server.start("127.0.0.1:0"))
+
+        async def serve() -> tuple[AdminServer, str]:
+            server = AdminServer(self.broker, pulsar_url, connection_s)
+            return server, await server.start("127.0.0.1:0")
+
+        self._server, self.address = self.lab.run(serve())
         self._thread = threading.Thread(target=self.lab.loop.run_forever, daemon=True)
         self._thread.start()
 

@@ -27,6 +27,8 @@ def connect(lab: HttpLab) -> socket.socket:
         (b"{bad", {}, 400, "not valid JSON"),
         (b"\xff\xfe\xfd", {}, 400, "not valid JSON"),
         (b"[" * 60_000, {}, 400, "not valid JSON"),
+        (b"1" * 60_000, {}, 400, "not valid JSON"),
+        (rb'{"allowedClusters": ["\ud800"]}', {}, 400, "not valid JSON"),
         (b" " * (BODY_BYTES_MAX + 1), {}, 413, f"larger than {BODY_BYTES_MAX} bytes"),
         (b"{}", {"Content-Type": "text/plain"}, 415, "application/json"),
         (b"{}", {"Origin": "https://example.org"}, 403, "web pages"),
