@@ -33,7 +33,7 @@ from ledgerfold.broker.http.answers import (
 from ledgerfold.broker.http.cluster import cluster_routes
 from ledgerfold.broker.http.messages import message_routes
 from ledgerfold.broker.http.policies import policy_routes
-from ledgerfold.broker.http.routes import Routes
+from ledgerfold.broker.http.routes import Route, Routes
 from ledgerfold.broker.http.subscriptions import subscription_routes
 from ledgerfold.broker.http.topics import topic_routes
 from ledgerfold.broker.topics.broker import Broker
@@ -55,6 +55,14 @@ _BUSY = (
     f"Content-Length: {len(_BUSY_BODY)}\r\n\r\n{_BUSY_BODY}"
 ).encode()
 _log = logging.getLogger(__name__)
+
+
+def all_routes(broker: Broker, address: str, pulsar_url: str | None) -> list[Route]:
+    """Returns all routes. `address`: the "host:port" at which they are served."""
+    routes = cluster_routes(broker, address, pulsar_url)
+    for more in (topic_routes, subscription_routes, policy_routes, message_routes):
+        routes += more(broker)
+    return routes
 
 
 class AdminServer:
@@ -89,10 +97,7 @@ class AdminServer:
             # The address was valid and free when the start was checked.
             raise AddressInUse(listen, "--admin-listen") from error
         address = f"{host}:{self._runner.addresses[0][1]}"
-        routes = cluster_routes(self._broker, address, self._pulsar_url)
-        for more in (topic_routes, subscription_routes, policy_routes, message_routes):
-            routes += more(self._broker)
-        self._routes.set_result(Routes(routes))
+        self._routes.set_result(Routes(all_routes(self._broker, address, self._pulsar_url)))
         return address
 
     async def stop(self) -> None:
