@@ -34,6 +34,7 @@ from ledgerfold.broker.http.cluster import cluster_routes
 from ledgerfold.broker.http.messages import message_routes
 from ledgerfold.broker.http.policies import policy_routes
 from ledgerfold.broker.http.routes import Route, Routes
+from ledgerfold.broker.http.scrape import scrape_routes
 from ledgerfold.broker.http.subscriptions import subscription_routes
 from ledgerfold.broker.http.topics import topic_routes
 from ledgerfold.broker.topics.broker import Broker
@@ -60,7 +61,7 @@ _log = logging.getLogger(__name__)
 def all_routes(broker: Broker, address: str, pulsar_url: str | None) -> list[Route]:
     """Returns all routes. `address`: the "host:port" at which they are served."""
     routes = cluster_routes(broker, address, pulsar_url)
-    for more in (topic_routes, subscription_routes, policy_routes, message_routes):
+    for more in (topic_routes, subscription_routes, policy_routes, message_routes, scrape_routes):
         routes += more(broker)
     return routes
 

@@ -62,7 +62,7 @@ class HttpLab:
         data = raw if body is None else json.dumps(body).encode()
         kind = {} if data is None else {"Content-Type": "application/json"}
         try:
-            whole = path if path.startswith("/lookup") else ADMIN + path
+            whole = path if path.startswith(("/lookup", "/metrics")) else ADMIN + path
             connection.request(method, whole, data, kind | (headers or {}))
             answer = connection.getresponse()
             content = answer.read()

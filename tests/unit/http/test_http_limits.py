@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from ledgerfold.broker.http import server
 from ledgerfold.broker.http.server import BODY_BYTES_MAX, CONNECTIONS_MAX
 from tests.support.http_lab import HttpLab
 from tests.support.waiting import wait_until
@@ -137,3 +138,37 @@ def test_requests_at_once(lab: HttpLab) -> None:
     for each in threads:
         each.join()
     assert sorted(statuses) == [204, *[409] * 7]
+
+
+def test_a_body_that_does_not_come(lab: HttpLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "BODY_S", 0.1)
+    with connect(lab) as connection:
+        head = f"PUT /admin/v2{TENANT} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+        connection.sendall(head.encode())
+        assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_change_that_takes_long_goes_on(lab: HttpLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client is told so, and may ask later."""
+    monkeypatch.setattr(server, "REQUEST_S", 0.1)
+    turn = lab.on_loop(lambda: lab.broker.policies.turn)
+    lab.run(turn.acquire())
+    answer = lab.ask("PUT", NEW)
+    assert (answer.status, "goes on" in answer.reason) == (504, True)
+    assert lab.get("/namespaces/public") == ["public/default"]
+    lab.on_loop(turn.release)
+    wait_until(lambda: "public/new" in lab.get("/namespaces/public"), "the namespace")
+
+
+def test_a_defect_is_told_without_its_details(
+    lab: HttpLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in the log."""
+
+    def broken(namespace: str) -> list[str]:
+        raise KeyError("secret")
+
+    monkeypatch.setattr(lab.broker, "list_topics", broken)
+    answer = lab.ask("GET", "/persistent/public/default")
+    assert answer.status == 500
+    assert answer.reason == "Internal error: KeyError; the broker's log has the traceback."

@@ -188,3 +188,12 @@ def test_a_compaction_of_all_partitions(lab: HttpLab) -> None:
     lab.done("PUT", f"{P}/compaction")
     assert lab.status("PUT", f"{ALL}/nope/compaction") == 404
     assert lab.status("GET", f"{ALL}/nope/compaction") == 404
+
+
+def test_the_metrics_are_served(lab: HttpLab) -> None:
+    lab.done("PUT", T)
+    publish(lab, b"a")
+    answer = lab.ask("GET", "/metrics/")
+    sample = b'pulsar_in_messages_total{cluster="standalone",namespace="public/default",topic="'
+    assert sample + TOPIC.encode() + b'"} 1\n' in answer.body
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
