@@ -15,7 +15,7 @@ from tests.support.http_lab import HttpLab
 
 NAMES = ("t", "p", "p-partition-0", "k", "nope", "", "..", "a/b", "ü\u2028", "x" * 1100)
 NUMBERS = ("1", "-1", "0", "9" * 19, "9" * 4000, "1.5", "x", "")
-BODIES = (
+BODIES: tuple[object, ...] = (
     *(None, True, 0, -1, 2**63, 1.5, "", "earliest", "x", [], [1], {}, {"a": {"b": [None]}}),
     {"ledgerId": 2**63 - 1, "entryId": -1},
     {"ledgerId": -5, "entryId": -5, "batchIndex": -1},
