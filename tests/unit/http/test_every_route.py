@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -68,3 +69,23 @@ def filled_in(template: str, at: int) -> str:
         return quote(values[next(turn) % len(values)], safe="")
 
     return re.sub(r"{(\w+)}", value, template) + PARAMETERS[at % len(PARAMETERS)]
+
+
+def test_every_route_is_documented(lab: HttpLab) -> None:
+    """In docs/ADMIN.md, which calls the long paths T, N and S."""
+    document = (Path(__file__).resolve().parents[3] / "docs" / "ADMIN.md").read_text()
+    table = document.partition("| --- | --- |")[2].partition("\n## ")[0]
+    routes = lab.on_loop(lambda: all_routes(lab.broker, "h:1", None))
+    served = {shown(path) for _, path, _ in routes}
+    assert set(re.findall(r"`((?:[TNS]/|/)[^`]*|[TNS])`", table)) - {"/admin/v2"} == served
+
+
+def shown(path: str) -> str:
+    topic = "/persistent/{tenant}/{namespace}/{topic}"
+    path = path.replace("{domain}", "persistent").removeprefix(ADMIN)
+    path = path.replace(f"{topic}/subscription/{{subscription}}", "S")
+    path = path if path.startswith("/lookup") else path.replace(topic, "T")
+    path = path.replace("/namespaces/{tenant}/{namespace}", "N")
+    for name, short in (("timestamp", "time"), ("count", "n"), ("position", "n")):
+        path = path.replace(f"{{{name}}}", f"{{{short}}}")
+    return path
