@@ -94,8 +94,8 @@ def id_document(message_id: MessageId) -> dict[str, int]:
 
 
 def _document(response: Any) -> Answer:
-    """Returns the answer of stats, which are JSON already."""
-    return Answer(200, response.json.encode())
+    """Returns the answer of stats."""
+    return shown(json.loads(response.json))
 
 
 def _check_no_properties(properties: Any) -> None:

@@ -140,6 +140,22 @@ def test_requests_at_once(lab: HttpLab) -> None:
     assert sorted(statuses) == [204, *[409] * 7]
 
 
+def test_json_has_no_spaces_as_pulsars(lab: HttpLab) -> None:
+    """Shell scripts compare it as text."""
+    lab.done("PUT", T)
+    for path, expected in (
+        ("/admin/v2/clusters", b'["standalone"]'),
+        (f"/admin/v2{T}/compaction", b'{"status":"NOT_RUN","lastError":""}'),
+        (f"/admin/v2{T}/partitions", b'{"partitions":0,"deleted":false}'),
+        ("/admin/v2/tenants/nope", b'{"reason":"Tenant does not exist"}'),
+    ):
+        with connect(lab) as connection:
+            request = f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            connection.sendall(request.encode())
+            found = b"".join(iter(lambda: connection.recv(4096), b""))
+        assert found.partition(b"\r\n\r\n")[2] == expected
+
+
 def test_a_body_that_does_not_come(lab: HttpLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "BODY_S", 0.1)
     with connect(lab) as connection:
