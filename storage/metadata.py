@@ -50,6 +50,7 @@ from ledgerfold.v1.records_pb2 import (
     ProducerRecord,
     RunRecord,
     StoreRecord,
+    TenantRecord,
     TopicRecord,
     WriteCountRecord,
 )
@@ -122,6 +123,12 @@ class MetadataBatch:
     def delete_run(self, topic: str, number: int) -> None:
         self._delete(key("run", topic, f"{number:020d}"))
 
+    def delete_tenant(self, name: str) -> None:
+        self._delete(key("tenant", name))
+
+    def delete_namespace(self, name: str) -> None:
+        self._delete(key("namespace", name))
+
 
 class _QueuedWrite:
     """A batch that waits to be written. `error`: the reason why it was not."""
@@ -135,9 +142,7 @@ class _QueuedWrite:
 
 
 class MetadataStore:
-    """The metadata store. Reads return the last written batch. Threads may share it, but not a
-    batch.
-    """
+    """The metadata store. Reads return the last written batch. Threads share it, but no batch."""
 
     def __init__(self, store: KeyValueStore) -> None:
         """Opens the metadata in `store`. Raises Corruption, IncompatibleFormat."""
@@ -188,6 +193,12 @@ class MetadataStore:
     def topics(self) -> list[TopicRecord]:
         return self._all(TopicRecord, b"topic/")
 
+    def has_topics(self, namespace: str) -> bool:
+        """Returns whether the namespace has a topic, partitioned or not. Decodes no record."""
+        kinds = ("topic", "partitioned")
+        prefixes = [key(kind, f"persistent://{namespace}/") for kind in kinds]
+        return any(map(self._store.scan, prefixes))
+
     def partitioned_topic(self, name: str) -> PartitionedTopicRecord | None:
         return self._get(PartitionedTopicRecord, key("partitioned", name))
 
@@ -199,6 +210,15 @@ class MetadataStore:
         partition = parse_partition(topic)
         parent = None if partition is None else self.partitioned_topic(partition.topic)
         return 0 if parent is None else parent.partitions
+
+    def tenant(self, name: str) -> TenantRecord | None:
+        return self._get(TenantRecord, key("tenant", name))
+
+    def tenants(self) -> list[TenantRecord]:
+        return self._all(TenantRecord, key("tenant", ""))
+
+    def namespaces(self) -> list[NamespaceRecord]:
+        return self._all(NamespaceRecord, key("namespace", ""))
 
     def namespace(self, name: str) -> NamespaceRecord | None:
         return self._get(NamespaceRecord, key("namespace", name))

@@ -1,7 +1,7 @@
 """The encoding of metadata records as keys and values, and its compatibility checks.
 
 A key begins with the kind of its record (docs/FORMATS.md, "Metadata"): store, writes,
-namespace/<tenant>/<ns>, topic/<name>, partitioned/<name>, ledger/<id, 20 digits>,
+tenant/<name>, namespace/<tenant>/<ns>, topic/<name>, partitioned/<name>, ledger/<id, 20 digits>,
 cursor/<topic>NUL<subscription>, producer/<topic>NUL<name>, run/<topic>NUL<number, 20 digits>. A
 value is a version byte and a protobuf message of ledgerfold.v1.records.
 
@@ -38,6 +38,7 @@ from ledgerfold.v1.records_pb2 import (
     ProducerRecord,
     RunRecord,
     StoreRecord,
+    TenantRecord,
     TopicRecord,
     WriteCountRecord,
 )
@@ -53,7 +54,9 @@ LABELS = "ledger-labels"
 KAFKA_TOPICS = "kafka-topics"
 # A segment of a compacted ledger has a deletion vector, or had one.
 DELETION_VECTORS = "deletion-vectors"
-FEATURES = frozenset({LABELS, KAFKA_TOPICS, DELETION_VECTORS})
+# A tenant was created.
+TENANTS = "tenants"
+FEATURES = frozenset({LABELS, KAFKA_TOPICS, DELETION_VECTORS, TENANTS})
 STORE_KEY = b"store"
 WRITES_KEY = b"writes"
 # A strategy's name in run records from before each strategy had a name.
@@ -65,6 +68,7 @@ M = TypeVar("M", bound=Message)
 _KINDS: dict[str, type[Message]] = {
     "store": StoreRecord,
     "writes": WriteCountRecord,
+    "tenant": TenantRecord,
     "namespace": NamespaceRecord,
     "topic": TopicRecord,
     "partitioned": PartitionedTopicRecord,
@@ -86,6 +90,8 @@ def ledger_key(ledger_id: int) -> bytes:
 def key_of(record: Message) -> bytes:
     """Returns the key under which a record is stored."""
     match record:
+        case TenantRecord():
+            return key("tenant", record.name)
         case NamespaceRecord():
             return key("namespace", record.name)
         case TopicRecord():

@@ -86,6 +86,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=listen)
     metrics = "serve Prometheus metrics at http://HOST:PORT/metrics; default: no metrics"
     add("--metrics-listen", metavar="HOST:PORT", help=metrics)
+    rest = (
+        "serve Pulsar's admin REST API at http://HOST:PORT/admin/v2, as pulsar-admin uses it; "
+        "default: not served"
+    )
+    add("--admin-listen", metavar="HOST:PORT", help=rest)
     add(
         "--durability",
         choices=("fsync", "os"),
@@ -218,6 +223,7 @@ def _serve(options: argparse.Namespace) -> int:
             data_dir=options.data,
             listen=options.listen,
             metrics_listen=options.metrics_listen,
+            admin_listen=options.admin_listen,
             retain_null_key=options.retain_null_key,
             compactor=options.compactor,
             spark_master=options.spark_master,

@@ -71,6 +71,8 @@ class BrokerSettings:
     unsent_bytes_max: int = BYTES_MAX
     # The HTTP address of the metrics: "host:port". None: not served.
     metrics_listen: str | None = None
+    # The HTTP address of the admin REST API: "host:port". None: not served.
+    admin_listen: str | None = None
     ready_file: Path | None = None
     log_level: str = "INFO"
     store: StoreSettings = field(default_factory=StoreSettings)

@@ -18,6 +18,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.version import __version__
 
 if TYPE_CHECKING:
+    from ledgerfold.broker.http.server import AdminServer
     from ledgerfold.broker.metrics.server import Metrics
 
 # Streams were ended with the topics: this is for responses in flight.
@@ -76,25 +78,40 @@ async def _serve(
     metrics_listen = None if metrics is None else metrics.serve(broker)
     server = Server(broker)
     stopped = _stop_on_signals()
+    admin = _admin(broker)
     try:
         listen = await server.start()
+        admin_listen = None if admin is None else await admin.start(settings.admin_listen or "")
         await broker.start()
     except BaseException:
+        if admin is not None:
+            await admin.stop()
         # NOTE: gRPC's server would be stopped when it is deleted, without a loop to do it on, and
         # print a traceback behind the error.
         await server.stop(_GRACE_S)
         raise
     # Existing objects live as long as the process: full collections need not scan them.
     gc.freeze()
-    _announce(settings, listen, metrics_listen)
+    _announce(settings, {"listen": listen, "metrics": metrics_listen, "admin": admin_listen})
     await stopped.wait()
     _log.info("Stopping; a second signal exits at once.")
     await server.drain()
     if metrics is not None:
         metrics.stop()
+    if admin is not None:
+        await admin.stop()
     await broker.stop()
     await server.stop(_GRACE_S)
     return 0
+
+
+def _admin(broker: Broker) -> AdminServer | None:
+    if broker.settings.admin_listen is None:
+        return None
+    # Imported only if configured: aiohttp takes longer than the rest of a start.
+    from ledgerfold.broker.http.server import AdminServer
+
+    return AdminServer(broker)
 
 
 def _metrics(settings: BrokerSettings) -> Metrics | None:
@@ -125,13 +142,11 @@ def _stop_on_signals() -> asyncio.Event:
     return stopped
 
 
-def _announce(settings: BrokerSettings, listen: str, metrics_listen: str | None) -> None:
-    metrics = {} if metrics_listen is None else {"metrics": metrics_listen}
+def _announce(settings: BrokerSettings, addresses: Mapping[str, str | None]) -> None:
     ready = json.dumps(
         {
             "event": "ready",
-            "listen": listen,
-            **metrics,
+            **{name: address for name, address in addresses.items() if address is not None},
             "pid": os.getpid(),
             "data_dir": str(settings.data_dir),
             "durability": settings.store.durability,

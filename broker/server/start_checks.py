@@ -24,13 +24,16 @@ def check_start(settings: BrokerSettings) -> None:
     """Raises InvalidRequest, AddressInUse, OSError."""
     _check_folder(settings.data_dir)
     _check_address("--listen", settings.listen)
-    if settings.metrics_listen is not None:
-        _check_address("--metrics-listen", settings.metrics_listen)
-        if settings.metrics_listen == settings.listen and not settings.listen.endswith(":0"):
-            raise InvalidRequest(
-                f"--metrics-listen {settings.metrics_listen}: --listen has that port; use another "
-                "port."
-            )
+    taken = {settings.listen: "--listen"}
+    more = {"--metrics-listen": settings.metrics_listen, "--admin-listen": settings.admin_listen}
+    for option, address in more.items():
+        if address is not None:
+            _check_address(option, address)
+            if address in taken and not address.endswith(":0"):
+                raise InvalidRequest(
+                    f"{option} {address}: {taken[address]} has that port; use another port."
+                )
+            taken[address] = option
     if settings.compaction_service is not None and settings.compactor != "local":
         raise InvalidRequest(
             f"--compaction-service {settings.compaction_service} replaces the worker: "

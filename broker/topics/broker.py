@@ -36,6 +36,7 @@ from ledgerfold.broker.topics.housekeeping import Housekeeping
 from ledgerfold.broker.topics.kafka_settings import defects_of, prepare_kafka_topic, start_cleaning
 from ledgerfold.broker.topics.kafka_topic import IS_KAFKA, IS_NOT_KAFKA, KafkaTopic
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic
+from ledgerfold.broker.topics.namespaces import Namespaces
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.topic import Topic
@@ -84,6 +85,7 @@ class Broker:
         self.compactor = compactor
         self.policy_levels = PolicyLevels(metadata, settings)
         self.policies = PolicyStore(self)
+        self.namespaces = Namespaces(metadata, self.policies.turn, self.in_thread)
         self.compaction = CompactionScheduler(self, compactor, self.clock.sleep)
         self.cleaner = Cleaner(self, compactor, functools.partial(defects_of, self))
         check_interval_ms = settings.retention_check_interval_ms

@@ -50,11 +50,14 @@ class PolicyBroker(BrokerContext, Protocol):
 
 
 class PolicyStore:
-    """The policies by full, already checked name. The only writer of namespace records."""
+    """The policies by full, already checked name.
+
+    `turn` is held by each writer of namespace records (broker/topics/namespaces.py).
+    """
 
     def __init__(self, broker: PolicyBroker) -> None:
         self._broker = broker
-        self._namespaces = asyncio.Lock()
+        self.turn = asyncio.Lock()
 
     def of_topic(self, topic: str, *, applied: bool) -> Policies:
         """Returns the policies set on the topic, or with `applied` the effective ones.
@@ -134,7 +137,7 @@ class PolicyStore:
     async def _update_namespace(
         self, namespace: str, changes: Policies, remove: Iterable[str]
     ) -> None:
-        async with self._namespaces:
+        async with self.turn:
             current = self.of_namespace(namespace, applied=False)
             policies = updated_policies(current, changes, remove)
             batch = self._broker.metadata.begin()

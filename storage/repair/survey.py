@@ -58,6 +58,7 @@ from ledgerfold.v1.records_pb2 import (
     RunRecord,
     SegmentRecord,
     StoreRecord,
+    TenantRecord,
     TopicRecord,
     WriteCountRecord,
 )
@@ -106,6 +107,9 @@ class Survey:
     def topics(self) -> dict[str, TopicRecord]:
         found = self.records.values()
         return {each.name: each for each in found if isinstance(each, TopicRecord)}
+
+    def has_tenants(self) -> bool:
+        return any(isinstance(each, TenantRecord) for each in self.records.values())
 
     def ledger_records(self) -> dict[int, LedgerRecord]:
         """Returns all readable ledger records, including those in state DELETING."""

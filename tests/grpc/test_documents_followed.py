@@ -28,6 +28,7 @@ FOLLOWED = (
     "docs/KAFKA.md",
     "docs/STRATEGIES.md",
     "docs/PROFILES.md",
+    "docs/ADMIN.md",
     "docs/METRICS.md",
     "docs/RELIABILITY.md",
     "docs/CASES.md",
@@ -88,7 +89,21 @@ def _metrics(done: list[Done], reader: Reader) -> None:
         assert b"ledgerfold_compactor_state" in answer.read()
 
 
-LOOKS = {"README.md": _readme, "docs/KAFKA.md": _kafka, "docs/METRICS.md": _metrics}
+def _admin(done: list[Done], reader: Reader) -> None:
+    """A compaction was started, and the threshold was set."""
+    shown = next(each.out for each in done if each.what.endswith("prices/compaction") and each.out)
+    assert json.loads(shown)["status"] in ("RUNNING", "SUCCESS")
+    threshold = f"http://{reader.here('127.0.0.1:8080')}/admin/v2/namespaces/public/default"
+    with urlopen(f"{threshold}/compactionThreshold") as answer:
+        assert answer.read() == b"100000000"
+
+
+LOOKS = {
+    "README.md": _readme,
+    "docs/KAFKA.md": _kafka,
+    "docs/ADMIN.md": _admin,
+    "docs/METRICS.md": _metrics,
+}
 
 
 def test_every_document_is_followed() -> None:

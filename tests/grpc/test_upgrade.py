@@ -19,6 +19,7 @@ from ledgerfold.storage.records import (
     KAFKA_TOPICS,
     RECORD_VERSION,
     STORE_KEY,
+    TENANTS,
 )
 from ledgerfold.storage.rocks_reading import read_pairs
 from ledgerfold.v1.records_pb2 import StoreRecord
@@ -89,8 +90,8 @@ def test_it_opens_and_nothing_is_missing(data: Path) -> None:
     # Builds from before features were told read version 1 alone.
     assert value[0] > RECORD_VERSION
     features = set(StoreRecord.FromString(value[1:]).features)
-    # None of them has a deletion vector.
-    expected = FEATURES - {DELETION_VECTORS}
+    # None of them has a deletion vector or a tenant.
+    expected = FEATURES - {DELETION_VECTORS, TENANTS}
     assert features == (expected if has_kafka else expected - {KAFKA_TOPICS})
 
 

@@ -422,6 +422,14 @@ class KafkaPartitions(_message.Message):
     config: _containers.ScalarMap[str, str]
     def __init__(self, config: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
+class TenantRecord(_message.Message):
+    __slots__ = ("name", "admin_roles")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADMIN_ROLES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    admin_roles: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., admin_roles: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class NamespaceRecord(_message.Message):
     __slots__ = ("name", "policies")
     NAME_FIELD_NUMBER: _ClassVar[int]

@@ -30,6 +30,7 @@ from ledgerfold.v1.records_pb2 import (
     ProducerRecord,
     RunRecord,
     StoreRecord,
+    TenantRecord,
     TopicRecord,
 )
 
@@ -88,8 +89,12 @@ def test_a_closed_rocks_store_refuses(tmp_path: Path) -> None:
 def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
     """Each under its own key, listed with its kind only."""
     metadata = MetadataStore(pairs)
-    topic, twin = TopicRecord(name="p://a/b/t", created_ms=1), TopicRecord(name="p://a/b/t2")
+    topic, twin = (
+        TopicRecord(name="persistent://a/b/t", created_ms=1),
+        TopicRecord(name="persistent://a/b/t2"),
+    )
     namespace = NamespaceRecord(name="a/b")
+    tenant = TenantRecord(name="a", admin_roles=["root"])
     ledgers = [LedgerRecord(ledger_id=number) for number in (2, 10, 9)]
     cursor = CursorRecord(topic=topic.name, subscription="s/1")
     producer = ProducerRecord(topic=topic.name, name="p", number=3)
@@ -98,6 +103,7 @@ def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
         for each in (topic, twin):
             batch.put(each)
         batch.put(namespace)
+        batch.put(tenant)
         for ledger in ledgers:
             batch.put(ledger)
         batch.put(cursor)
@@ -109,6 +115,11 @@ def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
     assert metadata.topic(topic.name) == topic
     assert metadata.topics() == [topic, twin]
     assert metadata.namespace("a/b") == namespace
+    assert metadata.namespaces() == [namespace]
+    assert metadata.tenant("a") == tenant
+    assert metadata.tenants() == [tenant]
+    assert metadata.has_topics("a/b")
+    assert not metadata.has_topics("a/c")
     assert metadata.ledger(10) == ledgers[1]
     assert [each.ledger_id for each in metadata.ledgers()] == [2, 9, 10]
     assert metadata.cursors(topic.name) == [cursor]

@@ -1,0 +1,1 @@
+"""The admin REST API, `/admin/v2` of Pulsar, over HTTP."""

@@ -1,0 +1,226 @@
+"""The verbs about brokers, clusters, tenants, namespaces, and the lookup of a topic's broker.
+
+There is one cluster, `standalone`, with one broker. Sources: Pulsar's BrokersBase, ClustersBase,
+TenantsBase, NamespacesBase and TopicLookup.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ledgerfold.broker.common.names import check_named_entity, persistent_topic
+from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, text
+from ledgerfold.broker.http.routes import ADMIN, Route
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.version import __version__
+
+CLUSTER = "standalone"
+NO_NAMESPACE = "Namespace does not exist"
+_LOOKUP = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
+
+
+def cluster_routes(broker: Broker, address: str, pulsar_url: str | None) -> list[Route]:
+    """Returns the routes. `address`: the "host:port" at which this API is served."""
+    cluster, tenants = ClusterVerbs(broker, address, pulsar_url), TenantVerbs(broker)
+    return [
+        ("GET", f"{ADMIN}/brokers/health", cluster.health),
+        ("GET", f"{ADMIN}/brokers/ready", cluster.health),
+        ("GET", f"{ADMIN}/brokers/version", cluster.version),
+        ("GET", f"{ADMIN}/brokers/leaderBroker", cluster.leader),
+        ("GET", f"{ADMIN}/brokers/configuration/runtime", cluster.configuration),
+        ("GET", f"{ADMIN}/brokers", cluster.brokers),
+        ("GET", f"{ADMIN}/brokers/{{cluster}}", cluster.brokers),
+        ("GET", f"{ADMIN}/clusters", cluster.clusters),
+        ("GET", f"{ADMIN}/clusters/{{cluster}}", cluster.cluster),
+        ("GET", f"{ADMIN}/tenants", tenants.tenants),
+        ("GET", f"{ADMIN}/tenants/{{tenant}}", tenants.tenant),
+        ("PUT", f"{ADMIN}/tenants/{{tenant}}", tenants.create_tenant),
+        ("POST", f"{ADMIN}/tenants/{{tenant}}", tenants.update_tenant),
+        ("DELETE", f"{ADMIN}/tenants/{{tenant}}", tenants.delete_tenant),
+        ("GET", f"{ADMIN}/namespaces/{{tenant}}", tenants.namespaces),
+        ("PUT", f"{ADMIN}/namespaces/{{tenant}}/{{namespace}}", tenants.create_namespace),
+        ("DELETE", f"{ADMIN}/namespaces/{{tenant}}/{{namespace}}", tenants.delete_namespace),
+        ("GET", f"{ADMIN}/namespaces/{{tenant}}/{{namespace}}/topics", tenants.topics),
+        ("GET", _LOOKUP, cluster.lookup),
+        ("GET", f"{_LOOKUP}/bundle", cluster.bundle),
+    ]
+
+
+def check_exists(broker: Broker, namespace: str, reason: str = NO_NAMESPACE) -> None:
+    """Raises Refusal for an unknown namespace."""
+    for part in namespace.split("/"):
+        _check_valid(part, "Namespace name is not valid")
+    if not broker.namespaces.exists(namespace):
+        raise Refusal(404, reason)
+
+
+def _check_valid(name: str, reason: str) -> None:
+    try:
+        check_named_entity(name, name)
+    except InvalidRequest:
+        raise Refusal(412, reason) from None
+
+
+class ClusterVerbs:
+    def __init__(self, broker: Broker, address: str, pulsar_url: str | None) -> None:
+        self._broker, self._address, self._pulsar_url = broker, address, pulsar_url
+
+    async def health(self, request: Request) -> Answer:
+        return text("ok")
+
+    async def version(self, request: Request) -> Answer:
+        return text(f"ledgerfold-{__version__}")
+
+    async def brokers(self, request: Request) -> Answer:
+        return shown([self._address])
+
+    async def leader(self, request: Request) -> Answer:
+        return shown({"serviceUrl": f"http://{self._address}", "brokerId": self._address})
+
+    async def configuration(self, request: Request) -> Answer:
+        """Shows the options that Pulsar has, too, as text."""
+        settings = self._broker.settings
+        values = {
+            "clusterName": CLUSTER,
+            "maxMessageSize": settings.message_bytes_max,
+            "brokerServiceCompactionThresholdInBytes": settings.compaction_threshold_bytes,
+            "ttlDurationDefaultInSeconds": settings.message_ttl_ms // 1000,
+            "topicCompactionRetainNullKey": str(settings.retain_null_key).lower(),
+            "brokerDeduplicationEnabled": "true",
+        }
+        return shown({name: str(value) for name, value in values.items()})
+
+    async def clusters(self, request: Request) -> Answer:
+        return shown([CLUSTER])
+
+    async def cluster(self, request: Request) -> Answer:
+        if request.names["cluster"] != CLUSTER:
+            raise Refusal(404, "Cluster does not exist")
+        pulsar = {} if self._pulsar_url is None else {"brokerServiceUrl": self._pulsar_url}
+        return shown({"serviceUrl": f"http://{self._address}", **pulsar})
+
+    async def lookup(self, request: Request) -> Answer:
+        persistent_topic(request.topic)
+        check_exists(self._broker, request.namespace, "Namespace not found")
+        if self._pulsar_url is None:
+            raise Refusal(501, "This broker does not serve Pulsar's binary protocol.")
+        url = self._pulsar_url
+        http = f"http://{self._address}"
+        return shown({"brokerUrl": url, "httpUrl": http, "nativeUrl": url, "brokerUrlSsl": ""})
+
+    async def bundle(self, request: Request) -> Answer:
+        check_exists(self._broker, request.namespace, "Namespace not found")
+        return text("0x00000000_0xffffffff")
+
+
+class TenantVerbs:
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._namespaces = broker, broker.namespaces
+
+    async def tenants(self, request: Request) -> Answer:
+        return shown(self._namespaces.tenants())
+
+    async def tenant(self, request: Request) -> Answer:
+        record = self._namespaces.tenant(request.names["tenant"])
+        if record is None:
+            raise Refusal(404, "Tenant does not exist")
+        return shown({"adminRoles": list(record.admin_roles), "allowedClusters": [CLUSTER]})
+
+    async def create_tenant(self, request: Request) -> Answer:
+        name = request.names["tenant"]
+        _check_valid(name, "Tenant name is not valid")
+        roles = _roles(request.body)
+        if self._namespaces.tenant(name) is not None:
+            raise Refusal(409, "Tenant already exist")
+        await self._namespaces.put_tenant(name, roles)
+        return Answer()
+
+    async def update_tenant(self, request: Request) -> Answer:
+        name = request.names["tenant"]
+        roles = _roles(request.body)
+        if self._namespaces.tenant(name) is None:
+            raise Refusal(404, f"Tenant {name} not found")
+        await self._namespaces.put_tenant(name, roles)
+        return Answer()
+
+    async def delete_tenant(self, request: Request) -> Answer:
+        name = request.names["tenant"]
+        if request.flag("force"):
+            raise Refusal(405, "Broker doesn't allow forced deletion of tenants")
+        if self._namespaces.tenant(name) is None:
+            raise Refusal(404, "Tenant doesn't exist")
+        if not await self._namespaces.delete_tenant(name):
+            raise Refusal(409, "The tenant still has active namespaces")
+        return Answer()
+
+    async def namespaces(self, request: Request) -> Answer:
+        tenant = request.names["tenant"]
+        if self._namespaces.tenant(tenant) is None:
+            raise Refusal(404, "Tenant not found")
+        return shown(self._namespaces.names(tenant))
+
+    async def create_namespace(self, request: Request) -> Answer:
+        _check_valid(request.names["namespace"], "Namespace name is not valid")
+        if self._namespaces.tenant(request.names["tenant"]) is None:
+            raise Refusal(404, "Tenant does not exist")
+        _check_no_policies(request.body)
+        if not await self._namespaces.create(request.namespace):
+            raise Refusal(409, "Namespace already exists")
+        return Answer()
+
+    async def delete_namespace(self, request: Request) -> Answer:
+        name = request.namespace
+        if request.flag("force"):
+            raise Refusal(405, "Broker doesn't allow forced deletion of namespaces")
+        if not self._namespaces.exists(name):
+            raise Refusal(404, f"Namespace {name} does not exist.")
+        if not await self._namespaces.delete(name):
+            raise Refusal(409, "Cannot delete non empty namespace")
+        return Answer()
+
+    async def topics(self, request: Request) -> Answer:
+        check_exists(self._broker, request.namespace)
+        if request.query.get("mode", "").upper() == "NON_PERSISTENT":
+            return shown([])
+        return shown(self._broker.list_topics(request.namespace))
+
+
+def _roles(body: Any) -> list[str]:
+    """Returns the admin roles of a TenantInfo. Raises Refusal."""
+    if body is None:
+        raise Refusal(412, "TenantInfo is null")
+    if not isinstance(body, dict):
+        raise Refusal(400, "A TenantInfo is an object.")
+    clusters, roles = body.get("allowedClusters") or [], body.get("adminRoles") or []
+    for each in (clusters, roles):
+        if not isinstance(each, list) or not all(isinstance(name, str) for name in each):
+            raise Refusal(400, "adminRoles and allowedClusters are lists of names.")
+    if not clusters:
+        raise Refusal(412, "Clusters cannot be empty or blank")
+    if clusters != [CLUSTER]:
+        raise Refusal(412, "Clusters do not exist")
+    return roles
+
+
+# Those that have no effect in one cluster without schemas, and Pulsar's words for "not set".
+_HARMLESS = ("bundles", "replication_clusters", "is_allow_auto_update_schema")
+_NOT_SET = (None, False, "", "None", "UNDEFINED", -1)
+
+
+def _check_no_policies(body: Any) -> None:
+    """Raises Refusal for a new namespace with policies: they are set with calls of their own."""
+    if body is None:
+        return
+    if not isinstance(body, dict):
+        raise Refusal(400, "Policies are an object.")
+    given = [name for name, value in body.items() if name not in _HARMLESS and not _is_unset(value)]
+    if given:
+        raise Refusal(501, f"Create the namespace, then set its policies: {', '.join(given)[:200]}")
+
+
+def _is_unset(value: Any) -> bool:
+    """Returns whether Pulsar's clients send this for a policy that nobody set."""
+    if isinstance(value, dict):
+        return all(map(_is_unset, value.values()))
+    return value in _NOT_SET or value == []

@@ -1,0 +1,179 @@
+"""Single entries of a topic: peek, examine, and by id, without any effect on a subscription.
+
+An entry is one message or a batch, as in Pulsar: metadata are in `X-Pulsar-...` headers, and the
+body of a batch has Pulsar's format, a size, a SingleMessageMetadata and a value for each message.
+Source: Pulsar's PersistentTopicsBase.generateResponseWithEntry.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import struct
+from collections.abc import Iterator
+
+from ledgerfold.broker.common.traffic import iso_time
+from ledgerfold.broker.http.answers import Answer, Refusal, Request
+from ledgerfold.broker.http.routes import Route
+from ledgerfold.broker.http.topics import TOPIC, named_topic
+from ledgerfold.broker.subscriptions.cursor_operations import nth_after
+from ledgerfold.broker.subscriptions.lifecycle import existing_subscription
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.storage.codec import decode
+from ledgerfold.storage.decoded import StoredMessage
+from ledgerfold.storage.entry import EARLIEST, LATEST, Position
+from ledgerfold.storage.errors import NotAllowed
+from ledgerfold.storage.ledger import StoredEntry
+
+_OCTETS = "application/octet-stream"
+
+
+def message_routes(broker: Broker) -> list[Route]:
+    verbs = MessageVerbs(broker)
+    return [
+        ("GET", f"{TOPIC}/subscription/{{subscription}}/position/{{position}}", verbs.peek),
+        ("GET", f"{TOPIC}/examinemessage", verbs.examine),
+        ("GET", f"{TOPIC}/ledger/{{ledger}}/entry/{{entry}}", verbs.by_id),
+    ]
+
+
+class MessageVerbs:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    async def _topic(self, request: Request) -> Topic:
+        name = named_topic(self._broker, request)
+        if self._broker.partitions.count(name):
+            raise NotAllowed(f"A message is in one partition: name {name}-partition-0 or another.")
+        return await self._broker.topic(name, create=False)
+
+    async def peek(self, request: Request) -> Answer:
+        """Returns the n-th entry of a subscription's backlog, from 1."""
+        nth = request.number("position")
+        topic = await self._topic(request)
+        subscription = existing_subscription(topic, request.names["subscription"])
+        if nth < 1:
+            raise Refusal(412, "Positions count from 1.")
+        if nth > subscription.backlog_entries():
+            raise Refusal(404, "Message not found")
+        cursor = subscription.cursor
+        at = nth_after(topic.log, cursor.mark_delete, cursor.ranges, nth)
+        return await self._entry(topic, at, "Message not found")
+
+    async def examine(self, request: Request) -> Answer:
+        """Returns the n-th entry of the topic, counted from its first or its last one."""
+        nth = request.number("messagePosition", 1)
+        topic = await self._topic(request)
+        total = topic.log.ledgers.entries_between(EARLIEST, LATEST)
+        if not total:
+            raise Refusal(412, "Could not examine messages due to the total message is zero")
+        if not 1 <= nth <= total:
+            raise Refusal(412, f"The topic has {total} entries: messagePosition is 1 to {total}.")
+        if request.query.get("initialPosition", "latest") != "earliest":
+            nth = total - nth + 1
+        return await self._entry(
+            topic, nth_after(topic.log, EARLIEST, (), nth), "Message not found"
+        )
+
+    async def by_id(self, request: Request) -> Answer:
+        at = Position(request.number("ledger"), request.number("entry"))
+        topic = await self._topic(request)
+        if at.ledger_id not in topic.log.ledgers or at.entry_id < 0:
+            raise Refusal(404, "Message id not found")
+        return await self._entry(topic, at, "Message id not found")
+
+    async def _entry(self, topic: Topic, at: Position, missing: str) -> Answer:
+        """Returns the entry at a position, which may have been trimmed meanwhile."""
+        found = (await topic.log.reads.read_raw(at, 1)).entries
+        if not found or found[0].header.position != at:
+            raise Refusal(404, missing)
+        return await self._broker.in_thread(lambda: _answer(found[0]))
+
+
+def _answer(entry: StoredEntry) -> Answer:
+    header, decoded = entry.header, decode(entry.data, entry.header)
+    messages = list(decoded.messages())
+    first, is_batch = messages[0], not header.is_plain
+    body = b"".join(_batch_parts(messages)) if is_batch else first.value
+    headers = {
+        "Message-ID": str(header.position),
+        "PROPERTY": json.dumps({} if is_batch else first.properties),
+        "publish-time": iso_time(header.publish_time_ms),
+        "producer-name": decoded.producer_name.encode("ascii", "replace").decode(),
+        "sequence-id": str(first.sequence_id),
+        "Is-Encrypted": "false",
+        "txn-uncommitted": "false",
+    }
+    if is_batch:
+        headers["num-batch-message"] = str(len(messages))
+        headers["batch-size"] = str(len(body))
+    else:
+        headers["uncompressed-size"] = str(len(body))
+        headers |= _headers_of(first)
+    named = {f"X-Pulsar-{name}": value for name, value in headers.items() if value.isprintable()}
+    return Answer(200, body, _OCTETS, named)
+
+
+def _headers_of(message: StoredMessage) -> dict[str, str]:
+    headers = {}
+    if message.event_time_ms:
+        headers["event-time"] = iso_time(message.event_time_ms)
+    if message.value_is_null:
+        headers["null-value"] = "true"
+    if message.key is not None:
+        text, is_base64 = _key_text(message.key, message.key_is_base64)
+        headers["partition-key"] = text
+        headers["partition-key-b64-encoded"] = str(is_base64).lower()
+    if message.ordering_key is not None:
+        headers["Base64-ordering-key"] = base64.b64encode(message.ordering_key).decode()
+    return headers
+
+
+def _key_text(key: bytes, is_base64: bool) -> tuple[str, bool]:
+    """Returns a key as a header can hold it, and whether that is base64."""
+    if not is_base64 and key.isascii() and key.decode().isprintable():
+        return key.decode(), False
+    return base64.b64encode(key).decode(), True
+
+
+def _batch_parts(messages: list[StoredMessage]) -> Iterator[bytes]:
+    for each in messages:
+        metadata = b"".join(_metadata(each))
+        yield struct.pack(">I", len(metadata))
+        yield metadata
+        yield each.value
+
+
+def _metadata(message: StoredMessage) -> Iterator[bytes]:
+    """Yields the fields of a SingleMessageMetadata, in protobuf's encoding."""
+    for name, value in message.properties.items():
+        yield _bytes(1, _bytes(1, name.encode()) + _bytes(2, value.encode()))
+    if message.key is not None:
+        key = base64.b64encode(message.key) if message.key_is_base64 else message.key
+        yield _bytes(2, key)
+    yield _number(3, len(message.value))
+    yield _number(5, message.event_time_ms)
+    yield _number(6, int(message.key_is_base64))
+    if message.ordering_key is not None:
+        yield _bytes(7, message.ordering_key)
+    yield _number(8, message.sequence_id)
+    yield _number(9, int(message.value_is_null))
+
+
+def _bytes(field: int, value: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(value)) + value
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _varint(value: int) -> bytes:
+    value &= 2**64 - 1
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)

@@ -1,0 +1,224 @@
+"""The policies of namespaces and topics: one pair of functions for each.
+
+A policy is read from and written to the same Policies as over gRPC. Both levels have the same three
+verbs; Pulsar sets some with PUT and some with POST, and a topic's TTL by a query parameter. Without
+a value of its own, a level answers with an empty body; `applied=true` asks a topic for the value in
+force. Sources: Pulsar's NamespacesBase and PersistentTopicsBase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
+from ledgerfold.broker.http.cluster import CLUSTER, check_exists
+from ledgerfold.broker.http.routes import Route
+from ledgerfold.broker.http.topics import NAMESPACE, TOPIC, named_topic
+from ledgerfold.broker.rpc.admin import PolicyHandlers
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.v1 import admin_pb2
+from ledgerfold.v1.records_pb2 import Policies
+
+_MINUTE_MS, _MEGABYTE = 60_000, 1024 * 1024
+_BUNDLES = {"boundaries": ["0x00000000", "0xffffffff"], "numBundles": 1}
+_INT32_MAX = 2**31 - 1
+_RETENTION = ("retentionTimeInMinutes", "retentionSizeInMB")
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A policy of Pulsar's: its path, its fields here, and its JSON."""
+
+    path: str
+    fields: tuple[str, ...]
+    # Returns the JSON of policies that have one of the fields, at least.
+    show: Callable[[Policies], Any]
+    # Returns the policies to set. Raises Refusal.
+    parse: Callable[[Any], Policies]
+    # Of a namespace; a topic's is POST.
+    method: str = "POST"
+
+    def is_set(self, policies: Policies) -> bool:
+        return any(policies.HasField(each) for each in self.fields)
+
+
+def _threshold(body: Any) -> Policies:
+    size_bytes = whole_number("compactionThreshold", body)
+    if size_bytes < 0:
+        raise Refusal(412, "compactionThreshold must be 0 or more")
+    return Policies(compaction_threshold_bytes=size_bytes)
+
+
+def _ttl(body: Any) -> Policies:
+    seconds = whole_number("messageTTL", body)
+    if not 0 <= seconds <= _INT32_MAX:
+        raise Refusal(412, "Invalid value for message TTL, message TTL must >= 0")
+    return Policies(message_ttl_ms=seconds * 1000)
+
+
+def _retention(body: Any) -> Policies:
+    if not isinstance(body, dict):
+        raise Refusal(400, f"Retention is an object with {' and '.join(_RETENTION)}.")
+    minutes, megabytes = (whole_number(name, body.get(name, 0)) for name in _RETENTION)
+    for what, limit in (("time", minutes), ("size", megabytes)):
+        if limit < -1:
+            raise Refusal(400, f"Invalid retention policy: {what} limit must be >= -1")
+        if limit > _INT32_MAX:
+            raise Refusal(400, f"Invalid retention policy: {what} limit is too large")
+    if 0 in (minutes, megabytes) and (minutes or megabytes):
+        raise Refusal(
+            400,
+            "Invalid retention policy: Setting a single time or size limit to 0 is invalid when "
+            "one of the limits has a non-zero value. Use the value of -1 instead of 0 to ignore a "
+            "specific limit. To disable retention both limits must be set to 0.",
+        )
+    return Policies(
+        retention_ms=_scaled(minutes, _MINUTE_MS), retention_bytes=_scaled(megabytes, _MEGABYTE)
+    )
+
+
+def _scaled(value: int, unit: int) -> int:
+    """Converts a limit; -1 is no limit."""
+    return value if value < 0 else value * unit
+
+
+def _in_units(value: int, unit: int) -> int:
+    """Converts a limit back. A part of a unit counts as one: 0 would mean that nothing is kept."""
+    return value if value < 0 else -(-value // unit)
+
+
+def _shown_retention(policies: Policies) -> dict[str, int]:
+    return {
+        "retentionTimeInMinutes": _in_units(policies.retention_ms, _MINUTE_MS),
+        "retentionSizeInMB": _in_units(policies.retention_bytes, _MEGABYTE),
+    }
+
+
+POLICIES = (
+    Policy(
+        "compactionThreshold",
+        ("compaction_threshold_bytes",),
+        lambda policies: policies.compaction_threshold_bytes,
+        _threshold,
+        "PUT",
+    ),
+    Policy("retention", ("retention_ms", "retention_bytes"), _shown_retention, _retention),
+    Policy(
+        "messageTTL",
+        ("message_ttl_ms",),
+        lambda policies: _in_units(policies.message_ttl_ms, 1000),
+        _ttl,
+    ),
+)
+
+
+def policy_routes(broker: Broker) -> list[Route]:
+    verbs = PolicyVerbs(broker)
+    routes: list[Route] = [("GET", NAMESPACE, verbs.of_namespace)]
+    for each in POLICIES:
+        for path, method in ((NAMESPACE, each.method), (TOPIC, "POST")):
+            at = f"{path}/{each.path}"
+            routes.append(("GET", at, partial(verbs.get, each)))
+            routes.append((method, at, partial(verbs.set, each)))
+            routes.append(("DELETE", at, partial(verbs.remove, each)))
+    for path in (f"{NAMESPACE}/deduplication", f"{TOPIC}/deduplicationEnabled"):
+        routes.append(("GET", path, verbs.deduplication))
+        routes.append(("POST", path, verbs.set_deduplication))
+        routes.append(("DELETE", path, verbs.remove_deduplication))
+    routes.append(("GET", f"{NAMESPACE}/bundles", verbs.bundles))
+    routes.append(("GET", f"{NAMESPACE}/replication", verbs.replication))
+    quotas = f"{NAMESPACE}/backlogQuotaMap", f"{TOPIC}/backlogQuotaMap"
+    return [*routes, *(("GET", path, verbs.no_quotas) for path in quotas)]
+
+
+class PolicyVerbs:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._policies = PolicyHandlers(broker)
+
+    def _scope(self, request: Request) -> admin_pb2.PolicyScope:
+        if "topic" in request.names:
+            return admin_pb2.PolicyScope(topic=named_topic(self._broker, request))
+        check_exists(self._broker, request.namespace)
+        return admin_pb2.PolicyScope(namespace=request.namespace)
+
+    async def _of(self, scope: admin_pb2.PolicyScope, *, applied: bool) -> Policies:
+        wanted = admin_pb2.GetPoliciesRequest(scope=scope, applied=applied)
+        return (await self._policies.get(wanted)).policies
+
+    async def get(self, policy: Policy, request: Request) -> Answer:
+        scope = self._scope(request)
+        policies = await self._of(scope, applied=request.flag("applied"))
+        if not policy.is_set(policies):
+            return shown(None)
+        # One of two fields may be set: the other one is shown as it is in force.
+        in_force = await self._of(scope, applied=True)
+        in_force.MergeFrom(policies)
+        return shown(policy.show(in_force))
+
+    async def set(self, policy: Policy, request: Request) -> Answer:
+        scope, body = self._scope(request), request.body
+        if body is None:
+            body = request.query.get(policy.path)
+        if body is None and policy.path == "compactionThreshold":
+            raise Refusal(400, "The request entity cannot be empty.")
+        if body is None:
+            return await self.remove(policy, request)
+        changes = policy.parse(body)
+        await self._policies.update(admin_pb2.UpdatePoliciesRequest(scope=scope, set=changes))
+        return Answer()
+
+    async def remove(self, policy: Policy, request: Request) -> Answer:
+        scope = self._scope(request)
+        wanted = admin_pb2.UpdatePoliciesRequest(scope=scope, remove=policy.fields)
+        await self._policies.update(wanted)
+        return Answer()
+
+    async def of_namespace(self, request: Request) -> Answer:
+        """Shows the policies of a namespace that exist here, under Pulsar's names."""
+        policies = await self._of(self._scope(request), applied=False)
+        document = {
+            "replication_clusters": [CLUSTER],
+            "bundles": _BUNDLES,
+            "backlog_quota_map": {},
+            "deduplicationEnabled": True,
+            "deleted": False,
+        }
+        names = ("compaction_threshold", "retention_policies", "message_ttl_in_seconds")
+        for name, policy in zip(names, POLICIES, strict=True):
+            if policy.is_set(policies):
+                document[name] = policy.show(policies)
+        return shown(document)
+
+    async def bundles(self, request: Request) -> Answer:
+        self._scope(request)
+        return shown(_BUNDLES)
+
+    async def replication(self, request: Request) -> Answer:
+        self._scope(request)
+        return shown([CLUSTER])
+
+    async def deduplication(self, request: Request) -> Answer:
+        await self._of(self._scope(request), applied=False)
+        return shown(True)
+
+    async def set_deduplication(self, request: Request) -> Answer:
+        await self._of(self._scope(request), applied=False)
+        if not isinstance(request.body, bool):
+            raise Refusal(400, "Deduplication is true or false.")
+        if not request.body:
+            raise Refusal(501, "Deduplication is always enabled; it cannot be disabled.")
+        return Answer()
+
+    async def remove_deduplication(self, request: Request) -> Answer:
+        """Returns to the broker's value, which is on."""
+        await self._of(self._scope(request), applied=False)
+        return Answer()
+
+    async def no_quotas(self, request: Request) -> Answer:
+        """There are none; setting one is refused (broker/http/routes.py)."""
+        await self._of(self._scope(request), applied=False)
+        return shown({})

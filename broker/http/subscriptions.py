@@ -1,0 +1,133 @@
+"""The verbs about subscriptions, which are those of broker/rpc over HTTP.
+
+`__compaction` is one of them, as in Pulsar: deleting it disables compaction. Counts of messages are
+counts of entries, as in Pulsar. Sources: Pulsar's PersistentTopics and PersistentTopicsBase.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
+from ledgerfold.broker.http.routes import Route
+from ledgerfold.broker.http.topics import TOPIC, answering, named_topic
+from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
+from ledgerfold.broker.rpc.subscribe import unsubscribe
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.storage.entry import LATEST
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1 import admin_pb2, data_pb2
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.records_pb2 import MessageId
+
+_EARLIEST, _LATEST = StartPosition(earliest=True), StartPosition(latest=True)
+ONE = f"{TOPIC}/subscription/{{subscription}}"
+
+
+def subscription_routes(broker: Broker) -> list[Route]:
+    verbs = SubscriptionVerbs(broker)
+    return [
+        ("GET", f"{TOPIC}/subscriptions", verbs.list_names),
+        ("PUT", ONE, verbs.create),
+        ("DELETE", ONE, verbs.delete),
+        ("POST", f"{ONE}/skip_all", verbs.skip_all),
+        ("POST", f"{ONE}/skip/{{count}}", verbs.skip),
+        ("POST", f"{ONE}/resetcursor/{{timestamp}}", verbs.reset_to_time),
+        ("POST", f"{ONE}/resetcursor", verbs.reset_to_id),
+        ("POST", f"{ONE}/expireMessages/{{seconds}}", verbs.expire),
+        ("POST", f"{TOPIC}/all_subscription/expireMessages/{{seconds}}", verbs.expire),
+    ]
+
+
+def start_at(body: Any, *, inclusive: bool = True) -> StartPosition:
+    """Returns the position named by Pulsar's JSON of a message id. Raises Refusal.
+
+    -1:-1 is the earliest message; the largest numbers are the latest.
+    """
+    if body in ("latest", "earliest"):
+        return _LATEST if body == "latest" else _EARLIEST
+    if not isinstance(body, dict) or "ledgerId" not in body or "entryId" not in body:
+        raise Refusal(400, 'Name a message id, for example {"ledgerId": 7, "entryId": 0}.')
+    fields = {"ledger_id": "ledgerId", "entry_id": "entryId"}
+    numbers = {name: whole_number(given, body[given]) for name, given in fields.items()}
+    small = {"batch_index": "batchIndex", "partition": "partitionIndex"}
+    numbers |= {name: whole_number(given, body.get(given, -1)) for name, given in small.items()}
+    if any(not -1 <= numbers[name] < 2**31 for name in small):
+        raise Refusal(400, "batchIndex and partitionIndex are -1 or an index.")
+    if numbers["ledger_id"] == numbers["entry_id"] == -1:
+        return _EARLIEST
+    if (numbers["ledger_id"], numbers["entry_id"]) == LATEST:
+        return _LATEST
+    return StartPosition(message_id=MessageId(**numbers), inclusive=inclusive)
+
+
+class SubscriptionVerbs:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._subscriptions = SubscriptionHandlers(broker)
+
+    def _names(self, request: Request) -> dict[str, str]:
+        """Returns the topic and the subscription, for a request of gRPC."""
+        name = named_topic(self._broker, request)
+        return {"topic": name, "subscription": request.names.get("subscription", "")}
+
+    async def list_names(self, request: Request) -> Answer:
+        topic = named_topic(self._broker, request)
+        wanted = admin_pb2.ListSubscriptionsRequest(topic=topic)
+        response = await self._subscriptions.list_names(wanted)
+        return shown(list(response.subscriptions))
+
+    async def create(self, request: Request) -> Answer:
+        names, body = self._names(request), request.body
+        if isinstance(body, dict) and body.get("properties"):
+            raise Refusal(501, "Properties of subscriptions are not emulated.")
+        if isinstance(body, dict) and "messageId" in body:
+            body = body["messageId"]
+        start = _LATEST if body in (None, "", {}) else start_at(body)
+        wanted = admin_pb2.CreateSubscriptionRequest(start=start, **names)
+        await self._subscriptions.create(wanted)
+        return Answer()
+
+    async def delete(self, request: Request) -> Answer:
+        names, force = self._names(request), request.flag("force")
+        wanted = data_pb2.UnsubscribeRequest(force=force, **names)
+        await unsubscribe(self._broker, wanted)
+        return Answer()
+
+    async def skip_all(self, request: Request) -> Answer:
+        names = self._names(request)
+        await self._subscriptions.clear_backlog(admin_pb2.ClearBacklogRequest(**names))
+        return Answer()
+
+    async def skip(self, request: Request) -> Answer:
+        names, count = self._names(request), request.number("count")
+        wanted = admin_pb2.SkipMessagesRequest(entries=count, **names)
+        with answering(InvalidRequest, 400):
+            await self._subscriptions.skip_messages(wanted)
+        return Answer()
+
+    async def reset_to_time(self, request: Request) -> Answer:
+        start = StartPosition(publish_time_ms=request.number("timestamp"))
+        return await self._reset(request, start)
+
+    async def reset_to_id(self, request: Request) -> Answer:
+        if self._broker.partitions.count(named_topic(self._broker, request)):
+            raise Refusal(405, "Reset-cursor at position is not allowed for partitioned-topic")
+        is_excluded = isinstance(request.body, dict) and request.body.get("isExcluded") is True
+        return await self._reset(request, start_at(request.body, inclusive=not is_excluded))
+
+    async def _reset(self, request: Request, start: StartPosition) -> Answer:
+        names = self._names(request)
+        wanted = admin_pb2.ResetCursorRequest(
+            topic=names["topic"], subscription=names["subscription"], start=start
+        )
+        await self._subscriptions.reset_cursor(wanted)
+        return Answer()
+
+    async def expire(self, request: Request) -> Answer:
+        names, seconds = self._names(request), request.number("seconds")
+        if not 0 < seconds < 2**31:
+            raise Refusal(400, "The age of the messages to expire is 1 or more seconds.")
+        wanted = admin_pb2.ExpireMessagesRequest(older_than_ms=seconds * 1000, **names)
+        await self._subscriptions.expire_messages(wanted)
+        return Answer()

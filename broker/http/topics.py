@@ -1,0 +1,290 @@
+"""The verbs about topics, which are those of broker/rpc over HTTP.
+
+Sources: Pulsar's PersistentTopics and PersistentTopicsBase. Non-persistent topics do not exist:
+their lists are empty, and every other verb refuses them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ledgerfold.broker.common.names import PERSISTENT, persistent_topic
+from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
+from ledgerfold.broker.http.cluster import check_exists
+from ledgerfold.broker.http.routes import ADMIN, Route
+from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
+from ledgerfold.broker.rpc.admin_partitions import PartitionedTopicHandlers
+from ledgerfold.broker.rpc.admin_topics import TopicHandlers
+from ledgerfold.broker.rpc.read import get_last_message_id
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.partitions import PARTITIONS_MAX
+from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.storage.errors import (
+    InvalidRequest,
+    LedgerfoldError,
+    NotAllowed,
+    TopicNotFound,
+)
+from ledgerfold.v1 import admin_pb2, data_pb2
+from ledgerfold.v1.records_pb2 import MessageId
+
+ALL = f"{ADMIN}/{{domain}}/{{tenant}}/{{namespace}}"
+TOPIC = f"{ALL}/{{topic}}"
+NAMESPACE = f"{ADMIN}/namespaces/{{tenant}}/{{namespace}}"
+
+
+def topic_routes(broker: Broker) -> list[Route]:
+    topics, partitions = TopicVerbs(broker), PartitionVerbs(broker)
+    return [
+        ("GET", ALL, topics.list_names),
+        ("PUT", TOPIC, topics.create),
+        ("DELETE", TOPIC, topics.delete),
+        ("GET", f"{TOPIC}/stats", topics.stats),
+        ("GET", f"{TOPIC}/internalStats", topics.internal_stats),
+        ("PUT", f"{TOPIC}/unload", topics.unload),
+        ("PUT", f"{NAMESPACE}/unload", topics.unload_namespace),
+        ("POST", f"{TOPIC}/trim", topics.trim),
+        ("DELETE", f"{TOPIC}/truncate", topics.truncate),
+        ("POST", f"{TOPIC}/terminate", topics.terminate),
+        ("POST", f"{TOPIC}/terminate/partitions", partitions.terminate),
+        ("GET", f"{TOPIC}/lastMessageId", topics.last_message_id),
+        ("GET", f"{TOPIC}/messageid/{{timestamp}}", topics.message_id_at),
+        ("PUT", f"{TOPIC}/compaction", topics.compact),
+        ("GET", f"{TOPIC}/compaction", topics.compaction_status),
+        ("GET", f"{ALL}/partitioned", partitions.list_names),
+        ("PUT", f"{TOPIC}/partitions", partitions.create),
+        ("POST", f"{TOPIC}/partitions", partitions.grow),
+        ("GET", f"{TOPIC}/partitions", partitions.metadata),
+        ("DELETE", f"{TOPIC}/partitions", partitions.delete),
+        ("GET", f"{TOPIC}/partitioned-stats", partitions.stats),
+        ("GET", f"{TOPIC}/partitioned-internalStats", partitions.internal_stats),
+    ]
+
+
+def named_topic(broker: Broker, request: Request) -> str:
+    """Returns the full name of the request's topic, which need not exist.
+
+    Raises Refusal for an unknown namespace, InvalidRequest, NotAllowed.
+    """
+    check_exists(broker, request.namespace, "Namespace not found")
+    return persistent_topic(request.topic)
+
+
+@contextmanager
+def answering(kind: type[LedgerfoldError], status: int) -> Iterator[None]:
+    """Gives an error of the block the status that Pulsar has for it here."""
+    try:
+        yield
+    except kind as error:
+        raise Refusal(status, error.message) from None
+
+
+def id_document(message_id: MessageId) -> dict[str, int]:
+    """Returns Pulsar's JSON of a message id."""
+    return {
+        "ledgerId": message_id.ledger_id,
+        "entryId": message_id.entry_id,
+        "partitionIndex": message_id.partition,
+        "batchIndex": message_id.batch_index,
+        "batchSize": 0,
+    }
+
+
+def _document(response: Any) -> Answer:
+    """Returns the answer of stats."""
+    return shown(json.loads(response.json))
+
+
+def _check_no_properties(properties: Any) -> None:
+    if properties and not isinstance(properties, dict):
+        raise Refusal(400, "Properties are an object.")
+    if properties:
+        raise Refusal(501, "Properties of topics are not emulated; the topic was not created.")
+
+
+class TopicVerbs:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._topics = TopicHandlers(broker)
+        self._compaction = CompactionHandlers(broker)
+
+    def _name(self, request: Request) -> str:
+        return named_topic(self._broker, request)
+
+    async def list_names(self, request: Request) -> Answer:
+        check_exists(self._broker, request.namespace)
+        if request.names["domain"] != PERSISTENT:
+            return shown([])
+        return shown(self._broker.list_topics(request.namespace))
+
+    async def create(self, request: Request) -> Answer:
+        name = self._name(request)
+        _check_no_properties(request.body)
+        with answering(NotAllowed, 412):
+            await self._topics.create(admin_pb2.CreateTopicRequest(topic=name))
+        return Answer()
+
+    async def delete(self, request: Request) -> Answer:
+        name, force = persistent_topic(request.topic), request.flag("force")
+        with answering(NotAllowed, 409):
+            await self._topics.delete(admin_pb2.DeleteTopicRequest(topic=name, force=force))
+        return Answer()
+
+    async def stats(self, request: Request) -> Answer:
+        name = self._name(request)
+        return _document(await self._topics.stats(admin_pb2.GetTopicStatsRequest(topic=name)))
+
+    async def internal_stats(self, request: Request) -> Answer:
+        wanted = admin_pb2.GetTopicInternalStatsRequest(topic=self._name(request))
+        return _document(await self._topics.internal_stats(wanted))
+
+    async def unload(self, request: Request) -> Answer:
+        await self._topics.unload(admin_pb2.UnloadTopicRequest(topic=self._name(request)))
+        return Answer()
+
+    async def unload_namespace(self, request: Request) -> Answer:
+        check_exists(self._broker, request.namespace)
+        for name in self._broker.list_topics(request.namespace):
+            # One that was deleted meanwhile needs no unload.
+            if name in self._broker.list_topics(request.namespace):
+                await self._topics.unload(admin_pb2.UnloadTopicRequest(topic=name))
+        return Answer()
+
+    async def trim(self, request: Request) -> Answer:
+        await self._topics.trim(admin_pb2.TrimTopicRequest(topic=self._name(request)))
+        return Answer(200)
+
+    async def truncate(self, request: Request) -> Answer:
+        await self._topics.truncate(admin_pb2.TruncateTopicRequest(topic=self._name(request)))
+        return Answer()
+
+    async def terminate(self, request: Request) -> Answer:
+        wanted = admin_pb2.TerminateTopicRequest(topic=self._name(request))
+        response = await self._topics.terminate(wanted)
+        return shown(id_document(response.last_message_id))
+
+    async def last_message_id(self, request: Request) -> Answer:
+        name = self._name(request)
+        wanted = data_pb2.GetLastMessageIdRequest(topic=name)
+        found = (await get_last_message_id(self._broker, wanted)).message_id
+        topic = await self._broker.any_topic(name, create=False)
+        if found.entry_id < 0 and isinstance(topic, Topic):
+            found.ledger_id = topic.log.positions.last_published().ledger_id
+        return shown(id_document(found))
+
+    async def message_id_at(self, request: Request) -> Answer:
+        wanted = admin_pb2.GetMessageIdByTimestampRequest(
+            topic=self._name(request), publish_time_ms=request.number("timestamp")
+        )
+        return shown(id_document((await self._topics.message_id_by_timestamp(wanted)).message_id))
+
+    async def compact(self, request: Request) -> Answer:
+        wanted = admin_pb2.TriggerCompactionRequest(topic=self._name(request))
+        await self._compaction.trigger(wanted)
+        return Answer()
+
+    async def compaction_status(self, request: Request) -> Answer:
+        wanted = admin_pb2.GetCompactionStatusRequest(topic=self._name(request))
+        response = await self._compaction.status(wanted)
+        status = admin_pb2.CompactionStatus.Name(response.status)
+        return shown(
+            {
+                "status": status.removeprefix("COMPACTION_STATUS_"),
+                "lastError": response.last_error,
+            }
+        )
+
+
+class PartitionVerbs:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._topics, self._partitions = TopicHandlers(broker), PartitionedTopicHandlers(broker)
+
+    def _name(self, request: Request) -> str:
+        return named_topic(self._broker, request)
+
+    async def list_names(self, request: Request) -> Answer:
+        check_exists(self._broker, request.namespace)
+        if request.names["domain"] != PERSISTENT:
+            return shown([])
+        return shown(self._broker.partitions.list_names(request.namespace))
+
+    async def create(self, request: Request) -> Answer:
+        name, body = self._name(request), request.body
+        if isinstance(body, dict):
+            _check_no_properties(body.get("properties"))
+            body = body.get("partitions")
+        count = whole_number("The number of partitions", body)
+        if count < 1:
+            raise Refusal(406, "Number of partitions should be more than 0")
+        if count > PARTITIONS_MAX:
+            raise Refusal(
+                406, f"Number of partitions should be less than or equal to {PARTITIONS_MAX}"
+            )
+        wanted = admin_pb2.CreatePartitionedTopicRequest(topic=name, partitions=count)
+        await self._partitions.create(wanted)
+        return Answer()
+
+    async def grow(self, request: Request) -> Answer:
+        name = self._name(request)
+        count = whole_number("The number of partitions", request.body)
+        if not self._broker.partitions.count(name):
+            raise Refusal(409, f"Topic {name} is not the partitioned topic.")
+        if not 0 < count <= PARTITIONS_MAX:
+            raise Refusal(422, f"The number of partitions must be 1 to {PARTITIONS_MAX}.")
+        wanted = admin_pb2.UpdatePartitionedTopicRequest(topic=name, partitions=count)
+        with answering(InvalidRequest, 422):
+            await self._partitions.grow(wanted)
+        return Answer()
+
+    async def metadata(self, request: Request) -> Answer:
+        wanted = admin_pb2.GetPartitionedTopicMetadataRequest(topic=self._name(request))
+        try:
+            count = (await self._partitions.metadata(wanted)).partitions
+        except TopicNotFound:
+            # Any topic may be created by its first use.
+            if not request.flag("checkAllowAutoCreation"):
+                raise
+            count = 0
+        return shown({"partitions": count, "deleted": False})
+
+    async def delete(self, request: Request) -> Answer:
+        name, force = persistent_topic(request.topic), request.flag("force")
+        wanted = admin_pb2.DeletePartitionedTopicRequest(topic=name, force=force)
+        with answering(NotAllowed, 409):
+            await self._partitions.delete(wanted)
+        return Answer()
+
+    async def stats(self, request: Request) -> Answer:
+        name = self._partitioned(request)
+        each = request.query.get("perPartition", "true").lower() == "true"
+        wanted = admin_pb2.GetPartitionedTopicStatsRequest(topic=name, per_partition=each)
+        return _document(await self._partitions.stats(wanted))
+
+    async def internal_stats(self, request: Request) -> Answer:
+        name = self._partitioned(request)
+        documents = {}
+        for each in self._broker.partitions.names(name):
+            wanted = admin_pb2.GetTopicInternalStatsRequest(topic=each)
+            documents[each] = json.loads((await self._topics.internal_stats(wanted)).json)
+        metadata = {"partitions": len(documents), "deleted": False}
+        return shown({"metadata": metadata, "partitions": documents})
+
+    async def terminate(self, request: Request) -> Answer:
+        name = self._name(request)
+        if not self._broker.partitions.count(name):
+            raise Refusal(405, "Termination of a non-partitioned topic is not allowed here")
+        last = {}
+        for at, each in enumerate(self._broker.partitions.names(name)):
+            response = await self._topics.terminate(admin_pb2.TerminateTopicRequest(topic=each))
+            last[str(at)] = id_document(response.last_message_id)
+        return shown(last)
+
+    def _partitioned(self, request: Request) -> str:
+        name = self._name(request)
+        if not self._broker.partitions.count(name):
+            raise Refusal(404, f"Partitioned Topic {name} not found")
+        return name

@@ -1,0 +1,120 @@
+"""Tenants and namespaces: which exist, and their creation and deletion.
+
+A namespace exists if it was created, has a policy, or has a topic: a client may use any namespace
+without creating it. A tenant exists if it was created, or has a namespace. `public/default` always
+exists. Nothing is inherited from a tenant, and nothing is authorized.
+
+Pulsar creates no topic in an unknown namespace; its admin REST API (broker/http) therefore checks
+for the namespace first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from ledgerfold.broker.common.given_names import check_name
+from ledgerfold.broker.common.names import check_named_entity, namespace_of, parse_namespace
+from ledgerfold.broker.common.shielding import runs_to_completion
+from ledgerfold.storage.errors import NotAllowed
+from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.records import TENANTS
+from ledgerfold.v1.records_pb2 import NamespaceRecord, TenantRecord
+
+ALWAYS = "public/default"
+InThread = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
+
+
+class Namespaces:
+    """The tenants and namespaces of one broker.
+
+    `turn` is held by each writer of namespace records: policies are stored in the same records.
+    """
+
+    def __init__(self, metadata: MetadataStore, turn: asyncio.Lock, in_thread: InThread) -> None:
+        self._metadata, self._turn, self._in_thread = metadata, turn, in_thread
+
+    # Queries.
+
+    def names(self, tenant: str | None = None) -> list[str]:
+        """Returns the namespaces of a tenant, or all, sorted."""
+        found = {ALWAYS, *(record.name for record in self._metadata.namespaces())}
+        found.update(map(namespace_of, self._topics()))
+        return sorted(each for each in found if tenant in (None, each.partition("/")[0]))
+
+    def exists(self, namespace: str) -> bool:
+        if namespace == ALWAYS or self._metadata.namespace(namespace) is not None:
+            return True
+        return not self.is_empty(namespace)
+
+    def is_empty(self, namespace: str) -> bool:
+        """Returns whether the namespace has no topic."""
+        return not self._metadata.has_topics(namespace)
+
+    def tenants(self) -> list[str]:
+        """Returns all tenants, sorted."""
+        found = {each.name for each in self._metadata.tenants()}
+        return sorted(found.union(each.partition("/")[0] for each in self.names()))
+
+    def tenant(self, name: str) -> TenantRecord | None:
+        """Returns a tenant's record, a new one if it was never created; None: no such tenant."""
+        record = self._metadata.tenant(name)
+        if record is None and self.names(name):
+            record = TenantRecord(name=name)
+        return record
+
+    def _topics(self) -> Sequence[str]:
+        topics = [each.name for each in self._metadata.topics()]
+        return topics + [each.name for each in self._metadata.partitioned_topics()]
+
+    # Changes, each one synced write.
+
+    @runs_to_completion
+    async def put_tenant(self, name: str, admin_roles: Sequence[str]) -> None:
+        """Creates a tenant, or replaces its roles. Raises InvalidRequest, StorageError."""
+        check_name("A tenant", name)
+        check_named_entity(name, name)
+        async with self._turn:
+            await self._in_thread(lambda: self._metadata.need_feature(TENANTS))
+            record = TenantRecord(name=name, admin_roles=admin_roles)
+            await self._change(lambda batch: batch.put(record))
+
+    @runs_to_completion
+    async def delete_tenant(self, name: str) -> bool:
+        """Deletes a tenant. Returns False, and does nothing, if it has a namespace."""
+        async with self._turn:
+            if self.names(name):
+                return False
+            await self._change(lambda batch: batch.delete_tenant(name))
+            return True
+
+    @runs_to_completion
+    async def create(self, namespace: str) -> bool:
+        """Creates a namespace. Returns False if it exists. Raises InvalidRequest, StorageError."""
+        for part in parse_namespace(namespace).split("/"):
+            check_name("A tenant or namespace", part)
+        async with self._turn:
+            if self.exists(namespace):
+                return False
+            await self._change(lambda batch: batch.put(NamespaceRecord(name=namespace)))
+            return True
+
+    @runs_to_completion
+    async def delete(self, namespace: str) -> bool:
+        """Deletes a namespace and its policies. Returns False, and does nothing, if it has topics.
+
+        Raises NotAllowed for `public/default`, StorageError.
+        """
+        if namespace == ALWAYS:
+            raise NotAllowed(f"{ALWAYS} always exists and cannot be deleted.")
+        async with self._turn:
+            if not self.is_empty(namespace):
+                return False
+            await self._change(lambda batch: batch.delete_namespace(namespace))
+            return True
+
+    async def _change(self, edit: Callable[[MetadataBatch], None]) -> None:
+        batch = self._metadata.begin()
+        edit(batch)
+        await self._in_thread(lambda: self._metadata.write(batch))

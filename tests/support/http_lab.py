@@ -1,0 +1,121 @@
+"""The admin REST API over a broker in memory (tests/model/broker_lab.py), asked by plain HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple, TypeVar
+
+from ledgerfold.broker.http.server import CONNECTION_S, AdminServer
+from ledgerfold.storage.entry import Position
+from tests.model.broker_lab import BrokerLab
+from tests.model.log_model import Message
+from tests.support.waiting import wait_until
+
+T = TypeVar("T")
+ADMIN = "/admin/v2"
+
+
+class Heard(NamedTuple):
+    """An answer. `body` is parsed if it is JSON, else its bytes; None if it is empty."""
+
+    status: int
+    body: Any
+    headers: dict[str, str]
+
+    @property
+    def reason(self) -> str:
+        return str(self.body["reason"])
+
+
+class HttpLab:
+    """The lab's loop runs in a thread; a test asks from its own."""
+
+    def __init__(
+        self, pulsar_url: str | None = "pulsar://b:6650", connection_s: float = CONNECTION_S
+    ) -> None:
+        self.lab = BrokerLab()
+        self.broker = self.lab.broker
+
+        async def serve() -> tuple[AdminServer, str]:
+            server = AdminServer(self.broker, pulsar_url, connection_s)
+            return server, await server.start("127.0.0.1:0")
+
+        self._server, self.address = self.lab.run(serve())
+        self._thread = threading.Thread(target=self.lab.loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        raw: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> Heard:
+        """Asks for a path below /admin/v2; `raw`: a body as it is."""
+        connection = http.client.HTTPConnection(self.address, timeout=30)
+        data = raw if body is None else json.dumps(body).encode()
+        kind = {} if data is None else {"Content-Type": "application/json"}
+        try:
+            whole = path if path.startswith(("/lookup", "/metrics")) else ADMIN + path
+            connection.request(method, whole, data, kind | (headers or {}))
+            answer = connection.getresponse()
+            content = answer.read()
+        finally:
+            connection.close()
+        return Heard(answer.status, _parsed(content), dict(answer.getheaders()))
+
+    def status(self, method: str, path: str, body: Any = None) -> int:
+        return self.ask(method, path, body).status
+
+    def get(self, path: str) -> Any:
+        """The body of a GET that succeeds."""
+        answer = self.ask("GET", path)
+        assert answer.status == 200, answer
+        return answer.body
+
+    def done(self, method: str, path: str, body: Any = None) -> None:
+        """A change that succeeds."""
+        answer = self.ask(method, path, body)
+        assert answer.status == 204, answer
+
+    def on_loop(self, work: Callable[[], T]) -> T:
+        """Calls in the broker's thread, between two of its turns."""
+
+        async def call() -> T:
+            return work()
+
+        return self.run(call())
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.lab.loop).result(30)
+
+    def publish(self, *entries: tuple[list[Message], bool]) -> list[Position]:
+        """To the lab's topic; pairs with `is_batch`."""
+        return self.run(self.lab.publishing(entries))
+
+    def wait_for_compaction(self, topic: str) -> None:
+        """Until the topic at this path has no running compaction."""
+        wait_until(
+            lambda: self.get(f"{topic}/compaction")["status"] != "RUNNING", "the compaction's end"
+        )
+
+    def close(self) -> None:
+        self.run(self._server.stop())
+        self.lab.loop.call_soon_threadsafe(self.lab.loop.stop)
+        self._thread.join()
+        self.lab.stop()
+
+
+def _parsed(content: bytes) -> Any:
+    if not content:
+        return None
+    try:
+        return json.loads(content)
+    except ValueError:
+        return content

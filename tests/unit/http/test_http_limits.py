@@ -1,0 +1,190 @@
+"""What is too much, malformed or hostile, and gets an answer of its own."""
+
+from __future__ import annotations
+
+import socket
+import threading
+
+import pytest
+
+from ledgerfold.broker.http import server
+from ledgerfold.broker.http.server import BODY_BYTES_MAX, CONNECTIONS_MAX
+from tests.support.http_lab import HttpLab
+from tests.support.waiting import wait_until
+
+T = "/persistent/public/default/t"
+TENANT = "/tenants/acme"
+NEW = "/namespaces/public/new"
+
+
+def connect(lab: HttpLab) -> socket.socket:
+    host, _, port = lab.address.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("raw", "headers", "status", "reason"),
+    [
+        (b"{bad", {}, 400, "not valid JSON"),
+        (b"\xff\xfe\xfd", {}, 400, "not valid JSON"),
+        (b"[" * 60_000, {}, 400, "not valid JSON"),
+        (b"1" * 60_000, {}, 400, "not valid JSON"),
+        (rb'{"allowedClusters": ["\ud800"]}', {}, 400, "not valid JSON"),
+        (b" " * (BODY_BYTES_MAX + 1), {}, 413, f"larger than {BODY_BYTES_MAX} bytes"),
+        (b"{}", {"Content-Type": "text/plain"}, 415, "application/json"),
+        (b"{}", {"Origin": "https://example.org"}, 403, "web pages"),
+        (b"", {"Origin": "null"}, 403, "web pages"),
+        (b"\x1f\x8b\x08\x00", {"Content-Encoding": "gzip"}, 400, "not valid JSON"),
+    ],
+)
+def test_bad_bodies_are_refused(
+    lab: HttpLab, raw: bytes, headers: dict[str, str], status: int, reason: str
+) -> None:
+    answer = lab.ask("PUT", TENANT, raw=raw, headers={"Content-Type": "application/json"} | headers)
+    assert (answer.status, reason in answer.reason) == (status, True), answer
+    assert lab.get("/tenants") == ["public"]
+
+
+def test_a_body_of_unknown_length_is_bounded(lab: HttpLab) -> None:
+    with connect(lab) as connection:
+        head = f"PUT /admin/v2{TENANT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        connection.sendall(head.encode())
+        chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
+        connection.sendall(3 * chunk)
+        assert b" 413 " in connection.recv(4096).partition(b"\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        (f"/persistent/public/default/{'x' * 1024}", 204),
+        (f"/persistent/public/default/{'x' * 1025}", 412),
+        (f"/persistent/public/default/{'%F0%9F%90%98' * 1024}", 204),
+        ("/persistent/public/default/%00", 412),
+        ("/persistent/public/default/a%0Ab", 412),
+        ("/persistent/public/default/%FF", 400),
+        ("/persistent/public/default/%E2%80%A8", 412),
+        ("/persistent/../default/t", 404),
+        ("/namespaces/public/..", 412),
+        (f"/{'x/' * 1000}", 501),
+        ("/nothing", 501),
+        ("/persistent/public/default/t/nothing", 501),
+    ],
+)
+def test_odd_paths(lab: HttpLab, path: str, status: int) -> None:
+    answer = lab.ask("PUT", path)
+    assert answer.status == status, answer
+
+
+def test_a_path_beyond_all_measure(lab: HttpLab) -> None:
+    assert lab.status("PUT", f"{T}{'x' * 40_000}") == 400
+    assert lab.get("/brokers/health") == b"ok"
+
+
+def test_too_many_parameters(lab: HttpLab) -> None:
+    assert lab.status("GET", f"{T}/stats?{'&'.join(f'a{at}=1' for at in range(60))}") == 400
+
+
+def test_unknown_verbs_are_refused_with_a_sentence(lab: HttpLab) -> None:
+    answer = lab.ask("DELETE", f"{T}/stats")
+    assert (answer.status, answer.reason) == (
+        501,
+        f"DELETE admin/v2{T}/stats is not emulated, and nothing was changed. This path answers "
+        "GET. docs/NOT_EMULATED.md lists what is not.",
+    )
+
+
+def test_what_is_not_the_api_is_not_found(lab: HttpLab) -> None:
+    assert lab.ask("GET", "/../../status.html").status in (404, 501)
+    assert lab.status("GET", "/lookup/v1/x") == 404
+
+
+def test_a_head_is_a_get_without_its_body(lab: HttpLab) -> None:
+    answer = lab.ask("HEAD", "/clusters")
+    assert (answer.status, answer.body) == (200, None)
+
+
+def test_connections_are_bounded(lab: HttpLab) -> None:
+    """One above the limit is told so; others go on."""
+    idle = [connect(lab) for _ in range(CONNECTIONS_MAX)]
+    try:
+        with connect(lab) as one_more:
+            assert one_more.recv(4096).startswith(b"HTTP/1.1 503 ")
+        idle[0].sendall(b"GET /admin/v2/clusters HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert b'["standalone"]' in idle[0].recv(4096)
+    finally:
+        for each in idle:
+            each.close()
+    wait_until(lambda: lab.status("GET", "/clusters") == 200, "room for a connection")
+
+
+def test_a_silent_connection_is_closed() -> None:
+    lab = HttpLab(connection_s=0.2)
+    with connect(lab) as silent, connect(lab) as half:
+        half.sendall(b"GET /admin/v2/clu")
+        assert silent.recv(1) == b""
+        assert half.recv(1) == b""
+    lab.close()
+
+
+def test_requests_at_once(lab: HttpLab) -> None:
+    """Each gets its own answer; a namespace is made once."""
+    statuses = list[int]()
+    threads = [
+        threading.Thread(target=lambda: statuses.append(lab.status("PUT", NEW))) for _ in range(8)
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert sorted(statuses) == [204, *[409] * 7]
+
+
+def test_json_has_no_spaces_as_pulsars(lab: HttpLab) -> None:
+    """Shell scripts compare it as text."""
+    lab.done("PUT", T)
+    for path, expected in (
+        ("/admin/v2/clusters", b'["standalone"]'),
+        (f"/admin/v2{T}/compaction", b'{"status":"NOT_RUN","lastError":""}'),
+        (f"/admin/v2{T}/partitions", b'{"partitions":0,"deleted":false}'),
+        ("/admin/v2/tenants/nope", b'{"reason":"Tenant does not exist"}'),
+    ):
+        with connect(lab) as connection:
+            request = f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+            connection.sendall(request.encode())
+            found = b"".join(iter(lambda: connection.recv(4096), b""))
+        assert found.partition(b"\r\n\r\n")[2] == expected
+
+
+def test_a_body_that_does_not_come(lab: HttpLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "BODY_S", 0.1)
+    with connect(lab) as connection:
+        head = f"PUT /admin/v2{TENANT} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
+        connection.sendall(head.encode())
+        assert connection.recv(4096).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_change_that_takes_long_goes_on(lab: HttpLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its client is told so, and may ask later."""
+    monkeypatch.setattr(server, "REQUEST_S", 0.1)
+    turn = lab.on_loop(lambda: lab.broker.policies.turn)
+    lab.run(turn.acquire())
+    answer = lab.ask("PUT", NEW)
+    assert (answer.status, "goes on" in answer.reason) == (504, True)
+    assert lab.get("/namespaces/public") == ["public/default"]
+    lab.on_loop(turn.release)
+    wait_until(lambda: "public/new" in lab.get("/namespaces/public"), "the namespace")
+
+
+def test_a_defect_is_told_without_its_details(
+    lab: HttpLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in the log."""
+
+    def broken(namespace: str) -> list[str]:
+        raise KeyError("secret")
+
+    monkeypatch.setattr(lab.broker, "list_topics", broken)
+    answer = lab.ask("GET", "/persistent/public/default")
+    assert answer.status == 500
+    assert answer.reason == "Internal error: KeyError; the broker's log has the traceback."

@@ -1,0 +1,132 @@
+"""Entries over HTTP: their headers are those that Pulsar 4.0.7 sends."""
+
+from __future__ import annotations
+
+import struct
+
+from ledgerfold.storage.native import NativeBatchBuilder
+from tests.model.broker_lab import TOPIC
+from tests.model.log_model import Message
+from tests.support.http_lab import Heard, HttpLab
+
+T = "/persistent/public/default/t"
+S = f"{T}/subscription/s"
+
+
+def pulsar_headers(answer: Heard) -> dict[str, str]:
+    prefix = "X-Pulsar-"
+    return {
+        name.removeprefix(prefix): value
+        for name, value in answer.headers.items()
+        if name.startswith(prefix)
+    }
+
+
+def publish_one(lab: HttpLab, value: bytes | None, key: bytes | None, **fields: object) -> None:
+    builder = NativeBatchBuilder("prod")
+    builder.add(value, key, **fields)  # type: ignore[arg-type]
+    data = builder.build(sequence_id=5, publish_time_ms=1_000, plain=True)
+
+    async def publish() -> None:
+        topic = await lab.broker.topic(TOPIC, to_write=True)
+        producer = await topic.attach_producer("prod")
+        producer.append_all([memoryview(data)])
+        producer.finish()
+        while await producer.receipts():
+            pass
+        producer.detach()
+
+    lab.run(publish())
+
+
+def test_a_message_is_peeked_with_all_that_it_has(lab: HttpLab) -> None:
+    lab.done("PUT", S)
+    properties = {"a": "b", "c d": "ü"}
+    publish_one(lab, b"v1", b"k1", properties=properties, event_time_ms=77, ordering_key=b"ok")
+    answer = lab.ask("GET", f"{S}/position/1")
+    headers = pulsar_headers(answer)
+    assert (answer.status, answer.body) == (200, b"v1")
+    ledger = lab.get(f"{T}/lastMessageId")["ledgerId"]
+    assert headers.pop("publish-time").startswith("1970-01-01T00:")
+    assert headers == {
+        "Message-ID": f"{ledger}:0",
+        "PROPERTY": '{"a": "b", "c d": "\\u00fc"}',
+        "event-time": "1970-01-01T00:00:00.077Z",
+        "producer-name": "prod",
+        "sequence-id": "5",
+        "partition-key": "k1",
+        "partition-key-b64-encoded": "false",
+        "Base64-ordering-key": "b2s=",
+        "uncompressed-size": "2",
+        "Is-Encrypted": "false",
+        "txn-uncommitted": "false",
+    }
+    # Nothing was acknowledged.
+    assert lab.get(f"{T}/stats")["subscriptions"]["s"]["msgBacklog"] == 1
+
+
+def test_a_null_value_and_a_key_of_bytes(lab: HttpLab) -> None:
+    lab.done("PUT", S)
+    publish_one(lab, None, b"\xff\n")
+    headers = pulsar_headers(lab.ask("GET", f"{S}/position/1"))
+    assert headers["null-value"] == "true"
+    assert (headers["partition-key"], headers["partition-key-b64-encoded"]) == ("/wo=", "true")
+
+
+def test_a_batch_has_pulsars_format(lab: HttpLab) -> None:
+    """For each message its metadata's size, its metadata and its value."""
+    lab.done("PUT", S)
+    lab.publish(([Message(b"k3", b"33"), Message(b"k4", b"4444")], True))
+    answer = lab.ask("GET", f"{S}/position/1")
+    headers = pulsar_headers(answer)
+    assert headers["num-batch-message"] == "2"
+    assert headers["batch-size"] == str(len(answer.body))
+    assert "partition-key" not in headers
+    rest, found = answer.body, []
+    while rest:
+        size = struct.unpack(">I", rest[:4])[0]
+        metadata, rest = rest[4 : 4 + size], rest[4 + size :]
+        # The key is field 2, the size of the value field 3.
+        assert metadata[0] == 2 << 3 | 2
+        key = metadata[2 : 2 + metadata[1]]
+        assert metadata[2 + len(key)] == 3 << 3
+        length = metadata[3 + len(key)]
+        found.append((key, rest[:length]))
+        rest = rest[length:]
+    assert found == [(b"k3", b"33"), (b"k4", b"4444")]
+
+
+def test_entries_are_found_by_place_and_by_id(lab: HttpLab) -> None:
+    lab.done("PUT", S)
+    assert lab.status("GET", f"{T}/examinemessage") == 412
+    positions = lab.publish(*(([Message(b"k", bytes([65 + at]))], False) for at in range(9)))
+
+    def body(path: str) -> object:
+        return lab.ask("GET", f"{T}/{path}").body
+
+    assert body("examinemessage?initialPosition=earliest&messagePosition=2") == b"B"
+    assert body("examinemessage?initialPosition=latest&messagePosition=2") == b"H"
+    assert body("examinemessage") == b"I"
+    assert lab.status("GET", f"{T}/examinemessage?messagePosition=10") == 412
+    # In different ledgers: there are six entries in one.
+    for at in (0, 8):
+        ledger, entry = positions[at]
+        assert body(f"ledger/{ledger}/entry/{entry}") == bytes([65 + at])
+        assert lab.ask("GET", f"{S}/position/{at + 1}").body == bytes([65 + at])
+    assert lab.ask("GET", f"{T}/ledger/0/entry/0").reason == "Message id not found"
+    beyond = lab.ask("GET", f"{S}/position/10")
+    assert (beyond.status, beyond.reason) == (404, "Message not found")
+    assert lab.status("GET", f"{S}/position/0") == 412
+    assert lab.status("GET", f"{T}/subscription/nope/position/1") == 404
+
+
+def test_what_is_acknowledged_is_not_in_the_backlog(lab: HttpLab) -> None:
+    lab.done("PUT", S)
+    lab.publish(*(([Message(b"k", bytes([65 + at]))], False) for at in range(3)))
+    lab.done("POST", f"{S}/skip/1")
+    assert lab.ask("GET", f"{S}/position/1").body == b"B"
+
+
+def test_a_partitioned_topic_has_no_single_messages(lab: HttpLab) -> None:
+    lab.done("PUT", "/persistent/public/default/p/partitions", 2)
+    assert lab.status("GET", "/persistent/public/default/p/subscription/s/position/1") == 405

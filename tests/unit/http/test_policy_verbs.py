@@ -1,0 +1,126 @@
+"""Policies over HTTP, as Pulsar 4.0.7 answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledgerfold.v1.records_pb2 import Policies
+from tests.support.http_lab import HttpLab
+
+N = "/namespaces/public/default"
+T = "/persistent/public/default/t"
+P = "/persistent/public/default/p"
+RETENTION = {"retentionTimeInMinutes": 5, "retentionSizeInMB": 6}
+
+
+@pytest.mark.parametrize("at", [N, T, P])
+@pytest.mark.parametrize(
+    ("path", "value", "broker"),
+    [
+        ("compactionThreshold", 1000, 0),
+        ("retention", RETENTION, {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}),
+        ("messageTTL", 60, 0),
+    ],
+)
+def test_a_policy_is_set_shown_and_removed(
+    lab: HttpLab, at: str, path: str, value: object, broker: object
+) -> None:
+    lab.done("PUT", T)
+    lab.done("PUT", f"{P}/partitions", 2)
+    method = "PUT" if (at, path) == (N, "compactionThreshold") else "POST"
+    assert lab.get(f"{at}/{path}") is None
+    assert lab.get(f"{at}/{path}?applied=true") == broker
+    lab.done(method, f"{at}/{path}", value)
+    assert lab.get(f"{at}/{path}") == value
+    lab.done("DELETE", f"{at}/{path}")
+    assert lab.get(f"{at}/{path}") is None
+
+
+def test_a_topics_value_is_above_its_namespaces(lab: HttpLab) -> None:
+    lab.done("PUT", T)
+    lab.done("PUT", f"{N}/compactionThreshold", 1000)
+    assert lab.get(f"{T}/compactionThreshold") is None
+    assert lab.get(f"{T}/compactionThreshold?applied=true") == 1000
+    lab.done("POST", f"{T}/compactionThreshold", 5)
+    assert lab.get(f"{T}/compactionThreshold?applied=true") == 5
+    shown = lab.get(N)
+    assert (shown["compaction_threshold"], shown["replication_clusters"]) == (1000, ["standalone"])
+    assert "retention_policies" not in shown
+
+
+def test_a_topics_ttl_may_be_in_the_query(lab: HttpLab) -> None:
+    """As Pulsar's own tool sends it."""
+    lab.done("PUT", T)
+    lab.done("POST", f"{T}/messageTTL?messageTTL=60")
+    assert lab.get(f"{T}/messageTTL") == 60
+
+
+def test_an_absent_value_removes_the_policy(lab: HttpLab) -> None:
+    lab.done("POST", f"{N}/retention", RETENTION)
+    lab.done("POST", f"{N}/retention")
+    assert lab.get(f"{N}/retention") is None
+
+
+def test_no_limit_is_no_limit(lab: HttpLab) -> None:
+    unlimited = dict.fromkeys(RETENTION, -1)
+    lab.done("POST", f"{N}/retention", unlimited)
+    assert lab.get(f"{N}/retention") == unlimited
+    lab.done("POST", f"{N}/retention", dict.fromkeys(RETENTION, 0))
+
+
+def test_a_part_of_a_unit_is_not_nothing(lab: HttpLab) -> None:
+    """What gRPC set in ms and bytes is rounded up: 0 means that nothing is kept."""
+    limits = Policies(retention_ms=1, retention_bytes=1)
+    lab.run(lab.broker.policies.update_namespace("public/default", limits, ()))
+    assert lab.get(f"{N}/retention") == dict.fromkeys(RETENTION, 1)
+
+
+def test_deduplication_is_always_on(lab: HttpLab) -> None:
+    assert lab.get(f"{N}/deduplication") is True
+    lab.done("POST", f"{N}/deduplication", True)
+    lab.done("DELETE", f"{N}/deduplication")
+    assert lab.get(f"{N}/replication") == ["standalone"]
+    assert lab.get(f"{N}/bundles")["numBundles"] == 1
+    off = lab.ask("POST", f"{N}/deduplication", False)
+    assert (off.status, off.reason) == (
+        501,
+        "Deduplication is always enabled; it cannot be disabled.",
+    )
+
+
+def test_there_are_no_quotas(lab: HttpLab) -> None:
+    assert lab.get(f"{N}/backlogQuotaMap") == {}
+    assert lab.status("POST", f"{N}/backlogQuota", {"limitSize": 1}) == 501
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "reason"),
+    [
+        ("PUT", f"{N}/compactionThreshold", -1, 412, "compactionThreshold must be 0 or more"),
+        ("PUT", f"{N}/compactionThreshold", {}, 400, "must be a whole number"),
+        ("PUT", f"{N}/compactionThreshold", 2**70, 400, "out of range"),
+        ("PUT", f"{N}/compactionThreshold", 1.5, 400, "must be a whole number"),
+        ("PUT", f"{N}/compactionThreshold", None, 400, "The request entity cannot be empty."),
+        ("PUT", "/namespaces/public/nope/compactionThreshold", 1, 404, "Namespace does not exist"),
+        ("GET", "/namespaces/public/nope/retention", None, 404, "Namespace does not exist"),
+        ("DELETE", "/namespaces/public/nope/retention", None, 404, "Namespace does not exist"),
+        ("POST", f"{N}/messageTTL", -5, 412, "message TTL must >= 0"),
+        ("POST", f"{N}/retention", RETENTION | {"retentionSizeInMB": -2}, 400, "must be >= -1"),
+        ("POST", f"{N}/retention", {"retentionTimeInMinutes": 5}, 400, "Invalid retention policy"),
+        ("POST", f"{N}/retention", [], 400, "Retention is an object"),
+        ("POST", f"{N}/deduplication", "x", 400, "true or false"),
+        ("GET", "/persistent/public/default/nope/retention", None, 404, "nope not found"),
+        ("POST", "/persistent/public/default/nope/retention", RETENTION, 404, "nope not found"),
+        ("GET", f"{P}-partition-0/retention", None, 412, "has the policies of"),
+        ("GET", f"{N}/persistence", None, 501, "is not emulated"),
+        ("POST", f"{N}/dispatchRate", {}, 501, "is not emulated"),
+        ("POST", f"{T}/maxProducers", 3, 501, "is not emulated"),
+    ],
+)
+def test_refusals(
+    lab: HttpLab, method: str, path: str, body: object, status: int, reason: str
+) -> None:
+    lab.done("PUT", f"{P}/partitions", 1)
+    answer = lab.ask(method, path, body)
+    assert answer.status == status, answer
+    assert reason in answer.reason
