@@ -76,6 +76,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--listen", default=DEFAULT_LISTEN, metavar="HOST:PORT", help=listen)
     metrics = "serve Prometheus metrics at http://HOST:PORT/metrics; default: no metrics"
     add("--metrics-listen", metavar="HOST:PORT", help=metrics)
+    pulsar = "serve Pulsar's binary protocol at pulsar://HOST:PORT; default: not served"
+    add("--pulsar-listen", metavar="HOST:PORT", help=pulsar)
+    advertise = "the address that Pulsar's clients are told; default: that of --pulsar-listen"
+    add("--pulsar-advertise", metavar="HOST:PORT", help=advertise)
     add(
         "--durability",
         choices=("fsync", "os"),
@@ -201,6 +205,7 @@ def _serve(options: argparse.Namespace) -> int:
         BrokerSettings(
             data_dir=options.data,
             **fields(options, "listen", "metrics_listen", "retain_null_key", "compactor"),
+            **fields(options, "pulsar_listen", "pulsar_advertise"),
             **fields(options, "spark_master", "ready_file", "log_level", "streams_max"),
             compaction_threshold_bytes=options.compaction_threshold,
             retention_ms=options.retention_time,

@@ -37,6 +37,7 @@ from ledgerfold.version import __version__
 
 if TYPE_CHECKING:
     from ledgerfold.broker.metrics.server import Metrics
+    from ledgerfold.broker.pulsar.server import PulsarServer
 
 # Streams were ended with the topics: this is for responses in flight.
 _GRACE_S = 0.5
@@ -74,11 +75,12 @@ async def _serve(
     store = recovered(settings, metadata, lock, files, clock.now_ms)
     broker = Broker(settings, metadata, store, compactor, clock)
     metrics_listen = None if metrics is None else metrics.serve(broker)
-    server = Server(broker)
+    server, pulsar = Server(broker), _pulsar(settings, broker)
     stopped = _stop_on_signals()
     try:
         listen = await server.start()
         await broker.start()
+        pulsar_listen = None if pulsar is None else await pulsar.start()
     except BaseException:
         # NOTE: gRPC's server would be stopped when it is deleted, without a loop to do it on, and
         # print a traceback behind the error.
@@ -86,13 +88,17 @@ async def _serve(
         raise
     # Existing objects live as long as the process: full collections need not scan them.
     gc.freeze()
-    _announce(settings, listen, metrics_listen)
+    _announce(settings, listen, metrics_listen, pulsar_listen)
     await stopped.wait()
     _log.info("Stopping; a second signal exits at once.")
     await server.drain()
+    if pulsar is not None:
+        pulsar.stop_listening()
     if metrics is not None:
         metrics.stop()
     await broker.stop()
+    if pulsar is not None:
+        await pulsar.stop(_GRACE_S)
     await server.stop(_GRACE_S)
     return 0
 
@@ -104,6 +110,15 @@ def _metrics(settings: BrokerSettings) -> Metrics | None:
     from ledgerfold.broker.metrics.server import Metrics
 
     return Metrics(settings.metrics_listen)
+
+
+def _pulsar(settings: BrokerSettings, broker: Broker) -> PulsarServer | None:
+    if settings.pulsar_listen is None:
+        return None
+    # Imported only if configured, too.
+    from ledgerfold.broker.pulsar.server import PulsarServer
+
+    return PulsarServer(broker, settings.pulsar_listen, settings.pulsar_advertise)
 
 
 def _clock(settings: BrokerSettings) -> Clock:
@@ -125,13 +140,15 @@ def _stop_on_signals() -> asyncio.Event:
     return stopped
 
 
-def _announce(settings: BrokerSettings, listen: str, metrics_listen: str | None) -> None:
-    metrics = {} if metrics_listen is None else {"metrics": metrics_listen}
+def _announce(
+    settings: BrokerSettings, listen: str, metrics_listen: str | None, pulsar_listen: str | None
+) -> None:
+    others = {"metrics": metrics_listen, "pulsar": pulsar_listen}
     ready = json.dumps(
         {
             "event": "ready",
             "listen": listen,
-            **metrics,
+            **{name: where for name, where in others.items() if where is not None},
             "pid": os.getpid(),
             "data_dir": str(settings.data_dir),
             "durability": settings.store.durability,

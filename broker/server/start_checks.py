@@ -31,6 +31,7 @@ def check_start(settings: BrokerSettings) -> None:
                 f"--metrics-listen {settings.metrics_listen}: --listen has that port; use another "
                 "port."
             )
+    _check_pulsar(settings)
     if settings.compaction_service is not None and settings.compactor != "local":
         raise InvalidRequest(
             f"--compaction-service {settings.compaction_service} replaces the worker: "
@@ -40,6 +41,23 @@ def check_start(settings: BrokerSettings) -> None:
         _check_compactor(settings.compactor)
     if settings.ready_file is not None:
         _check_ready_file(settings.ready_file, settings.data_dir)
+
+
+def _check_pulsar(settings: BrokerSettings) -> None:
+    listen, advertised = settings.pulsar_listen, settings.pulsar_advertise
+    if listen is not None:
+        _check_address("--pulsar-listen", listen)
+        if listen in (settings.listen, settings.metrics_listen) and not listen.endswith(":0"):
+            raise InvalidRequest(
+                f"--pulsar-listen {listen}: --listen or --metrics-listen has that port; use "
+                "another port."
+            )
+    if advertised is not None:
+        if listen is None:
+            raise InvalidRequest("--pulsar-advertise needs --pulsar-listen.")
+        match = _ADDRESS.fullmatch(advertised)
+        if match is None or not 0 < int(match["port"]) <= _PORT_MAX:
+            raise InvalidRequest(f"--pulsar-advertise {advertised}: use HOST:PORT.")
 
 
 def temporary_path(ready_file: Path) -> Path:

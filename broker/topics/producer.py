@@ -14,7 +14,7 @@ from ledgerfold.broker.topics.deduplication import Deduplication
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue
 from ledgerfold.storage.entry import check_entry
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1.records_pb2 import ProducerRecord
 
 
@@ -61,6 +61,11 @@ class Producer(ReceiptQueue):
         self._deduplication.appended(record, header.sequence_id)
         self._topic.count_in(header.message_count, header.size_bytes)
         self.add(Receipt(position, header.sequence_id, header.size_bytes, position))
+
+    def refuse(self, sequence_id: int, size_bytes: int, refusal: LedgerfoldError) -> None:
+        """Queues the refusal of an entry that was not appended: its receipt has the reason."""
+        through = self._tail.last_appended
+        self.add(Receipt(NOWHERE, sequence_id, size_bytes, through, refusal), is_new=False)
 
     def detach(self) -> None:
         self.close()
