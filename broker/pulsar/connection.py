@@ -115,6 +115,9 @@ class Connection(asyncio.Protocol):
         """Returns whether the rest of a frame is awaited."""
         return self._splitter.held > 0 and not self._is_paused
 
+    def look_for_ends(self) -> None:
+        self._consuming.look_for_ends()
+
     def ping(self) -> None:
         if self._is_connected:
             self._link.write(_PING)

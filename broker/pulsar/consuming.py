@@ -161,6 +161,12 @@ class Consuming:
             attached.detach()
         self._consumers.clear()
 
+    def look_for_ends(self) -> None:
+        """Tells consumers of topics that were terminated meanwhile."""
+        for attached in self._consumers.values():
+            if not attached.is_detached and attached.topic.log.tail.is_terminated:
+                attached.tell_end()
+
     def _connected(self, consumer_id: int) -> AttachedConsumer:
         attached = self._consumers.get(consumer_id)
         if attached is None:
@@ -222,6 +228,7 @@ class Consuming:
             else:
                 subscription.acknowledge(consumer, whole)
         consumer.traffic.last_acked_ms = self._link.broker.clock_ms()
+        attached.tell_end()
         if ack.HasField("request_id"):
             # 0 is none in the broker, and an id of a client (AttachedConsumer._send).
             subscription.acknowledge(consumer, (), request_id=ack.request_id + 1)

@@ -50,11 +50,21 @@ class AttachedConsumer:
         # The client asked for its end: it is not told.
         self.is_leaving = self.is_detached = False
         self.delivering: asyncio.Task[None] | None = None
+        self._has_told_end = False
 
     def start(self) -> None:
         self.delivering = self._link.spawn(self._deliver())
         # A client that reads nothing, while others need the room.
         self.consumer.share.on_overrun(self._link.abort)
+        self.tell_end()
+
+    def tell_end(self) -> None:
+        """Tells the client, once, that a terminated topic has nothing more for it."""
+        is_over = self.topic.log.tail.is_terminated and not self.subscription.backlog_entries()
+        if is_over and not (self._has_told_end or self.is_detached):
+            self._has_told_end = True
+            end = pulsar_pb2.CommandReachedEndOfTopic(consumer_id=self.id)
+            self._link.send(command(pulsar_pb2.REACHED_END_OF_TOPIC, reached_end_of_topic=end))
 
     def detach(self) -> None:
         """Disconnects it from its subscription. Idempotent."""

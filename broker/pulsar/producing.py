@@ -2,7 +2,8 @@
 
 Receipts and refusals of messages are sent in the order of the SENDs. A producer that its client
 connects again replaces the one of before, which may not have noticed that its connection is lost:
-both have the name that the broker gave, and the new one has the higher epoch.
+both have the name that the broker gave, and the new one has the higher epoch. A message that was
+stored on an earlier connection is not stored again.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class Producing:
         with ExitStack() as resources:
             resources.enter_context(broker.outgoing.stream())
             self._replace(topic, name, opening)
-            producer = await topic.attach_producer(name)
+            producer = await topic.attach_producer(name, reuses_ids=True)
             attached = AttachedProducer(opening, producer, resources.pop_all())
         if self._link.is_closed or opening.producer_id not in self._opening:
             attached.detach()

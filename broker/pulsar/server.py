@@ -20,7 +20,7 @@ from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import AddressInUse, Overloaded
 
 PING_S, SILENT_S = 30.0, 75.0
-_LOOK_S = 10.0
+_LOOK_S = 5.0
 _BACKLOG = 1024
 _log = logging.getLogger(__name__)
 
@@ -108,11 +108,12 @@ class PulsarServer:
             oldest.abort(f"it sent part of a frame, and all sent {self.held_bytes} bytes")
 
     async def _look(self) -> None:
-        """Pings idle clients, and closes connections that stay silent."""
+        """Pings idle clients, closes connections that stay silent, tells of terminated topics."""
         while True:
             await asyncio.sleep(_LOOK_S)
             now_s = self.now_s()
             for connection in tuple(self._connections):
+                connection.look_for_ends()
                 silent_s = now_s - connection.heard_s
                 if silent_s > SILENT_S:
                     connection.abort(f"it was silent for {silent_s:.0f} s")

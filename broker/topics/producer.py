@@ -19,7 +19,11 @@ from ledgerfold.v1.records_pb2 import ProducerRecord
 
 
 class Producer(ReceiptQueue):
-    """A producer that belongs to one stream. Created by Topic.attach_producer()."""
+    """A producer that belongs to one stream. Created by Topic.attach_producer().
+
+    `reuses_ids`: only entries of earlier streams are duplicates. Pulsar's C++ client uses an id
+    twice in one stream if its first one broke before a receipt, and never sends a message twice.
+    """
 
     def __init__(
         self,
@@ -29,11 +33,14 @@ class Producer(ReceiptQueue):
         name: str,
         record: ProducerRecord,
         on_detached: Callable[[Producer], object],
+        *,
+        reuses_ids: bool = False,
     ) -> None:
         super().__init__(log.state, name)
         self.record = record
         self._topic, self._deduplication = topic, deduplication
         self._on_detached = on_detached
+        self._stored_before = record.last_sequence_id if reuses_ids else None
         # On a manual clock the producer's own time has no meaning.
         self._emulated_time = topic.clock if isinstance(topic.clock, ManualClock) else None
         self._entry_bytes_max = topic.entry_bytes_max
@@ -49,7 +56,10 @@ class Producer(ReceiptQueue):
         record = self.record
         if header.sequence_id < 0:
             raise InvalidRequest(f"Sequence id {header.sequence_id} is negative; the minimum is 0.")
-        if header.sequence_id <= record.last_sequence_id:
+        stored_before = self._stored_before
+        if stored_before is None:
+            stored_before = record.last_sequence_id
+        if header.sequence_id <= stored_before:
             # The original may still be in flight, from a closed connection.
             through = self._tail.last_appended
             receipt = Receipt(NOWHERE, header.sequence_id, header.size_bytes, through)
@@ -58,7 +68,7 @@ class Producer(ReceiptQueue):
         if self._emulated_time is not None:
             header = header._replace(publish_time_ms=self._emulated_time.now_ms())
         position = self._tail.append(header, (entry[header.header_bytes :],), record.number)
-        self._deduplication.appended(record, header.sequence_id)
+        self._deduplication.appended(record, max(header.sequence_id, record.last_sequence_id))
         self._topic.count_in(header.message_count, header.size_bytes)
         self.add(Receipt(position, header.sequence_id, header.size_bytes, position))
 

@@ -17,8 +17,13 @@ Connect = Callable[[str], pulsar.Client]
 _SILENT = logging.Logger("pulsar", logging.CRITICAL)
 
 
-def connect(url: str) -> pulsar.Client:
+def connected(url: str) -> pulsar.Client:
     return pulsar.Client(f"pulsar://{url}", operation_timeout_seconds=10, logger=_SILENT)
+
+
+@pytest.fixture
+def connect() -> Connect:
+    return connected
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +36,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture
 def client(broker: BrokerProcess) -> Iterator[pulsar.Client]:
-    client = connect(str(broker.ready["pulsar"]))
+    client = connected(str(broker.ready["pulsar"]))
     yield client
     client.close()
 
