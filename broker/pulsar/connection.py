@@ -13,7 +13,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from ledgerfold.broker.pulsar.consuming import Consuming
 from ledgerfold.broker.pulsar.errors import number_of
@@ -21,12 +21,10 @@ from ledgerfold.broker.pulsar.frames import Frame, Splitter, command, encode, pa
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.lookups import Lookups
 from ledgerfold.broker.pulsar.producing import Producing, refusal
+from ledgerfold.broker.pulsar.shared import Shared
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
-
-if TYPE_CHECKING:
-    from ledgerfold.broker.pulsar.server import PulsarServer
 
 READ_AHEAD_BYTES = 1024 * 1024
 # Before CONNECT: whoever that is, nothing large.
@@ -43,47 +41,52 @@ _Handler = Callable[[BaseCommand], Awaitable[None]]
 class Connection(asyncio.Protocol):
     """One client."""
 
-    def __init__(self, server: PulsarServer) -> None:
-        self._server = server
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
         self._splitter = Splitter(FIRST_FRAME_BYTES_MAX)
         self._frames: deque[bytes] = deque()
-        self._frames_bytes = 0
+        # Of complete frames; of those and an incomplete one, as counted for all connections.
+        self._frames_bytes = self._held_bytes = 0
         self._arrived = asyncio.Event()
         self._is_paused = self._is_connected = False
-        # Of the loop: the last byte, and the beginning of an incomplete frame.
-        self.heard_s = self.waits_since_s = server.now_s()
+        self.heard_s = shared.now_s()
 
     # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        server = self._server
-        self._link = link = Link(server.broker, self._transport)
-        self._producing = Producing(link, server.producers)
-        self._consuming = Consuming(link, server.batch_acks)
-        self._at_once, self._as_tasks = self._handlers(Lookups(link, server.service_url))
-        server.opened(self)
+        shared = self._shared
+        self._link = link = Link(shared.broker, self._transport)
+        self._producing = Producing(link, shared.producers)
+        self._consuming = Consuming(link, shared.batch_acks)
+        self._at_once, self._as_tasks = self._handlers(Lookups(link, shared.service_url))
+        shared.opened(self)
         self._reading = asyncio.get_running_loop().create_task(self._read())
 
     def data_received(self, data: bytes) -> None:
-        self.heard_s = self._server.now_s()
+        self.heard_s = self._shared.now_s()
         try:
-            before = self._splitter.held
             frames = self._splitter.feed(data)
         except InvalidRequest as error:
             self._refuse(error)
             return
-        if frames or not before:
-            self.waits_since_s = self.heard_s
-        self._frames.extend(frames)
-        self._frames_bytes += sum(map(len, frames))
-        self._server.held_bytes += self._splitter.held - before + sum(map(len, frames))
+        finally:
+            self._count_held()
         if frames:
+            self._frames.extend(frames)
+            self._frames_bytes += sum(map(len, frames))
+            self._count_held()
             self._arrived.set()
         if self._frames_bytes > READ_AHEAD_BYTES and not self._is_paused:
             self._is_paused = True
             self._transport.pause_reading()
-        self._server.check_held()
+        self._shared.check_held()
+
+    def _count_held(self) -> None:
+        """Counts what was received and is not handled."""
+        held_bytes = self._splitter.held + self._frames_bytes
+        self._shared.held_bytes += held_bytes - self._held_bytes
+        self._held_bytes = held_bytes
 
     def pause_writing(self) -> None:
         self._link.pause()
@@ -93,22 +96,16 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._reading.cancel()
-        self._server.closed(self)
-        self._server.held_bytes -= self.held_bytes
+        self._shared.closed(self)
+        self._shared.held_bytes -= self._held_bytes
         self._frames.clear()
-        self._splitter = Splitter(0)
         self._link.closed(self._end)
 
     def _end(self) -> None:
         self._producing.closed()
         self._consuming.closed()
 
-    # Called by the server
-
-    @property
-    def held_bytes(self) -> int:
-        """What was received and is not handled."""
-        return self._splitter.held + self._frames_bytes
+    # Called for all connections
 
     @property
     def is_in_frame(self) -> bool:
@@ -151,7 +148,7 @@ class Connection(asyncio.Protocol):
 
     def _handled(self, size_bytes: int) -> None:
         self._frames_bytes -= size_bytes
-        self._server.held_bytes -= size_bytes
+        self._count_held()
         if self._is_paused and self._frames_bytes <= READ_AHEAD_BYTES:
             self._is_paused = False
             self._transport.resume_reading()
@@ -212,7 +209,7 @@ class Connection(asyncio.Protocol):
             link.close()
             return
         self._is_connected = True
-        self._splitter.frame_bytes_max = self._server.frame_bytes_max
+        self._splitter.frame_bytes_max = self._shared.frame_bytes_max
         answer = pulsar_pb2.CommandConnected(
             server_version="Ledgerfold",
             protocol_version=min(connect.protocol_version, PROTOCOL_VERSION),

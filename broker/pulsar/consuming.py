@@ -236,7 +236,7 @@ class Consuming:
     # Positions
 
     async def seek(self, request: BaseCommand) -> None:
-        """Moves the cursor. The client is told of the end of its consumer first, as it expects.
+        """Moves the cursor. The client learns of the end of its consumer first, as it expects.
 
         Raises InvalidRequest, SubscriptionBusy, StorageError, Moved.
         """

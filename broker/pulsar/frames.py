@@ -38,7 +38,7 @@ _BROKER_METADATA_MAGIC = 0x0E02
 
 
 class WrongChecksum(InvalidRequest):
-    """A payload that was damaged on its way."""
+    """A payload that was damaged between client and broker."""
 
 
 class Frame(NamedTuple):

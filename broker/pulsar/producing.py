@@ -134,10 +134,15 @@ class Producing:
             attached.detach()
 
     def _answer(self, opening: CommandProducer, attached: AttachedProducer) -> None:
+        last = attached.producer.record.last_sequence_id
+        if not attached.has_own_name:
+            # NOTE: after -1 the C++ client numbers new messages from 0 again if its connection
+            # breaks before the first receipt, and they would be taken for the first ones.
+            last = max(last, 0)
         answer = pulsar_pb2.CommandProducerSuccess(
             request_id=opening.request_id,
             producer_name=attached.producer.name,
-            last_sequence_id=attached.producer.record.last_sequence_id,
+            last_sequence_id=last,
         )
         self._link.send(command(pulsar_pb2.PRODUCER_SUCCESS, producer_success=answer))
 

@@ -1,8 +1,9 @@
-"""A bare connection of the protocol: what no client of Pulsar's would send, and what it would see."""
+"""A bare connection of the protocol: what no client of Pulsar's would send, and what it sees."""
 
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ import google_crc32c
 from ledgerfold.broker.pulsar.frames import Splitter, encode, parse
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, MessageMetadata
+from tests.support.waiting import wait_until
 
 
 class RawClient:
@@ -87,8 +89,7 @@ def metadata(sequence_id: int, **options: Any) -> MessageMetadata:
 
 def subscribe(topic: str, **options: Any) -> BaseCommand:
     opening = pulsar_pb2.CommandSubscribe(
-        **{"topic": topic, "subscription": "s", "sub_type": 0, "consumer_id": 1, "request_id": 2}
-        | options
+        topic=topic, subscription="s", sub_type=0, consumer_id=1, request_id=2, **options
     )
     return BaseCommand(type=pulsar_pb2.SUBSCRIBE, subscribe=opening)
 
@@ -96,3 +97,9 @@ def subscribe(topic: str, **options: Any) -> BaseCommand:
 def flow(permits: int) -> BaseCommand:
     asked = pulsar_pb2.CommandFlow(consumer_id=1, message_permits=permits)
     return BaseCommand(type=pulsar_pb2.FLOW, flow=asked)
+
+
+def pass_ms(least_ms: int) -> None:
+    """Returns when the clock, by which messages are found, has moved on."""
+    end_s = time.time() + least_ms / 1000
+    wait_until(lambda: time.time() > end_s, "the clock")

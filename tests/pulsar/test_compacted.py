@@ -129,5 +129,5 @@ def test_both_doors_see_one_view(
     assert len(found) == 90
     with native.create_table_view(topic) as table:
         assert {key: value for key, (value, _) in found.items()} == {
-            key: table.get(key) for key in table
+            key: table.get(key) for key in found
         }
