@@ -30,6 +30,7 @@ from ledgerfold.broker.subscriptions.lifecycle import (
     seek_subscription,
 )
 from ledgerfold.broker.subscriptions.subscription import ConsumerOptions, Subscription
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.codec import last_batch_index
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
@@ -68,6 +69,8 @@ class Consuming:
     def __init__(self, link: Link, acks: AllBatchAcks) -> None:
         self._link, self._acks = link, acks
         self._consumers: dict[int, AttachedConsumer] = {}
+        # Of readers: kept for the consumers that a seek has disconnected.
+        self._sought: dict[Subscription, Topic] = {}
         # Being connected: CLOSE_CONSUMER takes an id out.
         self._opening: set[int] = set()
 
@@ -121,6 +124,7 @@ class Consuming:
             return
         consumer.peer = self._link.peer(opening.metadata)
         self._consumers[attached.id] = attached
+        self._sought.pop(subscription, None)
         self._succeed(opening.request_id)
         attached.start()
 
@@ -160,6 +164,10 @@ class Consuming:
         for attached in self._consumers.values():
             attached.detach()
         self._consumers.clear()
+        for subscription, topic in self._sought.items():
+            subscription.release()
+            if subscription.is_abandoned:
+                remove_subscription(topic, subscription)
 
     def look_for_ends(self) -> None:
         """Tells consumers of topics that were terminated meanwhile."""
@@ -244,6 +252,8 @@ class Consuming:
         attached = self._connected(asked.consumer_id)
         start = start_at(asked)
         name = attached.subscription.name
+        if not attached.subscription.is_durable:
+            self._sought[attached.subscription] = attached.topic
         await run_to_completion(seek_subscription(attached.topic, name, start))
         self._acks.pop(attached.subscription, None)
         if attached.delivering is not None:

@@ -143,6 +143,8 @@ class Producing:
             request_id=opening.request_id,
             producer_name=attached.producer.name,
             last_sequence_id=last,
+            # The Java client does not accept an answer without one.
+            schema_version=b"",
         )
         self._link.send(command(pulsar_pb2.PRODUCER_SUCCESS, producer_success=answer))
 

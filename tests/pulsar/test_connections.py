@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import pulsar
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.broker.pulsar.frames import encode
+from ledgerfold.broker.pulsar.frames import encode, message_id
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 from tests.conftest import MakeBroker
@@ -256,6 +258,72 @@ def test_the_end_of_a_topic(raw: RawClient, broker: BrokerProcess, topic: str) -
     raw.send(BaseCommand(type=pulsar_pb2.ACK, ack=ack))
     kinds = {raw.read().type, raw.read().type}
     assert kinds == {pulsar_pb2.REACHED_END_OF_TOPIC, pulsar_pb2.ACK_RESPONSE}
+
+
+def test_a_reader_that_seeks_and_goes(
+    url: str, raw: RawClient, broker: BrokerProcess, topic: str
+) -> None:
+    """Its subscription waits for it to come back, and goes with its connection."""
+    with RawClient(url) as reader, Admin(broker.url) as admin:
+        reader.send(subscribe(topic, durable=False))
+        assert reader.read().type == pulsar_pb2.SUCCESS
+        seek = pulsar_pb2.CommandSeek(
+            consumer_id=1, request_id=3, message_id={"ledger_id": -1, "entry_id": -1}
+        )
+        reader.send(BaseCommand(type=pulsar_pb2.SEEK, seek=seek))
+        closed = reader.read().close_consumer
+        assert (closed.consumer_id, closed.request_id) == (1, 2**64 - 1)
+        assert reader.read().success.request_id == 3
+        assert list(admin.stats(topic)["subscriptions"]) == ["s"]
+        reader.socket.close()
+        wait_until(lambda: not admin.stats(topic)["subscriptions"], "its end")
+
+
+SESSION = (
+    encode(producer("fuzz")),
+    frame_of(send(1), metadata(1), b"value"),
+    encode(subscribe("fuzz", initial_position=1)),
+    encode(flow(100)),
+    encode(
+        BaseCommand(
+            type=pulsar_pb2.ACK,
+            ack={"consumer_id": 1, "ack_type": 1, "message_id": [message_id(1, 0)]},
+        )
+    ),
+    encode(BaseCommand(type=28, seek={"consumer_id": 1, "request_id": 4})),
+    encode(BaseCommand(type=29, get_last_message_id={"consumer_id": 1, "request_id": 5})),
+    encode(BaseCommand(type=20, redeliver={"consumer_id": 1})),
+    encode(BaseCommand(type=12, unsubscribe={"consumer_id": 1, "request_id": 6})),
+    encode(BaseCommand(type=15, close_producer={"producer_id": 1, "request_id": 7})),
+)
+
+
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.sampled_from(SESSION), max_size=20),
+    st.integers(0, 2**16),
+    st.integers(0, 255),
+    st.integers(0, 2**16),
+)
+def test_a_session_in_any_order_damaged_and_cut(
+    broker: BrokerProcess, frames: list[bytes], at: int, flip: int, cut: int
+) -> None:
+    """Whatever a client sends, another one is served, and the broker logs no defect."""
+    url = str(broker.ready["pulsar"])
+    data = bytearray(b"".join(frames))
+    if data:
+        data[at % len(data)] ^= flip
+    with RawClient(url) as client, RawClient(url) as other:
+        client.socket.sendall(bytes(data[: len(data) - cut % (len(data) + 1)]))
+        # The end of the connection would end what is in progress: some turns of the loop first.
+        for _ in range(5):
+            other.send(PING)
+            assert other.read().type == pulsar_pb2.PONG
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.is_closed()
+    assert "Traceback" not in broker.stderr
 
 
 @pytest.mark.parametrize(
