@@ -19,7 +19,7 @@ from ledgerfold.broker.pulsar.batch_acks import BatchAcks
 from ledgerfold.broker.pulsar.delivery import AttachedConsumer
 from ledgerfold.broker.pulsar.frames import command, message_id
 from ledgerfold.broker.pulsar.from_native import bits_of
-from ledgerfold.broker.pulsar.link import Link
+from ledgerfold.broker.pulsar.link import Link, properties_of
 from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, check_schema
 from ledgerfold.broker.pulsar.starts import start_at, start_of
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
@@ -310,11 +310,7 @@ def _options(opening: CommandSubscribe) -> ConsumerOptions:
         raise NotAllowed("A Key_Shared consumer cannot choose its hashes: use the mode AUTO_SPLIT.")
     name = opening.consumer_name or secrets.token_hex(5)
     check_name("A consumer", name)
-    properties = {
-        each.key.decode(errors="replace"): each.value.decode(errors="replace")
-        for each in opening.metadata
-    }
-    check_properties("a consumer", properties)
+    check_properties("a consumer", properties_of(opening.metadata))
     options = ConsumerOptions(
         type=_TYPES[opening.sub_type],
         durable=opening.durable,

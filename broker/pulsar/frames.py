@@ -35,6 +35,16 @@ _TWO_SIZES = struct.Struct(">II")
 _CHECKED = struct.Struct(">HII")
 _CHECKSUM_MAGIC = 0x0E01
 _BROKER_METADATA_MAGIC = 0x0E02
+# The fields of a command that are text, by its type. NOTE: protobuf returns bytes for those that
+# are not UTF-8.
+_TEXTS = {
+    field.number: (
+        field.name,
+        [each.name for each in field.message_type.fields if each.type == each.TYPE_STRING],
+    )
+    for field in BaseCommand.DESCRIPTOR.fields
+    if field.message_type is not None
+}
 
 
 class WrongChecksum(InvalidRequest):
@@ -95,9 +105,14 @@ def parse(frame: bytes) -> Frame:
     if size > min(len(frame) - 4, COMMAND_BYTES_MAX):
         raise InvalidRequest(f"A command of {size} bytes in a frame of {len(frame)} bytes.")
     try:
-        return Frame(BaseCommand.FromString(frame[4 : 4 + size]), frame[4 + size :])
+        command = BaseCommand.FromString(frame[4 : 4 + size])
     except DecodeError as error:
         raise InvalidRequest(f"Not a command: {error}.") from error
+    field, texts = _TEXTS.get(command.type, ("", ()))
+    for name in texts:
+        if not isinstance(getattr(getattr(command, field), name), str):
+            raise InvalidRequest(f"The field {name} of a command is not UTF-8.")
+    return Frame(command, frame[4 + size :])
 
 
 def parse_message(payload: bytes) -> Message:

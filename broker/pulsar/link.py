@@ -16,7 +16,7 @@ from ledgerfold.broker.common.traffic import Peer
 from ledgerfold.broker.pulsar.frames import encode
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import Overloaded
-from ledgerfold.v1.pulsar_pb2 import BaseCommand
+from ledgerfold.v1.pulsar_pb2 import BaseCommand, KeyValue
 
 HIGH_WATER_BYTES = 64 * 1024
 TASKS_MAX = 1000
@@ -39,12 +39,8 @@ class Link:
         name = transport.get_extra_info("peername") or ("", 0)
         self.address = f"{name[0]}:{name[1]}"
 
-    def peer(self, metadata: Iterable[Any] = ()) -> Peer:
-        pairs = {
-            each.key.decode(errors="replace"): each.value.decode(errors="replace")
-            for each in metadata
-        }
-        return Peer(self.address, self.broker.clock_ms(), pairs)
+    def peer(self, metadata: Iterable[KeyValue] = ()) -> Peer:
+        return Peer(self.address, self.broker.clock_ms(), properties_of(metadata))
 
     # Sending
 
@@ -112,3 +108,10 @@ class Link:
         on_closed()
         for task in tuple(self._tasks):
             task.cancel()
+
+
+def properties_of(metadata: Iterable[KeyValue]) -> dict[str, str]:
+    """Returns what a client says of its producer or consumer, as shown in stats."""
+    return {
+        each.key.decode(errors="replace"): each.value.decode(errors="replace") for each in metadata
+    }

@@ -15,7 +15,7 @@ from collections import deque
 from contextlib import ExitStack
 from weakref import WeakKeyDictionary
 
-from ledgerfold.broker.common.given_names import check_name
+from ledgerfold.broker.common.given_names import check_name, check_properties
 from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.pulsar.errors import number_for_message, number_for_producer
 from ledgerfold.broker.pulsar.frames import (
@@ -26,7 +26,7 @@ from ledgerfold.broker.pulsar.frames import (
     message_id,
     parse_message,
 )
-from ledgerfold.broker.pulsar.link import Link
+from ledgerfold.broker.pulsar.link import Link, properties_of
 from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, check_schema
 from ledgerfold.broker.pulsar.to_native import to_native
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
@@ -108,6 +108,7 @@ class Producing:
             )
         name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
         check_name("A producer", name)
+        check_properties("a producer", properties_of(opening.metadata))
         with ExitStack() as resources:
             resources.enter_context(broker.outgoing.stream())
             self._replace(topic, name, opening)

@@ -323,7 +323,7 @@ def test_a_session_in_any_order_damaged_and_cut(
             assert other.read().type == pulsar_pb2.PONG
         client.socket.shutdown(socket.SHUT_WR)
         assert client.is_closed()
-    assert "Traceback" not in broker.stderr
+    assert "Traceback" not in broker.stderr, broker.stderr
 
 
 @pytest.mark.parametrize(

@@ -103,3 +103,9 @@ def test_a_wrong_checksum_has_a_class_of_its_own() -> None:
     payload[-1] ^= 1
     with pytest.raises(WrongChecksum):
         parse_message(bytes(payload))
+
+
+def test_texts_are_text() -> None:
+    frame = encode(BaseCommand(type=pulsar_pb2.LOOKUP, lookup={"topic": "tt", "request_id": 1}))
+    with pytest.raises(InvalidRequest, match="topic of a command is not UTF-8"):
+        parse(frame[4:].replace(b"tt", b"\xff\xfe"))
