@@ -53,7 +53,7 @@ def has_java() -> bool:
 
 # Fixtures and folders of tests/ that start processes.
 PROCESS_FIXTURES = frozenset({"broker_process", "shared_broker", "compactor", "worker", "url"})
-PROCESS_FOLDERS = ("conformance", "crash", "grpc", "spark")
+PROCESS_FOLDERS = ("conformance", "crash", "grpc", "pulsar", "spark")
 # Strategies of nobody's: broker and compactor may look for them.
 ALLOWED = ("--allow-strategy=shop:Best", "--allow-strategy=shop:Worst")
 NOT_FAST = ("process", "spark", "slow")

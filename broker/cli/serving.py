@@ -91,6 +91,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "default: not served"
     )
     add("--admin-listen", metavar="HOST:PORT", help=rest)
+    pulsar = "serve Pulsar's binary protocol at pulsar://HOST:PORT; default: not served"
+    add("--pulsar-listen", metavar="HOST:PORT", help=pulsar)
+    advertise = "the address that Pulsar's clients are told; default: that of --pulsar-listen"
+    add("--pulsar-advertise", metavar="HOST:PORT", help=advertise)
     add(
         "--durability",
         choices=("fsync", "os"),
@@ -224,6 +228,8 @@ def _serve(options: argparse.Namespace) -> int:
             listen=options.listen,
             metrics_listen=options.metrics_listen,
             admin_listen=options.admin_listen,
+            pulsar_listen=options.pulsar_listen,
+            pulsar_advertise=options.pulsar_advertise,
             retain_null_key=options.retain_null_key,
             compactor=options.compactor,
             spark_master=options.spark_master,

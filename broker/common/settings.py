@@ -73,6 +73,10 @@ class BrokerSettings:
     metrics_listen: str | None = None
     # The HTTP address of the admin REST API: "host:port". None: not served.
     admin_listen: str | None = None
+    # The address of Pulsar's binary protocol, and the one that its clients are told, if they reach
+    # it by another: "host:port". None: not served.
+    pulsar_listen: str | None = None
+    pulsar_advertise: str | None = None
     ready_file: Path | None = None
     log_level: str = "INFO"
     store: StoreSettings = field(default_factory=StoreSettings)

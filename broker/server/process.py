@@ -39,6 +39,7 @@ from ledgerfold.version import __version__
 if TYPE_CHECKING:
     from ledgerfold.broker.http.server import AdminServer
     from ledgerfold.broker.metrics.server import Metrics
+    from ledgerfold.broker.pulsar.server import PulsarServer
 
 # Streams were ended with the topics: this is for responses in flight.
 _GRACE_S = 0.5
@@ -76,13 +77,14 @@ async def _serve(
     store = recovered(settings, metadata, lock, files, clock.now_ms)
     broker = Broker(settings, metadata, store, compactor, clock)
     metrics_listen = None if metrics is None else metrics.serve(broker)
-    server = Server(broker)
+    server, pulsar = Server(broker), _pulsar(settings, broker)
     stopped = _stop_on_signals()
     admin = _admin(broker)
     try:
         listen = await server.start()
         admin_listen = None if admin is None else await admin.start(settings.admin_listen or "")
         await broker.start()
+        pulsar_listen = None if pulsar is None else await pulsar.start()
     except BaseException:
         if admin is not None:
             await admin.stop()
@@ -92,15 +94,20 @@ async def _serve(
         raise
     # Existing objects live as long as the process: full collections need not scan them.
     gc.freeze()
-    _announce(settings, {"listen": listen, "metrics": metrics_listen, "admin": admin_listen})
+    addresses = {"listen": listen, "metrics": metrics_listen, "admin": admin_listen}
+    _announce(settings, {**addresses, "pulsar": pulsar_listen})
     await stopped.wait()
     _log.info("Stopping; a second signal exits at once.")
     await server.drain()
+    if pulsar is not None:
+        pulsar.stop_listening()
     if metrics is not None:
         metrics.stop()
     if admin is not None:
         await admin.stop()
     await broker.stop()
+    if pulsar is not None:
+        await pulsar.stop(_GRACE_S)
     await server.stop(_GRACE_S)
     return 0
 
@@ -121,6 +128,15 @@ def _metrics(settings: BrokerSettings) -> Metrics | None:
     from ledgerfold.broker.metrics.server import Metrics
 
     return Metrics(settings.metrics_listen)
+
+
+def _pulsar(settings: BrokerSettings, broker: Broker) -> PulsarServer | None:
+    if settings.pulsar_listen is None:
+        return None
+    # Imported only if configured, too.
+    from ledgerfold.broker.pulsar.server import PulsarServer
+
+    return PulsarServer(broker, settings.pulsar_listen, settings.pulsar_advertise)
 
 
 def _clock(settings: BrokerSettings) -> Clock:

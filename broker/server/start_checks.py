@@ -25,7 +25,11 @@ def check_start(settings: BrokerSettings) -> None:
     _check_folder(settings.data_dir)
     _check_address("--listen", settings.listen)
     taken = {settings.listen: "--listen"}
-    more = {"--metrics-listen": settings.metrics_listen, "--admin-listen": settings.admin_listen}
+    more = {
+        "--metrics-listen": settings.metrics_listen,
+        "--admin-listen": settings.admin_listen,
+        "--pulsar-listen": settings.pulsar_listen,
+    }
     for option, address in more.items():
         if address is not None:
             _check_address(option, address)
@@ -34,6 +38,7 @@ def check_start(settings: BrokerSettings) -> None:
                     f"{option} {address}: {taken[address]} has that port; use another port."
                 )
             taken[address] = option
+    _check_pulsar(settings)
     if settings.compaction_service is not None and settings.compactor != "local":
         raise InvalidRequest(
             f"--compaction-service {settings.compaction_service} replaces the worker: "
@@ -43,6 +48,16 @@ def check_start(settings: BrokerSettings) -> None:
         _check_compactor(settings.compactor)
     if settings.ready_file is not None:
         _check_ready_file(settings.ready_file, settings.data_dir)
+
+
+def _check_pulsar(settings: BrokerSettings) -> None:
+    advertised = settings.pulsar_advertise
+    if advertised is not None:
+        if settings.pulsar_listen is None:
+            raise InvalidRequest("--pulsar-advertise needs --pulsar-listen.")
+        match = _ADDRESS.fullmatch(advertised)
+        if match is None or not 0 < int(match["port"]) <= _PORT_MAX:
+            raise InvalidRequest(f"--pulsar-advertise {advertised}: use HOST:PORT.")
 
 
 def temporary_path(ready_file: Path) -> Path:

@@ -221,6 +221,10 @@ class Subscription:
             session.pump.stop()
             self._session = None
 
+    def release(self) -> None:
+        """Notes that the consumers that a seek disconnected do not come back."""
+        self._is_kept = False
+
     def add_permits(self, consumer: Consumer, messages: int) -> None:
         session = self._session_of(consumer)
         if session is not None:

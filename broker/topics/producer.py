@@ -19,14 +19,18 @@ from ledgerfold.storage.entry import (
     Position,
 )
 from ledgerfold.storage.entry_check import check_entry
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.storage.segment import size_of
 from ledgerfold.storage.writer import Body
 from ledgerfold.v1.records_pb2 import ProducerRecord
 
 
 class Producer(ReceiptQueue):
-    """A producer that belongs to one stream. Created by Topic.attach_producer()."""
+    """A producer that belongs to one stream. Created by Topic.attach_producer().
+
+    `reuses_ids`: only entries of earlier streams are duplicates. Pulsar's C++ client uses an id
+    twice in one stream if its first one broke before a receipt, and never sends a message twice.
+    """
 
     def __init__(
         self,
@@ -36,6 +40,8 @@ class Producer(ReceiptQueue):
         name: str,
         record: ProducerRecord,
         on_detached: Callable[[Producer], object],
+        *,
+        reuses_ids: bool = False,
     ) -> None:
         super().__init__(log.state, name)
         self.record = record
@@ -43,6 +49,7 @@ class Producer(ReceiptQueue):
         self.combines_receipts = False
         self._topic, self._deduplication = topic, deduplication
         self._on_detached = on_detached
+        self._stored_before = record.last_sequence_id if reuses_ids else None
         # On a manual clock the producer's own time has no meaning.
         self._emulated_time = topic.clock if isinstance(topic.clock, ManualClock) else None
         self._entry_bytes_max = topic.entry_bytes_max
@@ -56,7 +63,8 @@ class Producer(ReceiptQueue):
         self.check()
         headers: list[EntryHeader] = []
         bodies: list[Body] = []
-        last_id = self.record.last_sequence_id
+        stored_before = self._stored_before
+        last_id = self.record.last_sequence_id if stored_before is None else stored_before
         try:
             for entry in entries:
                 header = check_entry(entry, self._entry_bytes_max)
@@ -65,7 +73,8 @@ class Producer(ReceiptQueue):
                     headers, bodies = [], []
                     self._answer_duplicate(header)
                     continue
-                last_id = header.sequence_id
+                if stored_before is None:
+                    last_id = header.sequence_id
                 headers.append(header)
                 bodies.append((entry[header.header_bytes :],))
         finally:
@@ -93,7 +102,11 @@ class Producer(ReceiptQueue):
     def _appended(self, first: Position, headers: list[EntryHeader]) -> None:
         """Notes entries that were appended from `first` on."""
         count, size_bytes, sequence_id = len(headers), size_of(headers), headers[-1].sequence_id
-        self._deduplication.appended(self.record, sequence_id)
+        last_id = sequence_id
+        if self._stored_before is not None:
+            ids = (header.sequence_id for header in headers)
+            last_id = max(self.record.last_sequence_id, *ids)
+        self._deduplication.appended(self.record, last_id)
         messages = sum(header.message_count for header in headers)
         self._topic.count_in(messages, size_bytes, count)
         ledger_id, first_id = first
@@ -104,6 +117,11 @@ class Producer(ReceiptQueue):
         for entry_id, header in enumerate(headers, first_id):
             position = Position(ledger_id, entry_id)
             self.add(Receipt(position, header.sequence_id, header.size_bytes, position))
+
+    def refuse(self, sequence_id: int, size_bytes: int, refusal: LedgerfoldError) -> None:
+        """Queues the refusal of an entry that was not appended: its receipt has the reason."""
+        through = self._tail.last_appended
+        self.add(Receipt(NOWHERE, sequence_id, size_bytes, through, refusal), is_new=False)
 
     def detach(self) -> None:
         self.close()

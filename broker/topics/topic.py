@@ -130,8 +130,8 @@ class Topic(LoadedTopic):
 
     # -- producers -------------------------------------------------------------------------
 
-    async def attach_producer(self, name: str) -> Producer:
-        """Connects a producer.
+    async def attach_producer(self, name: str, *, reuses_ids: bool = False) -> Producer:
+        """Connects a producer. `reuses_ids`: see Producer.
 
         Raises ProducerBusy if one of that name is connected, TopicTerminated, StorageError.
         """
@@ -140,7 +140,13 @@ class Topic(LoadedTopic):
         # Another producer of that name may have connected meanwhile.
         self._check_producer(name)
         producer = self.producers[name] = Producer(
-            self, self.log, self.deduplication, name, record, self._detach_producer
+            self,
+            self.log,
+            self.deduplication,
+            name,
+            record,
+            self._detach_producer,
+            reuses_ids=reuses_ids,
         )
         return producer
 

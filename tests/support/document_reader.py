@@ -29,7 +29,7 @@ from tests.support import processes
 from tests.support.documents import COMMANDS, Block, Step
 
 SERVE = "ledgerfold serve --data data"
-PORTS = (7650, 8080, 9464)
+PORTS = (7650, 6650, 8080, 9464)
 _STOP_S, _COMMAND_S = 60.0, 120.0
 _SERVES = re.compile(r"(?:\w+=\S* )*ledgerfold serve\b")
 # They take the data directory.

@@ -1,0 +1,1 @@
+"""Pulsar's binary protocol: the same topics for Pulsar's own clients."""

@@ -1,0 +1,63 @@
+"""Acknowledgements of single messages of a batch, until all of them are acknowledged.
+
+A subscription acknowledges whole entries; what is missing to one is remembered here, in memory:
+a restart of the broker delivers such batches whole. Bound: REMEMBERED_BYTES_MAX for each
+subscription; beyond it the oldest are forgotten, and delivered whole.
+
+  >>> acks, before = BatchAcks(), Position(1, 1)
+  >>> acks.acknowledge(Position(1, 2), 0b110, before), acks.left(Position(1, 2))
+  (False, 6)
+  >>> acks.acknowledge(Position(1, 2), 0b001, before), acks.left(Position(1, 2))
+  (True, None)
+"""
+
+from __future__ import annotations
+
+from ledgerfold.storage.entry import Position
+
+REMEMBERED_BYTES_MAX = 4 * 1024 * 1024
+# Of one entry, besides its bits.
+_ENTRY_BYTES = 200
+
+
+class BatchAcks:
+    """The partly acknowledged entries of one subscription."""
+
+    def __init__(self) -> None:
+        self._left: dict[Position, int] = {}
+        self._size_bytes = 0
+
+    def left(self, position: Position) -> int | None:
+        """Returns the bits of the messages that are not acknowledged; None: nothing is known."""
+        return self._left.get(position)
+
+    def acknowledge(self, position: Position, left: int, mark_delete: Position) -> bool:
+        """Acknowledges all messages of an entry but `left`; returns whether none is left."""
+        known = self._left.get(position)
+        left = left if known is None else left & known
+        self.forget(position)
+        if not left:
+            return True
+        if position > mark_delete:
+            self._left[position] = left
+            self._size_bytes += _size(left)
+            self._shrink(mark_delete)
+        return False
+
+    def forget(self, position: Position) -> None:
+        """Forgets an entry that is acknowledged."""
+        left = self._left.pop(position, None)
+        if left is not None:
+            self._size_bytes -= _size(left)
+
+    def _shrink(self, mark_delete: Position) -> None:
+        if self._size_bytes <= REMEMBERED_BYTES_MAX:
+            return
+        for position in [each for each in self._left if each <= mark_delete]:
+            self.forget(position)
+        while self._size_bytes > REMEMBERED_BYTES_MAX:
+            self.forget(next(iter(self._left)))
+
+
+def _size(left: int) -> int:
+    return _ENTRY_BYTES + left.bit_length() // 8

@@ -1,0 +1,260 @@
+"""A connection of Pulsar's binary protocol: bytes in, commands, their handlers, its end.
+
+Frames are handled in order, one at a time. A command that waits for the broker (a producer, a
+subscription, a seek) goes on as a task; an entry that the log has no room for holds back the whole
+connection. A malformed or oversized frame closes it, and nothing else.
+
+Bounds: not more than one frame and READ_AHEAD_BYTES wait to be handled; then nothing is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+from ledgerfold.broker.pulsar.consuming import Consuming
+from ledgerfold.broker.pulsar.errors import number_of
+from ledgerfold.broker.pulsar.frames import Frame, Splitter, command, encode, parse
+from ledgerfold.broker.pulsar.link import Link
+from ledgerfold.broker.pulsar.lookups import Lookups
+from ledgerfold.broker.pulsar.producing import Producing, refusal
+from ledgerfold.broker.pulsar.shared import Shared
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.pulsar_pb2 import BaseCommand
+
+READ_AHEAD_BYTES = 1024 * 1024
+# Before CONNECT: whoever that is, nothing large.
+FIRST_FRAME_BYTES_MAX = 64 * 1024
+PROTOCOL_VERSION = 20
+# Of a refused connection, as in Pulsar.
+_NO_REQUEST = 2**64 - 1
+_PONG = encode(command(pulsar_pb2.PONG, pong=pulsar_pb2.CommandPong()))
+_PING = encode(command(pulsar_pb2.PING, ping=pulsar_pb2.CommandPing()))
+_log = logging.getLogger(__name__)
+_Handler = Callable[[BaseCommand], Awaitable[None]]
+
+
+class Connection(asyncio.Protocol):
+    """One client."""
+
+    def __init__(self, shared: Shared) -> None:
+        self._shared = shared
+        self._splitter = Splitter(FIRST_FRAME_BYTES_MAX)
+        self._frames: deque[bytes] = deque()
+        # Of complete frames; of those and an incomplete one, as counted for all connections.
+        self._frames_bytes = self._held_bytes = 0
+        self._arrived = asyncio.Event()
+        self._is_paused = self._is_connected = False
+        self.heard_s = shared.now_s()
+
+    # Called by the transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        shared = self._shared
+        self._link = link = Link(shared.broker, self._transport)
+        self._producing = Producing(link, shared.producers)
+        self._consuming = Consuming(link, shared.batch_acks)
+        self._at_once, self._as_tasks = self._handlers(Lookups(link, shared.service_url))
+        shared.opened(self)
+        self._reading = asyncio.get_running_loop().create_task(self._read())
+
+    def data_received(self, data: bytes) -> None:
+        self.heard_s = self._shared.now_s()
+        try:
+            frames = self._splitter.feed(data)
+        except InvalidRequest as error:
+            self._refuse(error)
+            return
+        finally:
+            self._count_held()
+        if frames:
+            self._frames.extend(frames)
+            self._frames_bytes += sum(map(len, frames))
+            self._count_held()
+            self._arrived.set()
+        if self._frames_bytes > READ_AHEAD_BYTES and not self._is_paused:
+            self._is_paused = True
+            self._transport.pause_reading()
+        self._shared.check_held()
+
+    def _count_held(self) -> None:
+        """Counts what was received and is not handled."""
+        held_bytes = self._splitter.held + self._frames_bytes
+        self._shared.held_bytes += held_bytes - self._held_bytes
+        self._held_bytes = held_bytes
+
+    def pause_writing(self) -> None:
+        self._link.pause()
+
+    def resume_writing(self) -> None:
+        self._link.resume()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._reading.cancel()
+        self._shared.closed(self)
+        self._shared.held_bytes -= self._held_bytes
+        self._frames.clear()
+        self._link.closed(self._end)
+
+    def _end(self) -> None:
+        self._producing.closed()
+        self._consuming.closed()
+
+    # Called for all connections
+
+    @property
+    def is_in_frame(self) -> bool:
+        """Returns whether the rest of a frame is awaited."""
+        return self._splitter.held > 0 and not self._is_paused
+
+    def look_for_ends(self) -> None:
+        self._consuming.look_for_ends()
+
+    def ping(self) -> None:
+        if self._is_connected:
+            self._link.write(_PING)
+
+    def close(self) -> None:
+        """Closes the connection once everything written was sent."""
+        self._link.close()
+
+    def abort(self, why: str) -> None:
+        _log.warning("The connection of %s is closed: %s", self._link.address, why)
+        self._link.abort()
+
+    # Frames
+
+    async def _read(self) -> None:
+        try:
+            while True:
+                await self._arrived.wait()
+                self._arrived.clear()
+                while self._frames:
+                    frame = self._frames.popleft()
+                    await self._link.writable()
+                    await self._handle(parse(frame))
+                    self._handled(len(frame))
+                    del frame
+        except LedgerfoldError as error:
+            self._refuse(error)
+        except Exception:
+            _log.exception("The connection of %s is closed", self._link.address)
+            self._link.abort()
+
+    def _handled(self, size_bytes: int) -> None:
+        self._frames_bytes -= size_bytes
+        self._count_held()
+        if self._is_paused and self._frames_bytes <= READ_AHEAD_BYTES:
+            self._is_paused = False
+            self._transport.resume_reading()
+
+    def _refuse(self, error: LedgerfoldError) -> None:
+        """Says what is wrong, and closes the connection."""
+        _log.warning("The connection of %s is closed: %s", self._link.address, error)
+        self._link.send(_error(_NO_REQUEST, error))
+        self._link.close()
+
+    async def _handle(self, frame: Frame) -> None:
+        """Handles a frame. Raises InvalidRequest."""
+        request = frame.command
+        if not self._is_connected:
+            self._connect(request)
+            return
+        if request.type == pulsar_pb2.SEND:
+            _check_field(request, "send")
+            await self._producing.send(frame)
+        elif request.type == pulsar_pb2.PING:
+            self._link.write(_PONG)
+        elif (at_once := self._at_once.get(request.type)) is not None:
+            _check_field(request, at_once[0])
+            await at_once[1](request)
+        elif (as_task := self._as_tasks.get(request.type)) is not None:
+            _check_field(request, as_task[0])
+            self._link.spawn(self._answer(request, *as_task))
+        elif request.type != pulsar_pb2.PONG:
+            # Newer clients may know more commands.
+            _log.info("%s sent the unknown command %d", self._link.address, request.type)
+
+    async def _answer(self, request: BaseCommand, field: str, handler: _Handler) -> None:
+        """Handles a command that has an answer. Refusals are such answers."""
+        try:
+            self._link.check_room()
+            await handler(request)
+        except LedgerfoldError as error:
+            request_id = getattr(request, field).request_id
+            if field == "producer":
+                self._link.send(refusal(request_id, error))
+            else:
+                self._link.send(_error(request_id, error))
+
+    def _connect(self, request: BaseCommand) -> None:
+        if request.type != pulsar_pb2.CONNECT or not request.HasField("connect"):
+            raise InvalidRequest("The first command of a connection is CONNECT.")
+        connect = request.connect
+        link, method = self._link, connect.auth_method_name
+        link.client_version = connect.client_version[:200].decode(errors="replace")
+        if method not in ("", "none"):
+            refused = pulsar_pb2.CommandError(
+                request_id=_NO_REQUEST,
+                error=pulsar_pb2.AUTHENTICATION_ERROR,
+                message=f"There is no authentication by {method[:100]!r}: connect without one.",
+            )
+            _log.warning("%s: %s", link.address, refused.message)
+            link.send(command(pulsar_pb2.ERROR, error=refused))
+            link.close()
+            return
+        self._is_connected = True
+        self._splitter.frame_bytes_max = self._shared.frame_bytes_max
+        answer = pulsar_pb2.CommandConnected(
+            server_version="Ledgerfold",
+            protocol_version=min(connect.protocol_version, PROTOCOL_VERSION),
+            max_message_size=link.broker.settings.message_bytes_max,
+            feature_flags=pulsar_pb2.FeatureFlags(),
+        )
+        link.send(command(pulsar_pb2.CONNECTED, connected=answer))
+
+    def _handlers(
+        self, lookups: Lookups
+    ) -> tuple[dict[int, tuple[str, _Handler]], dict[int, tuple[str, _Handler]]]:
+        """Returns the handlers of commands that are done at once, and of those that may wait."""
+        producing, consuming, types = self._producing, self._consuming, pulsar_pb2
+        at_once: dict[int, tuple[str, _Handler]] = {
+            types.FLOW: ("flow", consuming.flow),
+            types.ACK: ("ack", consuming.acknowledge),
+            types.REDELIVER_UNACKNOWLEDGED_MESSAGES: ("redeliver", consuming.redeliver),
+            types.PARTITIONED_METADATA: ("partitioned_metadata", lookups.partitions),
+            types.LOOKUP: ("lookup", lookups.lookup),
+            types.CONSUMER_STATS: ("consumer_stats", consuming.stats),
+            types.GET_SCHEMA: ("get_schema", lookups.schema),
+            types.GET_OR_CREATE_SCHEMA: ("get_or_create_schema", lookups.new_schema),
+            types.TC_CLIENT_CONNECT_REQUEST: ("tc_client_connect_request", lookups.transactions),
+        }
+        as_tasks: dict[int, tuple[str, _Handler]] = {
+            types.PRODUCER: ("producer", producing.open),
+            types.CLOSE_PRODUCER: ("close_producer", producing.close),
+            types.SUBSCRIBE: ("subscribe", consuming.open),
+            types.CLOSE_CONSUMER: ("close_consumer", consuming.close),
+            types.UNSUBSCRIBE: ("unsubscribe", consuming.unsubscribe),
+            types.SEEK: ("seek", consuming.seek),
+            types.GET_LAST_MESSAGE_ID: ("get_last_message_id", consuming.last_message_id),
+            types.GET_TOPICS_OF_NAMESPACE: ("get_topics_of_namespace", lookups.topics),
+            types.WATCH_TOPIC_LIST: ("watch_topic_list", lookups.watch),
+        }
+        return at_once, as_tasks
+
+
+def _check_field(request: BaseCommand, field: str) -> None:
+    if not request.HasField(field):
+        raise InvalidRequest(f"A command {request.type} without {field}.")
+
+
+def _error(request_id: int, error: LedgerfoldError) -> BaseCommand:
+    refused = pulsar_pb2.CommandError(
+        request_id=request_id, error=number_of(error), message=str(error)
+    )
+    return command(pulsar_pb2.ERROR, error=refused)

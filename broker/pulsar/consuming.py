@@ -1,0 +1,345 @@
+"""Consumers and readers: SUBSCRIBE, FLOW, ACK, REDELIVER, SEEK and their ends.
+
+A reader of Pulsar is a consumer with an Exclusive subscription that is not durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Sequence
+from contextlib import ExitStack
+from weakref import WeakKeyDictionary
+
+from ledgerfold.broker.common.given_names import check_name, check_properties
+from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
+from ledgerfold.broker.common.shielding import run_to_completion
+from ledgerfold.broker.pulsar.batch_acks import BatchAcks
+from ledgerfold.broker.pulsar.delivery import AttachedConsumer
+from ledgerfold.broker.pulsar.frames import command, message_id
+from ledgerfold.broker.pulsar.from_native import bits_of
+from ledgerfold.broker.pulsar.link import Link, properties_of
+from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, check_schema
+from ledgerfold.broker.pulsar.starts import start_at, start_of
+from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
+from ledgerfold.broker.subscriptions.lifecycle import (
+    create_subscription,
+    delete_subscription,
+    remove_subscription,
+    seek_subscription,
+)
+from ledgerfold.broker.subscriptions.subscription import ConsumerOptions, Subscription
+from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.storage.codec import last_batch_index
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import (
+    InvalidRequest,
+    LedgerfoldError,
+    Moved,
+    NotAllowed,
+    SubscriptionBusy,
+    Unavailable,
+)
+from ledgerfold.storage.partition_names import partition_index
+from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandAck, CommandSubscribe, MessageIdData
+
+_TYPES = (
+    SubscriptionType.EXCLUSIVE,
+    SubscriptionType.SHARED,
+    SubscriptionType.FAILOVER,
+    SubscriptionType.KEY_SHARED,
+)
+_CUMULATIVE = 1
+# About a millisecond's work.
+_SLICE_IDS = 200
+# Of an ack set: 64 messages each. Longer ones are not heeded.
+_WORDS_MAX = 8192
+_PERMITS_MAX = 2**31
+_log = logging.getLogger(__name__)
+
+# The partly acknowledged batches of all subscriptions.
+AllBatchAcks = WeakKeyDictionary[Subscription, BatchAcks]
+
+
+class Consuming:
+    """The consumers of one connection."""
+
+    def __init__(self, link: Link, acks: AllBatchAcks) -> None:
+        self._link, self._acks = link, acks
+        self._consumers: dict[int, AttachedConsumer] = {}
+        # Of readers: kept for the consumers that a seek has disconnected.
+        self._sought: dict[Subscription, Topic] = {}
+        # Being connected: CLOSE_CONSUMER takes an id out.
+        self._opening: set[int] = set()
+
+    # Opening and closing
+
+    async def open(self, request: BaseCommand) -> None:
+        """Connects a consumer. Raises what refuses it."""
+        opening = request.subscribe
+        known = self._consumers.get(opening.consumer_id)
+        if opening.consumer_id in self._opening or (known and not known.is_detached):
+            raise Unavailable("The consumer is connected on this connection.")
+        self._opening.add(opening.consumer_id)
+        try:
+            await self._open(opening)
+        finally:
+            self._opening.discard(opening.consumer_id)
+
+    async def _open(self, opening: CommandSubscribe) -> None:
+        broker, options = self._link.broker, _options(opening)
+        name = persistent_topic(opening.topic, "subscribed to")
+        topic = await broker.topic(name, create=opening.force_topic_creation)
+        subscription = await create_subscription(
+            topic,
+            opening.subscription,
+            start_of(opening, broker.clock_ms()),
+            durable=options.durable,
+            read_compacted=options.read_compacted,
+            by_consumer=True,
+            created_ms=broker.clock_ms(),
+        )
+        with ExitStack() as resources:
+            try:
+                resources.enter_context(broker.outgoing.stream())
+                consumer = subscription.attach(options)
+            except LedgerfoldError:
+                if subscription.is_abandoned:
+                    remove_subscription(topic, subscription)
+                raise
+            acks = self._acks.setdefault(subscription, BatchAcks())
+            attached = AttachedConsumer(
+                opening.consumer_id,
+                self._link,
+                topic,
+                subscription,
+                consumer,
+                acks,
+                resources.pop_all(),
+            )
+        if self._link.is_closed or opening.consumer_id not in self._opening:
+            attached.detach()
+            return
+        consumer.peer = self._link.peer(opening.metadata)
+        self._consumers[attached.id] = attached
+        self._sought.pop(subscription, None)
+        self._succeed(opening.request_id)
+        attached.start()
+
+    async def close(self, request: BaseCommand) -> None:
+        closing = request.close_consumer
+        self._opening.discard(closing.consumer_id)
+        await self._detach(self._consumers.pop(closing.consumer_id, None))
+        self._succeed(closing.request_id)
+
+    async def unsubscribe(self, request: BaseCommand) -> None:
+        """Deletes the subscription. Raises SubscriptionBusy, StorageError."""
+        asked = request.unsubscribe
+        attached = self._connected(asked.consumer_id)
+        subscription = attached.subscription
+        if len(subscription.consumers) > 1 and not asked.force:
+            why = "other consumers are connected; close them first."
+            raise SubscriptionBusy(attached.topic.name, subscription.name, why)
+        attached.is_leaving = True
+        try:
+            deleting = delete_subscription(attached.topic, subscription.name, force=True)
+            await run_to_completion(deleting)
+        finally:
+            self._consumers.pop(asked.consumer_id, None)
+            await self._detach(attached)
+        self._succeed(asked.request_id)
+
+    async def _detach(self, attached: AttachedConsumer | None) -> None:
+        if attached is not None:
+            attached.detach()
+            if attached.delivering is not None:
+                attached.delivering.cancel()
+                await asyncio.wait((attached.delivering,))
+
+    def closed(self) -> None:
+        """Disconnects all consumers: the connection is lost."""
+        self._opening.clear()
+        for attached in self._consumers.values():
+            attached.detach()
+        self._consumers.clear()
+        for subscription, topic in self._sought.items():
+            subscription.release()
+            if subscription.is_abandoned:
+                remove_subscription(topic, subscription)
+
+    def look_for_ends(self) -> None:
+        """Tells consumers of topics that were terminated meanwhile."""
+        for attached in self._consumers.values():
+            if not attached.is_detached and attached.topic.log.tail.is_terminated:
+                attached.tell_end()
+
+    def _connected(self, consumer_id: int) -> AttachedConsumer:
+        attached = self._consumers.get(consumer_id)
+        if attached is None:
+            raise Moved("The consumer is not connected; try again.")
+        return attached
+
+    def _succeed(self, request_id: int) -> None:
+        answer = pulsar_pb2.CommandSuccess(request_id=request_id)
+        self._link.send(command(pulsar_pb2.SUCCESS, success=answer))
+
+    # Requests of a connected consumer; those of another are late, and have no effect
+
+    async def flow(self, request: BaseCommand) -> None:
+        attached = self._consumers.get(request.flow.consumer_id)
+        if attached is None:
+            return
+        consumer = attached.consumer
+        permits = min(request.flow.message_permits, _PERMITS_MAX - consumer.state.permits)
+        attached.subscription.add_permits(consumer, max(0, permits))
+
+    async def redeliver(self, request: BaseCommand) -> None:
+        asked = request.redeliver
+        attached = self._consumers.get(asked.consumer_id)
+        if attached is not None:
+            attached.subscription.redeliver(attached.consumer, _positions(asked.message_ids))
+
+    async def acknowledge(self, request: BaseCommand) -> None:
+        ack = request.ack
+        attached = self._consumers.get(ack.consumer_id)
+        if attached is None:
+            return
+        try:
+            if ack.HasField("txnid_least_bits") or ack.HasField("txnid_most_bits"):
+                raise NotAllowed(NO_TRANSACTIONS)
+            if ack.HasField("validation_error"):
+                _log.warning("Consumer %s could not read a message", attached.consumer.name)
+            await self._acknowledge(ack, attached)
+        except LedgerfoldError as error:
+            _log.info("An acknowledgement of %s: %s", attached.consumer.name, error)
+            if ack.HasField("request_id"):
+                answer = pulsar_pb2.CommandAckResponse(
+                    consumer_id=ack.consumer_id,
+                    request_id=ack.request_id,
+                    error=pulsar_pb2.NOT_ALLOWED,
+                    message=str(error),
+                )
+                self._link.send(command(pulsar_pb2.ACK_RESPONSE, ack_response=answer))
+
+    async def _acknowledge(self, ack: CommandAck, attached: AttachedConsumer) -> None:
+        subscription, consumer = attached.subscription, attached.consumer
+        is_cumulative = ack.ack_type == _CUMULATIVE
+        for start in range(0, len(ack.message_id), _SLICE_IDS):
+            if start:
+                await asyncio.sleep(0)
+            whole = _whole(ack.message_id[start : start + _SLICE_IDS], attached, is_cumulative)
+            if is_cumulative:
+                for each in whole:
+                    subscription.acknowledge(consumer, (each,), cumulative=True)
+            else:
+                subscription.acknowledge(consumer, whole)
+        consumer.traffic.last_acked_ms = self._link.broker.clock_ms()
+        attached.tell_end()
+        if ack.HasField("request_id"):
+            # 0 is none in the broker, and an id of a client (AttachedConsumer._send).
+            subscription.acknowledge(consumer, (), request_id=ack.request_id + 1)
+
+    # Positions
+
+    async def seek(self, request: BaseCommand) -> None:
+        """Moves the cursor. The client learns of the end of its consumer first, as it expects.
+
+        Raises InvalidRequest, SubscriptionBusy, StorageError, Moved.
+        """
+        asked = request.seek
+        attached = self._connected(asked.consumer_id)
+        start = start_at(asked)
+        name = attached.subscription.name
+        if not attached.subscription.is_durable:
+            self._sought[attached.subscription] = attached.topic
+        await run_to_completion(seek_subscription(attached.topic, name, start))
+        self._acks.pop(attached.subscription, None)
+        if attached.delivering is not None:
+            await asyncio.wait((attached.delivering,))
+        self._succeed(asked.request_id)
+
+    async def last_message_id(self, request: BaseCommand) -> None:
+        asked = request.get_last_message_id
+        attached = self._connected(asked.consumer_id)
+        topic, consumer = attached.topic, attached.consumer
+        entry = await topic.log.search.last_entry(consumer.read_compacted)
+        partition = partition_index(topic.name)
+        last = message_id(-1, -1, partition)
+        if entry is not None:
+            last = message_id(*entry.header.position, partition)
+            index = last_batch_index(entry.data, entry.header)
+            if index >= 0:
+                last.batch_index = index
+        answer = pulsar_pb2.CommandGetLastMessageIdResponse(
+            request_id=asked.request_id,
+            last_message_id=last,
+            consumer_mark_delete_position=message_id(*attached.subscription.mark_delete),
+        )
+        type_ = pulsar_pb2.GET_LAST_MESSAGE_ID_RESPONSE
+        self._link.send(command(type_, get_last_message_id_response=answer))
+
+    async def stats(self, request: BaseCommand) -> None:
+        asked = request.consumer_stats
+        attached = self._consumers.get(asked.consumer_id)
+        answer = pulsar_pb2.CommandConsumerStatsResponse(request_id=asked.request_id)
+        if attached is None:
+            answer.error_code = pulsar_pb2.CONSUMER_NOT_FOUND
+            answer.error_message = "The consumer is not connected."
+        else:
+            consumer, subscription = attached.consumer, attached.subscription
+            answer.consumer_name = consumer.name
+            answer.available_permits = max(0, consumer.state.permits)
+            answer.unacked_messages = consumer.state.unacked_messages
+            answer.address, answer.type = self._link.address, str(subscription.type)
+            answer.msg_backlog = subscription.backlog_entries()
+        type_ = pulsar_pb2.CONSUMER_STATS_RESPONSE
+        self._link.send(command(type_, consumer_stats_response=answer))
+
+
+def _options(opening: CommandSubscribe) -> ConsumerOptions:
+    """Returns the options of a consumer. Raises InvalidRequest, NotAllowed."""
+    if not 0 <= opening.sub_type < len(_TYPES):
+        raise InvalidRequest(f"Unknown subscription type {opening.sub_type}.")
+    if opening.subscription == COMPACTION_CURSOR:
+        raise NotAllowed(f"{COMPACTION_CURSOR} is reserved for compaction: it has no consumers.")
+    if opening.HasField("schema"):
+        check_schema(opening.schema)
+    if opening.key_shared_meta.key_shared_mode or opening.key_shared_meta.hash_ranges:
+        raise NotAllowed("A Key_Shared consumer cannot choose its hashes: use the mode AUTO_SPLIT.")
+    name = opening.consumer_name or secrets.token_hex(5)
+    check_name("A consumer", name)
+    check_properties("a consumer", properties_of(opening.metadata))
+    options = ConsumerOptions(
+        type=_TYPES[opening.sub_type],
+        durable=opening.durable,
+        read_compacted=opening.read_compacted,
+        name=name,
+        priority=opening.priority_level,
+    )
+    options.check()
+    return options
+
+
+def _positions(ids: Sequence[MessageIdData]) -> list[Position]:
+    return [Position(each.ledger_id, each.entry_id) for each in ids]
+
+
+def _whole(
+    ids: Sequence[MessageIdData], attached: AttachedConsumer, is_cumulative: bool
+) -> list[Position]:
+    """Returns the entries that are acknowledged now; remembers those of which messages are left."""
+    whole, acks = list[Position](), attached.acks
+    log, mark_delete = attached.topic.log, attached.subscription.mark_delete
+    for each in ids:
+        position = Position(each.ledger_id, each.entry_id)
+        if not each.ack_set:
+            acks.forget(position)
+            whole.append(position)
+        elif len(each.ack_set) <= _WORDS_MAX and position <= log.positions.last():
+            if acks.acknowledge(position, bits_of(list(each.ack_set)), mark_delete):
+                whole.append(position)
+            elif is_cumulative:
+                whole.append(log.positions.previous(position))
+    return whole

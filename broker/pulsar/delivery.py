@@ -1,0 +1,151 @@
+"""A connected consumer of a link, and the task that sends it what it gets.
+
+A consumer that the broker ends (a seek, an unload) is closed at its client, which connects it
+again. After damage that takes a second, because it would meet the damage again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import ExitStack
+
+from ledgerfold.broker.common.traffic import Traffic
+from ledgerfold.broker.pulsar.batch_acks import BatchAcks
+from ledgerfold.broker.pulsar.frames import command, encode_with_payload, message_id
+from ledgerfold.broker.pulsar.from_native import from_native, words_of
+from ledgerfold.broker.pulsar.link import Link
+from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery, Output
+from ledgerfold.broker.subscriptions.lifecycle import remove_subscription
+from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, Moved
+from ledgerfold.storage.partition_names import partition_index
+from ledgerfold.v1 import pulsar_pb2
+
+REQUEST_OF_SERVER = 2**64 - 1
+# About a millisecond's work: then other tasks run.
+_SLICE_MESSAGES = 500
+_AFTER_DAMAGE_S = 1.0
+_log = logging.getLogger(__name__)
+
+
+class AttachedConsumer:
+    """A consumer of a connection. `acks`: those of its subscription."""
+
+    def __init__(
+        self,
+        id_: int,
+        link: Link,
+        topic: Topic,
+        subscription: Subscription,
+        consumer: Consumer,
+        acks: BatchAcks,
+        resources: ExitStack,
+    ) -> None:
+        self.id, self.topic = id_, topic
+        self.subscription, self.consumer, self.acks = subscription, consumer, acks
+        self._link, self._resources = link, resources
+        self._partition = partition_index(topic.name)
+        # The client asked for its end: it is not told.
+        self.is_leaving = self.is_detached = False
+        self.delivering: asyncio.Task[None] | None = None
+        self._has_told_end = False
+
+    def start(self) -> None:
+        self.delivering = self._link.spawn(self._deliver())
+        # A client that reads nothing, while others need the room.
+        self.consumer.share.on_overrun(self._link.abort)
+        self.tell_end()
+
+    def tell_end(self) -> None:
+        """Tells the client, once, that a terminated topic has nothing more for it."""
+        is_over = self.topic.log.tail.is_terminated and not self.subscription.backlog_entries()
+        if is_over and not (self._has_told_end or self.is_detached):
+            self._has_told_end = True
+            end = pulsar_pb2.CommandReachedEndOfTopic(consumer_id=self.id)
+            self._link.send(command(pulsar_pb2.REACHED_END_OF_TOPIC, reached_end_of_topic=end))
+
+    def detach(self) -> None:
+        """Disconnects it from its subscription. Idempotent."""
+        if self.is_detached:
+            return
+        self.is_detached = self.is_leaving = True
+        self.subscription.detach(self.consumer)
+        self.consumer.share.close()
+        self._resources.close()
+        if self.subscription.is_abandoned:
+            remove_subscription(self.topic, self.subscription)
+
+    # Internals
+
+    async def _deliver(self) -> None:
+        try:
+            while (output := await self.consumer.take()) is not None:
+                await self._send(output)
+        except Moved:
+            pass
+        except LedgerfoldError as error:
+            if not self.is_leaving:
+                _log.warning("Consumer %s of %s: %s", self.consumer.name, self.topic.name, error)
+                await asyncio.sleep(_AFTER_DAMAGE_S)
+        finally:
+            is_leaving = self.is_leaving
+            self.detach()
+        if not is_leaving:
+            closing = pulsar_pb2.CommandCloseConsumer(
+                consumer_id=self.id, request_id=REQUEST_OF_SERVER
+            )
+            self._link.send(command(pulsar_pb2.CLOSE_CONSUMER, close_consumer=closing))
+
+    async def _send(self, output: Output) -> None:
+        if output.active is not None:
+            change = pulsar_pb2.CommandActiveConsumerChange(
+                consumer_id=self.id, is_active=output.active
+            )
+            type_ = pulsar_pb2.ACTIVE_CONSUMER_CHANGE
+            self._link.send(command(type_, active_consumer_change=change))
+        for request_id in output.acked_request_ids:
+            # As in Consuming.acknowledge: 0 is an id of a client.
+            answer = pulsar_pb2.CommandAckResponse(consumer_id=self.id, request_id=request_id - 1)
+            self._link.send(command(pulsar_pb2.ACK_RESPONSE, ack_response=answer))
+        if output.deliveries:
+            await self._send_entries(output.deliveries)
+
+    async def _send_entries(self, deliveries: list[Delivery]) -> None:
+        frames, messages, size_bytes = list[bytes](), 0, 0
+        for delivery in deliveries:
+            messages += delivery.messages
+            frames.append(self._frame(delivery))
+            size_bytes += len(delivery.entry)
+            if messages >= _SLICE_MESSAGES:
+                self._count(messages, len(frames), size_bytes)
+                await self._link.deliver(frames)
+                frames, messages, size_bytes = [], 0, 0
+                await asyncio.sleep(0)
+        if frames:
+            self._count(messages, len(frames), size_bytes)
+            await self._link.deliver(frames)
+
+    def _count(self, messages: int, entries: int, size_bytes: int) -> None:
+        self.consumer.traffic.last_sent_ms = self._link.broker.clock_ms()
+        self.topic.count_out(Traffic(messages=messages, entries=entries, bytes=size_bytes))
+
+    def _frame(self, delivery: Delivery) -> bytes:
+        try:
+            entry = from_native(delivery.entry)
+        except InvalidRequest as error:
+            raise LedgerfoldError(f"Entry {delivery.position} does not decode: {error}") from error
+        sent = pulsar_pb2.CommandMessage(
+            consumer_id=self.id, message_id=message_id(*delivery.position, self._partition)
+        )
+        if delivery.redelivery_count:
+            sent.redelivery_count = delivery.redelivery_count
+        live, left = entry.live, self.acks.left(delivery.position)
+        if left is not None and entry.batch_size:
+            live = left if live is None else live & left
+        if live is not None:
+            sent.ack_set.extend(words_of(live & (1 << entry.batch_size) - 1, entry.batch_size))
+        return encode_with_payload(
+            command(pulsar_pb2.MESSAGE, message=sent), entry.metadata, entry.payload
+        )

@@ -1,0 +1,66 @@
+"""Errors as Pulsar's clients know them: a number, and a sentence.
+
+Clients act on the number. They retry the general ones until their operation times out, so that a
+final refusal has one that they raise at once: NOT_ALLOWED, if there is none of its own.
+
+Source: the reference of the protocol, "Errors: what the client does".
+"""
+
+from __future__ import annotations
+
+from ledgerfold.broker.pulsar.frames import WrongChecksum
+from ledgerfold.storage.errors import (
+    DiskFailure,
+    LedgerfoldError,
+    Moved,
+    Overloaded,
+    ProducerBusy,
+    RequestError,
+    StorageError,
+    SubscriptionBusy,
+    SubscriptionNotFound,
+    TopicIsPartitioned,
+    TopicNotFound,
+    TopicTerminated,
+    Unavailable,
+)
+from ledgerfold.v1 import pulsar_pb2
+
+# The first class that matches.
+_NUMBERS: tuple[tuple[type[LedgerfoldError], int], ...] = (
+    (WrongChecksum, pulsar_pb2.CHECKSUM_ERROR),
+    (TopicIsPartitioned, pulsar_pb2.NOT_ALLOWED),
+    (TopicNotFound, pulsar_pb2.TOPIC_NOT_FOUND),
+    (TopicTerminated, pulsar_pb2.TOPIC_TERMINATED),
+    (SubscriptionNotFound, pulsar_pb2.SUBSCRIPTION_NOT_FOUND),
+    (SubscriptionBusy, pulsar_pb2.CONSUMER_BUSY),
+    (ProducerBusy, pulsar_pb2.PRODUCER_BUSY),
+    (RequestError, pulsar_pb2.NOT_ALLOWED),
+    (Overloaded, pulsar_pb2.TOO_MANY_REQUESTS),
+    (Moved, pulsar_pb2.SERVICE_NOT_READY),
+    (Unavailable, pulsar_pb2.SERVICE_NOT_READY),
+    (StorageError, pulsar_pb2.PERSISTENCE_ERROR),
+)
+
+
+def number_of(error: LedgerfoldError) -> int:
+    """Returns the number of a refused command."""
+    return next((number for kind, number in _NUMBERS if isinstance(error, kind)), 0)
+
+
+def number_for_producer(error: LedgerfoldError) -> int:
+    """Returns the number of a refused producer: a full disk fails its pending messages."""
+    if isinstance(error, DiskFailure):
+        return pulsar_pb2.PRODUCER_BLOCKED_QUOTA_EXCEEDED
+    return number_of(error)
+
+
+def number_for_message(error: LedgerfoldError, client_version: str) -> int:
+    """Returns the number of a refused message.
+
+    NOTE: the C++ client, which Python and Node use, knows one error of a single message. After any
+    other it connects again and sends the message again, forever.
+    """
+    if client_version.startswith("Pulsar-CPP"):
+        return pulsar_pb2.CHECKSUM_ERROR
+    return number_of(error)

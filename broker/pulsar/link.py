@@ -1,0 +1,117 @@
+"""The sending half of a connection: what all commands of one client share.
+
+Bounds: entries are written one frame set at a time, the next when the transport has passed on all
+but HIGH_WATER_BYTES; while it has not, no further command is read. At most TASKS_MAX commands of a
+client wait for the broker at the same time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
+
+from ledgerfold.broker.common.traffic import Peer
+from ledgerfold.broker.pulsar.frames import encode
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.storage.errors import Overloaded
+from ledgerfold.v1.pulsar_pb2 import BaseCommand, KeyValue
+
+HIGH_WATER_BYTES = 64 * 1024
+TASKS_MAX = 1000
+_log = logging.getLogger(__name__)
+
+
+class Link:
+    """The connection of one client, as its commands use it."""
+
+    def __init__(self, broker: Broker, transport: asyncio.Transport) -> None:
+        self.broker, self._transport = broker, transport
+        # As the client says when it connects.
+        self.client_version = ""
+        self.is_closed = False
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._turn = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
+        name = transport.get_extra_info("peername") or ("", 0)
+        self.address = f"{name[0]}:{name[1]}"
+
+    def peer(self, metadata: Iterable[KeyValue] = ()) -> Peer:
+        return Peer(self.address, self.broker.clock_ms(), properties_of(metadata))
+
+    # Sending
+
+    def send(self, command: BaseCommand) -> None:
+        if not self.is_closed:
+            self._transport.write(encode(command))
+
+    def write(self, frames: bytes) -> None:
+        if not self.is_closed:
+            self._transport.write(frames)
+
+    async def deliver(self, frames: list[bytes]) -> None:
+        """Writes whole frames of entries in turn with other deliveries; waits until they left."""
+        async with self._turn:
+            await self._writable.wait()
+            if not self.is_closed:
+                self._transport.writelines(frames)
+                frames.clear()
+            await self._writable.wait()
+
+    async def writable(self) -> None:
+        """Returns when the client has received most of what was written."""
+        await self._writable.wait()
+
+    def pause(self) -> None:
+        self._writable.clear()
+
+    def resume(self) -> None:
+        self._writable.set()
+
+    # Work
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs work of this connection until it ends, or the connection does."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def check_room(self) -> None:
+        """Raises Overloaded if too many commands wait for the broker."""
+        if len(self._tasks) >= TASKS_MAX + self.broker.settings.streams_max:
+            raise Overloaded(f"{len(self._tasks)} commands of this connection are unanswered.")
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            _log.error("A connection of %s is closed", self.address, exc_info=task.exception())
+            self.abort()
+
+    # Ending
+
+    def close(self) -> None:
+        """Closes the connection once everything written was sent."""
+        self._transport.close()
+
+    def abort(self) -> None:
+        """Closes the connection at once."""
+        self._transport.abort()
+
+    def closed(self, on_closed: Callable[[], None]) -> None:
+        """Ends the work of a connection that was lost."""
+        self.is_closed = True
+        self._writable.set()
+        on_closed()
+        for task in tuple(self._tasks):
+            task.cancel()
+
+
+def properties_of(metadata: Iterable[KeyValue]) -> dict[str, str]:
+    """Returns what a client says of its producer or consumer, as shown in stats."""
+    return {
+        each.key.decode(errors="replace"): each.value.decode(errors="replace") for each in metadata
+    }

@@ -1,0 +1,113 @@
+"""Lookups: where a topic is (here), how many partitions it has, which topics there are.
+
+Schemas, transactions and watchers of topics are refused, each in the answer that its command has.
+"""
+
+from __future__ import annotations
+
+from ledgerfold.broker.common.names import parse_namespace, persistent_topic
+from ledgerfold.broker.pulsar.errors import number_of
+from ledgerfold.broker.pulsar.frames import command
+from ledgerfold.broker.pulsar.link import Link
+from ledgerfold.storage.errors import LedgerfoldError, NotAllowed
+from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.pulsar_pb2 import BaseCommand
+
+_CONNECT, _LOOKUP_FAILED, _METADATA_FAILED = 1, 2, 1
+# Of modes of GET_TOPICS_OF_NAMESPACE.
+_NON_PERSISTENT = 1
+NO_SCHEMAS = (
+    "Schemas are not stored: use a schema of bytes, strings or primitives, or none, and encode "
+    "values in the application."
+)
+NO_TRANSACTIONS = "There are no transactions: create the client without enable_transaction."
+_NO_WATCHERS = "Lists of topics are not watched: clients poll them."
+
+
+class Lookups:
+    """The commands of one connection that need no producer and no consumer.
+
+    `service_url`: as clients reach this broker.
+    """
+
+    def __init__(self, link: Link, service_url: str) -> None:
+        self._link, self._service_url = link, service_url
+
+    async def partitions(self, request: BaseCommand) -> None:
+        asked = request.partitioned_metadata
+        answer = pulsar_pb2.CommandPartitionedMetadataResponse(request_id=asked.request_id)
+        try:
+            name = persistent_topic(asked.topic)
+            answer.partitions, answer.response = self._link.broker.partitions.count(name), 0
+        except LedgerfoldError as error:
+            answer.response, answer.error = _METADATA_FAILED, number_of(error)
+            answer.message = str(error)
+        type_ = pulsar_pb2.PARTITIONED_METADATA_RESPONSE
+        self._link.send(command(type_, partitioned_metadata_response=answer))
+
+    async def lookup(self, request: BaseCommand) -> None:
+        asked = request.lookup
+        answer = pulsar_pb2.CommandLookupResponse(request_id=asked.request_id)
+        try:
+            persistent_topic(asked.topic)
+            answer.response, answer.authoritative = _CONNECT, True
+            answer.broker_service_url = self._service_url
+        except LedgerfoldError as error:
+            answer.response, answer.error = _LOOKUP_FAILED, number_of(error)
+            answer.message = str(error)
+        self._link.send(command(pulsar_pb2.LOOKUP_RESPONSE, lookup_response=answer))
+
+    async def topics(self, request: BaseCommand) -> None:
+        """Answers with the topics of a namespace; each partition is one. Raises InvalidRequest."""
+        asked = request.get_topics_of_namespace
+        names = list[str]()
+        if asked.mode != _NON_PERSISTENT:
+            names = self._link.broker.list_topics(parse_namespace(asked.namespace))
+        answer = pulsar_pb2.CommandGetTopicsOfNamespaceResponse(
+            request_id=asked.request_id, topics=names
+        )
+        type_ = pulsar_pb2.GET_TOPICS_OF_NAMESPACE_RESPONSE
+        self._link.send(command(type_, get_topics_of_namespace_response=answer))
+
+    async def schema(self, request: BaseCommand) -> None:
+        answer = pulsar_pb2.CommandGetSchemaResponse(
+            request_id=request.get_schema.request_id,
+            error_code=pulsar_pb2.TOPIC_NOT_FOUND,
+            error_message=NO_SCHEMAS,
+        )
+        self._link.send(command(pulsar_pb2.GET_SCHEMA_RESPONSE, get_schema_response=answer))
+
+    async def new_schema(self, request: BaseCommand) -> None:
+        answer = pulsar_pb2.CommandGetOrCreateSchemaResponse(
+            request_id=request.get_or_create_schema.request_id,
+            error_code=pulsar_pb2.NOT_ALLOWED,
+            error_message=NO_SCHEMAS,
+        )
+        type_ = pulsar_pb2.GET_OR_CREATE_SCHEMA_RESPONSE
+        self._link.send(command(type_, get_or_create_schema_response=answer))
+
+    async def transactions(self, request: BaseCommand) -> None:
+        answer = pulsar_pb2.CommandTcClientConnectResponse(
+            request_id=request.tc_client_connect_request.request_id,
+            error=pulsar_pb2.NOT_ALLOWED,
+            message=NO_TRANSACTIONS,
+        )
+        type_ = pulsar_pb2.TC_CLIENT_CONNECT_RESPONSE
+        self._link.send(command(type_, tc_client_connect_response=answer))
+
+    async def watch(self, request: BaseCommand) -> None:
+        """Raises NotAllowed."""
+        raise NotAllowed(_NO_WATCHERS)
+
+
+def check_schema(schema: pulsar_pb2.Schema) -> None:
+    """Checks the schema of a producer or consumer: those without a definition need no registry.
+
+    Raises NotAllowed.
+    """
+    if schema.type in _DEFINED:
+        raise NotAllowed(NO_SCHEMAS)
+
+
+# JSON, Protobuf, Avro, KeyValue, Protobuf with its own descriptor.
+_DEFINED = frozenset((2, 3, 4, 15, 20))

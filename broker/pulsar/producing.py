@@ -1,0 +1,268 @@
+"""Producers: PRODUCER, SEND, CLOSE_PRODUCER, and the receipts.
+
+Receipts and refusals of messages are sent in the order of the SENDs. A producer that its client
+connects again replaces the one of before, which may not have noticed that its connection is lost:
+both have the name that the broker gave, and the new one has the higher epoch. A message that was
+stored on an earlier connection is not stored again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from contextlib import ExitStack
+from weakref import WeakKeyDictionary
+
+from ledgerfold.broker.common.given_names import check_name, check_properties
+from ledgerfold.broker.common.names import persistent_topic
+from ledgerfold.broker.pulsar.errors import number_for_message, number_for_producer
+from ledgerfold.broker.pulsar.frames import (
+    Frame,
+    WrongChecksum,
+    command,
+    encode,
+    message_id,
+    parse_message,
+)
+from ledgerfold.broker.pulsar.link import Link, properties_of
+from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, check_schema
+from ledgerfold.broker.pulsar.to_native import to_native
+from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.broker.topics.producer import Producer
+from ledgerfold.broker.topics.receipts import Receipt
+from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, Moved, NotAllowed
+from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.data_pb2 import StartPosition
+from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend
+
+# Larger payloads are converted on a thread: about a millisecond's work.
+THREAD_BYTES = 64 * 1024
+THREAD_MESSAGES = 500
+_REQUEST_OF_SERVER = 2**64 - 1
+_log = logging.getLogger(__name__)
+
+
+class AttachedProducer:
+    """A connected producer of a link."""
+
+    def __init__(self, opening: CommandProducer, producer: Producer, resources: ExitStack) -> None:
+        self.id, self.epoch = opening.producer_id, opening.epoch
+        # A generated name stays the client's when it connects again.
+        self.has_own_name = opening.user_provided_producer_name and bool(opening.producer_name)
+        self.producer = producer
+        # The ids that clients await, in the order of the receipts.
+        self.sent: deque[int] = deque()
+        self._resources = resources
+        self.receipts: asyncio.Task[None] | None = None
+
+    def detach(self) -> None:
+        self.producer.detach()
+        self._resources.close()
+        if self.receipts is not None:
+            self.receipts.cancel()
+
+
+# All of a broker, by their domain objects: another connection may take one over.
+Attached = WeakKeyDictionary[Producer, AttachedProducer]
+
+
+class Producing:
+    """The producers of one connection."""
+
+    def __init__(self, link: Link, attached: Attached) -> None:
+        self._link, self._attached = link, attached
+        self._producers: dict[int, AttachedProducer] = {}
+        # Being connected: CLOSE_PRODUCER takes an id out.
+        self._opening: set[int] = set()
+
+    # Commands
+
+    async def open(self, request: BaseCommand) -> None:
+        """Connects a producer. Raises what refuses it."""
+        opening = request.producer
+        _check(opening)
+        known = self._producers.get(opening.producer_id)
+        if opening.producer_id in self._opening:
+            raise Moved("The producer is being connected; try again.")
+        if known is not None and known.epoch >= opening.epoch:
+            self._answer(opening, known)
+            return
+        self._opening.add(opening.producer_id)
+        try:
+            await self._open(opening)
+        finally:
+            self._opening.discard(opening.producer_id)
+
+    async def _open(self, opening: CommandProducer) -> None:
+        broker = self._link.broker
+        topic = await broker.topic(persistent_topic(opening.topic, "published to"), to_write=True)
+        if opening.initial_subscription_name:
+            await create_subscription(
+                topic,
+                opening.initial_subscription_name,
+                StartPosition(earliest=True),
+                created_ms=broker.clock_ms(),
+            )
+        name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
+        check_name("A producer", name)
+        check_properties("a producer", properties_of(opening.metadata))
+        with ExitStack() as resources:
+            resources.enter_context(broker.outgoing.stream())
+            self._replace(topic, name, opening)
+            producer = await topic.attach_producer(name, reuses_ids=True)
+            attached = AttachedProducer(opening, producer, resources.pop_all())
+        if self._link.is_closed or opening.producer_id not in self._opening:
+            attached.detach()
+            return
+        producer.peer = self._link.peer(opening.metadata)
+        self._producers[attached.id] = self._attached[producer] = attached
+        self._answer(opening, attached)
+        attached.receipts = self._link.spawn(self._send_receipts(attached))
+
+    def _replace(self, topic: Topic, name: str, opening: CommandProducer) -> None:
+        """Disconnects the producer that the new one was before its client connected again."""
+        old = topic.producers.get(name)
+        attached = None if old is None else self._attached.get(old)
+        if old is None or attached is None or attached.epoch >= opening.epoch:
+            return
+        is_own = self._producers.get(attached.id) is attached
+        has_own_name = attached.has_own_name and not is_own
+        if not has_own_name:
+            self._producers.pop(attached.id, None) if is_own else None
+            attached.detach()
+
+    def _answer(self, opening: CommandProducer, attached: AttachedProducer) -> None:
+        last = attached.producer.record.last_sequence_id
+        if not attached.has_own_name:
+            # NOTE: after -1 the C++ client numbers new messages from 0 again if its connection
+            # breaks before the first receipt, and they would be taken for the first ones.
+            last = max(last, 0)
+        answer = pulsar_pb2.CommandProducerSuccess(
+            request_id=opening.request_id,
+            producer_name=attached.producer.name,
+            last_sequence_id=last,
+            # The Java client does not accept an answer without one.
+            schema_version=b"",
+        )
+        self._link.send(command(pulsar_pb2.PRODUCER_SUCCESS, producer_success=answer))
+
+    async def send(self, frame: Frame) -> None:
+        """Appends an entry; returns when the next may be read. Raises InvalidRequest."""
+        send = frame.command.send
+        attached = self._producers.get(send.producer_id)
+        if attached is None:
+            # The client has closed it, or is being told to connect it again.
+            return
+        producer = attached.producer
+        try:
+            entry = await _converted(frame.payload, send)
+            if self._producers.get(send.producer_id) is not attached:
+                return
+            attached.sent.append(send.sequence_id)
+            try:
+                producer.append_all([memoryview(entry)])
+            except BaseException:
+                attached.sent.pop()
+                raise
+        except (InvalidRequest, NotAllowed) as error:
+            attached.sent.append(send.sequence_id)
+            producer.refuse(send.sequence_id, len(frame.payload), error)
+        except LedgerfoldError as error:
+            producer.end(error)
+        await producer.has_room()
+
+    async def close(self, request: BaseCommand) -> None:
+        closing = request.close_producer
+        self._opening.discard(closing.producer_id)
+        attached = self._producers.pop(closing.producer_id, None)
+        if attached is not None:
+            # What was sent before gets its receipts.
+            attached.producer.finish()
+            if attached.receipts is not None:
+                await asyncio.wait((attached.receipts,))
+            attached.detach()
+        answer = pulsar_pb2.CommandSuccess(request_id=closing.request_id)
+        self._link.send(command(pulsar_pb2.SUCCESS, success=answer))
+
+    def closed(self) -> None:
+        """Disconnects all producers: the connection is lost."""
+        self._opening.clear()
+        for attached in self._producers.values():
+            attached.detach()
+        self._producers.clear()
+
+    # Receipts
+
+    async def _send_receipts(self, attached: AttachedProducer) -> None:
+        try:
+            while receipts := await attached.producer.receipts():
+                self._link.write(
+                    b"".join(encode(self._receipt(attached, each)) for each in receipts)
+                )
+                await self._link.writable()
+        except LedgerfoldError as error:
+            self._end(attached, error)
+
+    def _receipt(self, attached: AttachedProducer, receipt: Receipt) -> BaseCommand:
+        sequence_id = attached.sent.popleft()
+        if receipt.refusal is not None:
+            if not isinstance(receipt.refusal, WrongChecksum):
+                _log.warning(
+                    "A message of %s was refused: %s", attached.producer.name, receipt.refusal
+                )
+            refused = pulsar_pb2.CommandSendError(
+                producer_id=attached.id,
+                sequence_id=sequence_id,
+                error=number_for_message(receipt.refusal, self._link.client_version),
+                message=str(receipt.refusal),
+            )
+            return command(pulsar_pb2.SEND_ERROR, send_error=refused)
+        sent = pulsar_pb2.CommandSendReceipt(
+            producer_id=attached.id,
+            sequence_id=sequence_id,
+            message_id=message_id(*receipt.position),
+        )
+        if receipt.sequence_id > sequence_id:
+            sent.highest_sequence_id = receipt.sequence_id
+        return command(pulsar_pb2.SEND_RECEIPT, send_receipt=sent)
+
+    def _end(self, attached: AttachedProducer, error: LedgerfoldError) -> None:
+        """Tells the client to connect the producer again: then it learns what is wrong."""
+        _log.info("The producer %s ends: %s", attached.producer.name, error)
+        if self._producers.get(attached.id) is attached:
+            del self._producers[attached.id]
+            closing = pulsar_pb2.CommandCloseProducer(
+                producer_id=attached.id, request_id=_REQUEST_OF_SERVER
+            )
+            self._link.send(command(pulsar_pb2.CLOSE_PRODUCER, close_producer=closing))
+        attached.detach()
+
+
+def refusal(request_id: int, error: LedgerfoldError) -> BaseCommand:
+    """Returns the answer to a PRODUCER that is refused."""
+    refused = pulsar_pb2.CommandError(
+        request_id=request_id, error=number_for_producer(error), message=str(error)
+    )
+    return command(pulsar_pb2.ERROR, error=refused)
+
+
+def _check(opening: CommandProducer) -> None:
+    """Raises NotAllowed for what no producer can be."""
+    if opening.encrypted:
+        raise NotAllowed("Encrypted messages cannot be stored: omit the encryption key.")
+    if opening.txn_enabled:
+        raise NotAllowed(NO_TRANSACTIONS)
+    if opening.producer_access_mode:
+        raise NotAllowed("The access mode of a producer can only be Shared.")
+    if opening.HasField("schema"):
+        check_schema(opening.schema)
+
+
+async def _converted(payload: bytes, send: CommandSend) -> bytes:
+    """Returns the native entry. Raises InvalidRequest, NotAllowed."""
+    if len(payload) < THREAD_BYTES and send.num_messages < THREAD_MESSAGES:
+        return to_native(parse_message(payload), send)
+    return await asyncio.to_thread(lambda: to_native(parse_message(payload), send))

@@ -1,0 +1,78 @@
+"""The server of Pulsar's binary protocol: its port, and the end of its connections.
+
+Connections, producers and consumers count as streams (broker/common/outgoing.py). A connection that
+is silent for SILENT_S in spite of a ping is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from ledgerfold.broker.pulsar.connection import Connection
+from ledgerfold.broker.pulsar.shared import Shared
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.storage.errors import AddressInUse
+
+PING_S, SILENT_S = 30.0, 75.0
+_LOOK_S = 5.0
+_BACKLOG = 1024
+
+
+class PulsarServer:
+    """The server of one broker on one port. `advertised`: where clients reach it, if not there."""
+
+    def __init__(self, broker: Broker, listen: str, advertised: str | None = None) -> None:
+        self._listen, self._advertised = listen, advertised
+        self._shared = Shared(broker)
+        self._server: asyncio.Server | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    async def start(self) -> str:
+        """Listens, and returns "host:port" with the actual port. Raises AddressInUse."""
+        host, _, port = self._listen.rpartition(":")
+        loop, shared = asyncio.get_running_loop(), self._shared
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(shared), host.strip("[]"), int(port), backlog=_BACKLOG
+            )
+        except OSError as error:
+            # The address was valid and free when the start was checked.
+            raise AddressInUse(self._listen, "--pulsar-listen") from error
+        actual = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        shared.service_url = f"pulsar://{self._advertised or actual}"
+        self._looking = loop.create_task(self._look())
+        return actual
+
+    def stop_listening(self) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def stop(self, grace_s: float) -> None:
+        """Closes all connections; after `grace_s` also those whose clients read nothing."""
+        self.stop_listening()
+        if self._looking is not None:
+            self._looking.cancel()
+        shared = self._shared
+        for connection in tuple(shared.connections):
+            connection.close()
+        if shared.connections:
+            shared.all_closed.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(shared.all_closed.wait(), grace_s)
+        for connection in tuple(shared.connections):
+            connection.abort("the broker stops")
+        await asyncio.sleep(0)
+
+    async def _look(self) -> None:
+        """Pings idle clients, closes silent connections, reports the end of topics."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            now_s = self._shared.now_s()
+            for connection in tuple(self._shared.connections):
+                connection.look_for_ends()
+                silent_s = now_s - connection.heard_s
+                if silent_s > SILENT_S:
+                    connection.abort(f"it was silent for {silent_s:.0f} s")
+                elif silent_s > PING_S - _LOOK_S:
+                    connection.ping()

@@ -1,0 +1,73 @@
+"""The state that all connections of the protocol share, and the limit of what they have sent.
+
+What all connections have sent and the broker has not handled is at most as much as what may wait to
+be sent: above that, the connection that has been in the middle of a frame for longest is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack
+from typing import Protocol
+
+from ledgerfold.broker.pulsar.consuming import AllBatchAcks
+from ledgerfold.broker.pulsar.frames import COMMAND_BYTES_MAX, FRAME_MARGIN_BYTES
+from ledgerfold.broker.pulsar.producing import Attached
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.storage.errors import Overloaded
+
+
+class Member(Protocol):
+    """A connection. `heard_s`: when its last byte came."""
+
+    heard_s: float
+
+    @property
+    def is_in_frame(self) -> bool:
+        """Returns whether the rest of a frame is awaited."""
+        ...
+
+    def look_for_ends(self) -> None: ...
+    def ping(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self, why: str) -> None: ...
+
+
+class Shared:
+    """The connections of one broker. `service_url`: where clients reach it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.service_url = ""
+        self.frame_bytes_max = (
+            max(broker.settings.message_bytes_max, COMMAND_BYTES_MAX) + FRAME_MARGIN_BYTES
+        )
+        self.producers, self.batch_acks = Attached(), AllBatchAcks()
+        # Received by all connections and not yet handled.
+        self.held_bytes = 0
+        self.connections: dict[Member, ExitStack] = {}
+        self.all_closed = asyncio.Event()
+
+    def now_s(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def opened(self, connection: Member) -> None:
+        resources = self.connections[connection] = ExitStack()
+        try:
+            resources.enter_context(self.broker.outgoing.stream())
+        except Overloaded as error:
+            connection.abort(str(error))
+
+    def closed(self, connection: Member) -> None:
+        self.connections.pop(connection).close()
+        if not self.connections:
+            self.all_closed.set()
+
+    def check_held(self) -> None:
+        """Closes a connection that sent part of a frame, if all together have sent too much."""
+        if self.held_bytes <= self.broker.settings.unsent_bytes_max:
+            return
+        waiting = [each for each in self.connections if each.is_in_frame]
+        if waiting:
+            oldest = min(waiting, key=lambda each: each.heard_s)
+            oldest.abort(f"it sent part of a frame, and all sent {self.held_bytes} bytes")

@@ -1,0 +1,54 @@
+"""A broker for each module, and Pulsar's own client of it, unchanged."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pulsar
+import pytest
+
+from ledgerfold.broker.client import Client
+from tests.support.broker_process import BrokerProcess
+
+Connect = Callable[[str], pulsar.Client]
+# What it says is nobody's: broken connections are part of the tests.
+_SILENT = logging.Logger("pulsar", logging.CRITICAL)
+
+
+def connected(url: str) -> pulsar.Client:
+    return pulsar.Client(f"pulsar://{url}", operation_timeout_seconds=10, logger=_SILENT)
+
+
+@pytest.fixture
+def connect() -> Connect:
+    return connected
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    folder: Path = tmp_path_factory.mktemp("broker")
+    arguments = ("--compactor", "off", "--pulsar-listen", "127.0.0.1:0")
+    with BrokerProcess(folder / "data", arguments=arguments) as broker:
+        yield broker
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[pulsar.Client]:
+    client = connected(str(broker.ready["pulsar"]))
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def native(broker: BrokerProcess) -> Iterator[Client]:
+    """The client of this package: the other door."""
+    with Client(broker.url) as client:
+        yield client
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic of the test's own."""
+    return str(request.node.name).replace("[", "-").replace("]", "")

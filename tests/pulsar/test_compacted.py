@@ -1,0 +1,133 @@
+"""Read-compacted, and table views, of Pulsar's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pulsar
+import pytest
+
+from ledgerfold.broker.client import Client
+from ledgerfold.broker.client.administration.admin import Admin
+from tests.support.broker_process import BrokerProcess
+from tests.support.compactor_process import CompactorProcess
+from tests.support.waiting import wait_until
+
+WAIT_MS = 10_000
+
+
+@pytest.fixture(scope="module")
+def broker(
+    tmp_path_factory: pytest.TempPathFactory, compactor: CompactorProcess
+) -> Iterator[BrokerProcess]:
+    data_dir = tmp_path_factory.mktemp("broker") / "data"
+    arguments = ("--compactor", compactor.address, "--pulsar-listen", "127.0.0.1:0")
+    with BrokerProcess(data_dir, arguments=arguments) as broker:
+        broker.wait_for_compactor()
+        yield broker
+
+
+def compact(broker: BrokerProcess, topic: str) -> None:
+    with Admin(broker.url) as admin:
+        admin.trigger_compaction(topic)
+        for _ in admin.watch_compaction(topic):
+            pass
+
+
+def view(client: pulsar.Client, topic: str) -> dict[str, tuple[bytes, str]]:
+    reader = client.create_reader(topic, pulsar.MessageId.earliest, is_read_compacted=True)
+    found = {}
+    while reader.has_message_available():
+        message = reader.read_next(WAIT_MS)
+        assert message.partition_key() not in found
+        found[message.partition_key()] = message.data(), str(message.message_id())
+    reader.close()
+    return found
+
+
+@pytest.mark.parametrize("codec", ["NONE", "LZ4", "ZSTD"])
+@pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
+def test_what_is_left_keeps_its_ids(
+    client: pulsar.Client, broker: BrokerProcess, topic: str, batching: bool, codec: str
+) -> None:
+    """Of a batch some messages are left: no reader sees the others, not even as empty ones."""
+    producer = client.create_producer(
+        topic,
+        batching_enabled=batching,
+        batching_max_publish_delay_ms=200,
+        compression_type=getattr(pulsar.CompressionType, codec),
+    )
+    ids: list[str] = []
+    values: list[bytes | None] = [b"%d" % number for number in range(20)]
+    values += [None, b""]
+    for number, value in enumerate(values):
+        key = f"k{number % 10 if number < 20 else number - 20}"
+        producer.send_async(value, lambda _, each: ids.append(str(each)), partition_key=key)
+    producer.flush()
+    compact(broker, topic)
+    expected = {f"k{number - 10}": (b"%d" % number, ids[number]) for number in range(12, 20)}
+    assert view(client, topic) == expected
+    table = client.create_table_view(topic)
+    assert {key: table.get(key) for key in expected} == {
+        key: value for key, (value, _) in expected.items()
+    }
+    assert table.get("k0") is None
+    assert len(table) == 8
+    producer.send(b"new", partition_key="k0")
+    wait_until(lambda: table.get("k0") == b"new", "the table view's update")
+    assert view(client, topic)["k0"][0] == b"new"
+    consumer = client.subscribe(
+        topic,
+        "s",
+        initial_position=pulsar.InitialPosition.Earliest,
+        is_read_compacted=True,
+        consumer_type=pulsar.ConsumerType.Failover,
+    )
+    keys = set()
+    for _ in range(9):
+        message = consumer.receive(WAIT_MS)
+        keys.add(message.partition_key())
+        consumer.acknowledge(message)
+    assert keys == {"k0", *expected}
+
+
+def test_nothing_is_left(client: pulsar.Client, broker: BrokerProcess, topic: str) -> None:
+    producer = client.create_producer(topic)
+    producer.send(b"1", partition_key="k")
+    producer.send(None, partition_key="k")
+    compact(broker, topic)
+    assert view(client, topic) == {}
+    assert len(client.create_table_view(topic)) == 0
+
+
+def test_the_end_of_the_view_within_a_batch(
+    client: pulsar.Client, broker: BrokerProcess, topic: str
+) -> None:
+    """The last id is that of the last message that is left."""
+    producer = client.create_producer(
+        topic, batching_enabled=True, batching_max_publish_delay_ms=200
+    )
+    for key, value in (("a", b"1"), ("b", b"2"), ("a", b"3"), ("c", b"4"), ("c", None)):
+        producer.send_async(value, None, partition_key=key)
+    producer.flush()
+    compact(broker, topic)
+    assert {key: value for key, (value, _) in view(client, topic).items()} == {
+        "b": b"2",
+        "a": b"3",
+    }
+
+
+def test_both_doors_see_one_view(
+    client: pulsar.Client, broker: BrokerProcess, native: Client, topic: str
+) -> None:
+    with native.create_producer(topic, batching_enabled=True) as producer:
+        for number in range(500):
+            producer.send_async(b"%d" % number, None, partition_key=f"k{number % 90}")
+        producer.flush()
+    compact(broker, topic)
+    found = view(client, topic)
+    assert len(found) == 90
+    with native.create_table_view(topic) as table:
+        assert {key: value for key, (value, _) in found.items()} == {
+            key: table.get(key) for key in found
+        }

@@ -1,0 +1,346 @@
+"""Connections that no good client makes, and brokers that end in the middle."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+
+import pulsar
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.pulsar.frames import encode, message_id
+from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.pulsar_pb2 import BaseCommand
+from tests.conftest import MakeBroker
+from tests.pulsar.conftest import Connect
+from tests.pulsar.recorded import (
+    RawClient,
+    flow,
+    frame_of,
+    metadata,
+    pass_ms,
+    producer,
+    send,
+    subscribe,
+)
+from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import wait_until
+
+PING = BaseCommand(type=pulsar_pb2.PING, ping=pulsar_pb2.CommandPing())
+
+
+@pytest.fixture
+def url(broker: BrokerProcess) -> str:
+    return str(broker.ready["pulsar"])
+
+
+@pytest.fixture
+def raw(url: str) -> Iterator[RawClient]:
+    with RawClient(url) as client:
+        yield client
+
+
+def test_connect(url: str) -> None:
+    with RawClient(url, is_connected=False) as client:
+        connect = pulsar_pb2.CommandConnect(client_version=b"x", protocol_version=12)
+        client.send(BaseCommand(type=pulsar_pb2.CONNECT, connect=connect))
+        answer = client.read().connected
+        assert (answer.protocol_version, answer.max_message_size) == (12, 5 * 1024 * 1024)
+        client.send(PING)
+        assert client.read().type == pulsar_pb2.PONG
+
+
+def test_authentication_is_refused(url: str) -> None:
+    with RawClient(url, is_connected=False) as client:
+        connect = pulsar_pb2.CommandConnect(client_version=b"x", auth_method_name="token")
+        client.send(BaseCommand(type=pulsar_pb2.CONNECT, connect=connect))
+        refused = client.read().error
+        assert refused.error == pulsar_pb2.AUTHENTICATION_ERROR
+        assert "no authentication by 'token'" in refused.message
+        assert client.is_closed()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"\x00\x00\x00\x00",
+        b"\xff\xff\xff\xff",
+        b"\x00\x00\x00\x08\x00\x00\x00\x04\xff\xff\xff\xff",
+        b"\x00\x00\x00\x06\x00\x00\x00\xff\x08\x12",
+        encode(BaseCommand(type=pulsar_pb2.FLOW)),
+        frame_of(BaseCommand(type=pulsar_pb2.SEND), metadata(1), b""),
+        (6 * 1024 * 1024).to_bytes(4, "big"),
+    ],
+)
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_a_malformed_frame_closes_its_connection_only(
+    url: str, raw: RawClient, data: bytes, is_connected: bool
+) -> None:
+    with RawClient(url, is_connected=is_connected) as client:
+        client.socket.sendall(data)
+        assert client.is_closed()
+    raw.send(PING)
+    assert raw.read().type == pulsar_pb2.PONG
+
+
+def test_a_damaged_message_is_refused_alone(raw: RawClient, topic: str) -> None:
+    raw.send(producer(topic))
+    assert raw.read().producer_success.producer_name
+    raw.send(send(0), metadata(0))
+    damaged = bytearray(frame_of(send(1), metadata(1), b"payload"))
+    damaged[-1] ^= 1
+    raw.socket.sendall(damaged)
+    raw.send(send(2, num_messages=3), metadata(2, num_messages_in_batch=3))
+    raw.send(send(3), metadata(3))
+    assert raw.read().send_receipt.sequence_id == 0
+    assert raw.read().send_error.error == pulsar_pb2.CHECKSUM_ERROR
+    refused = raw.read().send_error
+    assert (refused.sequence_id, refused.error) == (2, pulsar_pb2.NOT_ALLOWED)
+    assert "does not parse" in refused.message
+    assert raw.read().send_receipt.sequence_id == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"encryption_keys": [b"key"]}, "Encrypted"),
+        ({"uuid": b"u", "num_chunks_from_msg": 2}, "Chunked"),
+        ({"deliver_at_time": 4_000_000_000_000}, "delayed"),
+        ({"txnid_least_bits": 1, "txnid_most_bits": 1}, "no transactions"),
+        ({"marker_type": 0}, "Markers"),
+        ({"compression": 9}, "Unknown compression"),
+        ({"compression": 1, "uncompressed_size": 2**31}, "bad size"),
+        ({"compression": 3, "uncompressed_size": 7}, "does not decompress"),
+    ],
+)
+def test_what_is_not_stored_is_refused(
+    raw: RawClient, topic: str, options: dict[str, object], sentence: str
+) -> None:
+    raw.send(producer(topic))
+    raw.read()
+    raw.send(send(1), metadata(1, **options))
+    assert sentence in raw.read().send_error.message
+
+
+def test_a_client_that_never_reads(url: str, raw: RawClient, topic: str) -> None:
+    """Its entries wait in the log, not in memory; its own requests wait, too."""
+    raw.send(producer(topic))
+    raw.read()
+    for number in range(40):
+        raw.socket.sendall(frame_of(send(number), metadata(number), bytes(1024 * 1024)))
+        assert raw.read().send_receipt.sequence_id == number
+    with RawClient(url) as lazy:
+        lazy.send(subscribe(topic, initial_position=1))
+        assert lazy.read().type == pulsar_pb2.SUCCESS
+        lazy.send(flow(1_000_000))
+        lazy.socket.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            lazy.socket.sendall(encode(PING) * 5_000_000)
+        raw.send(PING)
+        assert raw.read().type == pulsar_pb2.PONG
+    raw.send(subscribe(topic, initial_position=1))
+    raw.read_until(lambda each: each.type in (pulsar_pb2.SUCCESS, pulsar_pb2.ERROR))
+
+
+def test_many_connections(url: str, raw: RawClient, broker: BrokerProcess) -> None:
+    """Idle ones, and ones that have sent half a frame."""
+    many = [RawClient(url) for _ in range(200)]
+    for client in many[:100]:
+        client.socket.sendall((5 * 1024 * 1024).to_bytes(4, "big") + bytes(1000))
+    raw.send(PING)
+    assert raw.read().type == pulsar_pb2.PONG
+    with Admin(broker.url) as admin:
+        assert admin.broker_info().streams >= 200
+        for client in many:
+            client.socket.close()
+        wait_until(lambda: admin.broker_info().streams <= 1, "the end of all connections")
+
+
+def test_half_frames_are_bounded(broker_process: MakeBroker) -> None:
+    """All of them together: the one that has waited for longest is closed."""
+    broker = broker_process("--pulsar-listen", "127.0.0.1:0", "--unsent-max", "16M")
+    url = str(broker.ready["pulsar"])
+    half = (5 * 1024 * 1024).to_bytes(4, "big") + bytes(4 * 1024 * 1024)
+    many = [RawClient(url) for _ in range(6)]
+    for client in many:
+        client.socket.sendall(half)
+        pass_ms(100)
+    assert many[0].is_closed()
+    many[-1].socket.settimeout(0.3)
+    with pytest.raises(TimeoutError):
+        many[-1].read()
+    for client in many:
+        client.socket.close()
+
+
+def test_streams_have_an_end(broker_process: MakeBroker) -> None:
+    broker = broker_process("--pulsar-listen", "127.0.0.1:0", "--streams-max", "3")
+    url = str(broker.ready["pulsar"])
+    with RawClient(url) as client, RawClient(url) as other:
+        client.send(producer("t", producer_name="1"))
+        assert client.read().producer_success.producer_name == "1"
+        other.send(producer("t"))
+        refused = other.read().error
+        assert refused.error == pulsar_pb2.TOO_MANY_REQUESTS
+        assert "--streams-max" in refused.message
+        with RawClient(url, is_connected=False) as third:
+            assert third.is_closed()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
+def test_a_broker_that_is_killed(
+    broker_process: MakeBroker, connect: Connect, batching: bool
+) -> None:
+    """Clients connect again; every message is stored once, in order."""
+    broker = broker_process("--pulsar-listen", f"127.0.0.1:{free_port()}")
+    client = connect(str(broker.ready["pulsar"]))
+    sender = client.create_producer("t", batching_enabled=batching, block_if_queue_full=True)
+    consumer = client.subscribe("t", "s")
+    outcomes: list[pulsar.Result] = []
+    for number in range(3000):
+        sender.send_async(b"%d" % number, lambda result, _: outcomes.append(result))
+        if number == 1500:
+            broker.kill()
+            broker.start()
+    sender.flush()
+    assert outcomes == [pulsar.Result.Ok] * 3000
+    found: list[int] = []
+    while not found or found[-1] != 2999:
+        message = consumer.receive(10_000)
+        found.append(int(message.data()))
+        consumer.acknowledge(message)
+    assert sorted(set(found)) == list(range(3000))
+    reader = client.create_reader("t", pulsar.MessageId.earliest)
+    stored = []
+    while reader.has_message_available():
+        stored.append(int(reader.read_next(10_000).data()))
+    assert stored == list(range(3000))
+    client.close()
+
+
+def test_the_advertised_address(broker_process: MakeBroker) -> None:
+    broker = broker_process(
+        *("--pulsar-listen", "127.0.0.1:0", "--pulsar-advertise", "broker.example:6650")
+    )
+    with RawClient(str(broker.ready["pulsar"])) as client:
+        asked = pulsar_pb2.CommandLookup(topic="t", request_id=7)
+        client.send(BaseCommand(type=pulsar_pb2.LOOKUP, lookup=asked))
+        answer = client.read().lookup_response
+        assert answer.broker_service_url == "pulsar://broker.example:6650"
+        assert answer.request_id == 7
+
+
+def test_the_end_of_a_topic(raw: RawClient, broker: BrokerProcess, topic: str) -> None:
+    raw.send(producer(topic))
+    raw.read()
+    raw.send(send(1), metadata(1))
+    at = raw.read().send_receipt.message_id
+    raw.send(subscribe(topic, initial_position=1))
+    assert raw.read().type == pulsar_pb2.SUCCESS
+    raw.send(flow(10))
+    raw.read_until(lambda each: each.type == pulsar_pb2.MESSAGE)
+    with Admin(broker.url) as admin:
+        admin.terminate(topic)
+    raw.read_until(lambda each: each.type == pulsar_pb2.CLOSE_PRODUCER)
+    raw.send(producer(topic))
+    assert raw.read().error.error == pulsar_pb2.TOPIC_TERMINATED
+    ack = pulsar_pb2.CommandAck(consumer_id=1, ack_type=0, message_id=[at], request_id=0)
+    raw.send(BaseCommand(type=pulsar_pb2.ACK, ack=ack))
+    kinds = {raw.read().type, raw.read().type}
+    assert kinds == {pulsar_pb2.REACHED_END_OF_TOPIC, pulsar_pb2.ACK_RESPONSE}
+
+
+def test_a_reader_that_seeks_and_goes(
+    url: str, raw: RawClient, broker: BrokerProcess, topic: str
+) -> None:
+    """Its subscription waits for it to come back, and goes with its connection."""
+    with RawClient(url) as reader, Admin(broker.url) as admin:
+        reader.send(subscribe(topic, durable=False))
+        assert reader.read().type == pulsar_pb2.SUCCESS
+        seek = pulsar_pb2.CommandSeek(
+            consumer_id=1, request_id=3, message_id={"ledger_id": -1, "entry_id": -1}
+        )
+        reader.send(BaseCommand(type=pulsar_pb2.SEEK, seek=seek))
+        closed = reader.read().close_consumer
+        assert (closed.consumer_id, closed.request_id) == (1, 2**64 - 1)
+        assert reader.read().success.request_id == 3
+        assert list(admin.stats(topic)["subscriptions"]) == ["s"]
+        reader.socket.close()
+        wait_until(lambda: not admin.stats(topic)["subscriptions"], "its end")
+
+
+SESSION = (
+    encode(producer("fuzz")),
+    frame_of(send(1), metadata(1), b"value"),
+    encode(subscribe("fuzz", initial_position=1)),
+    encode(flow(100)),
+    encode(
+        BaseCommand(
+            type=pulsar_pb2.ACK,
+            ack={"consumer_id": 1, "ack_type": 1, "message_id": [message_id(1, 0)]},
+        )
+    ),
+    encode(BaseCommand(type=28, seek={"consumer_id": 1, "request_id": 4})),
+    encode(BaseCommand(type=29, get_last_message_id={"consumer_id": 1, "request_id": 5})),
+    encode(BaseCommand(type=20, redeliver={"consumer_id": 1})),
+    encode(BaseCommand(type=12, unsubscribe={"consumer_id": 1, "request_id": 6})),
+    encode(BaseCommand(type=15, close_producer={"producer_id": 1, "request_id": 7})),
+)
+
+
+@settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(st.sampled_from(SESSION), max_size=20),
+    st.integers(0, 2**16),
+    st.integers(0, 255),
+    st.integers(0, 2**16),
+)
+def test_a_session_in_any_order_damaged_and_cut(
+    broker: BrokerProcess, frames: list[bytes], at: int, flip: int, cut: int
+) -> None:
+    """Whatever a client sends, another one is served, and the broker logs no defect."""
+    url = str(broker.ready["pulsar"])
+    data = bytearray(b"".join(frames))
+    if data:
+        data[at % len(data)] ^= flip
+    with RawClient(url) as client, RawClient(url) as other:
+        client.socket.sendall(bytes(data[: len(data) - cut % (len(data) + 1)]))
+        # The end of the connection would end what is in progress: some turns of the loop first.
+        for _ in range(5):
+            other.send(PING)
+            assert other.read().type == pulsar_pb2.PONG
+        client.socket.shutdown(socket.SHUT_WR)
+        assert client.is_closed()
+    assert "Traceback" not in broker.stderr, broker.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        BaseCommand(type=34, get_schema={"request_id": 1, "topic": "t"}),
+        BaseCommand(type=39, get_or_create_schema={"request_id": 1, "topic": "t"}),
+        BaseCommand(type=62, tc_client_connect_request={"request_id": 1}),
+        BaseCommand(type=64, watch_topic_list={"request_id": 1}),
+    ],
+)
+def test_what_there_is_not_is_refused_in_its_own_answer(
+    raw: RawClient, command: BaseCommand
+) -> None:
+    raw.send(command)
+    answer = raw.read()
+    assert answer.type == (command.type + 1 if command.type != 64 else pulsar_pb2.ERROR)
+    raw.send(BaseCommand(type=999))
+    raw.send(PING)
+    assert raw.read().type == pulsar_pb2.PONG

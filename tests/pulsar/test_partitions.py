@@ -1,0 +1,72 @@
+"""Partitioned topics and lists of topics, by Pulsar's own client."""
+
+from __future__ import annotations
+
+import pulsar
+import pytest
+
+from ledgerfold.broker.client import Client
+from ledgerfold.broker.client.administration.admin import Admin
+from tests.support.broker_process import BrokerProcess
+
+WAIT_MS = 10_000
+
+
+@pytest.fixture
+def partitioned(broker: BrokerProcess, topic: str) -> str:
+    with Admin(broker.url) as admin:
+        admin.create_partitioned_topic(topic, 4)
+    return topic
+
+
+def test_a_partitioned_topic(client: pulsar.Client, native: Client, partitioned: str) -> None:
+    names = client.get_topic_partitions(partitioned)
+    assert [each.rpartition("-")[2] for each in names] == ["0", "1", "2", "3"]
+    consumer = client.subscribe(partitioned, "s")
+    producer = client.create_producer(
+        partitioned,
+        batching_enabled=True,
+        message_routing_mode=pulsar.PartitionsRoutingMode.RoundRobinDistribution,
+        batching_max_messages=5,
+    )
+    ids = []
+    for number in range(40):
+        producer.send_async(b"%d" % number, lambda _, each: ids.append(each))
+    producer.flush()
+    assert {each.partition() for each in ids} == {0, 1, 2, 3}
+    found = []
+    for _ in range(40):
+        message = consumer.receive(WAIT_MS)
+        found.append(int(message.data()))
+        consumer.acknowledge(message)
+    assert sorted(found) == list(range(40))
+    reader = client.create_reader(partitioned, pulsar.MessageId.earliest)
+    seen = set()
+    while reader.has_message_available():
+        at = reader.read_next(WAIT_MS).message_id()
+        seen.add((at.ledger_id(), at.entry_id(), at.partition(), at.batch_index()))
+    assert len(seen) == 40
+    consumer.unsubscribe()
+    with pytest.raises(pulsar.PulsarException):
+        client.create_producer(f"{partitioned}-partition-4")
+
+
+def test_topics_by_pattern(client: pulsar.Client, partitioned: str) -> None:
+    import re
+
+    for name in ("one", "two"):
+        client.create_producer(f"persistent://public/list/{name}").send(name.encode())
+    client.create_producer("persistent://public/list/other").send(b"other")
+    consumer = client.subscribe(
+        re.compile("persistent://public/list/(one|two)"),
+        "s",
+        initial_position=pulsar.InitialPosition.Earliest,
+    )
+    found = {consumer.receive(WAIT_MS).data() for _ in range(2)}
+    assert found == {b"one", b"two"}
+    both = client.subscribe(
+        ["persistent://public/list/one", f"persistent://public/default/{partitioned}"],
+        "t",
+        initial_position=pulsar.InitialPosition.Earliest,
+    )
+    assert both.receive(WAIT_MS).data() == b"one"

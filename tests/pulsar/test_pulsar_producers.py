@@ -1,0 +1,188 @@
+"""Producers of Pulsar's own client, and what both clients then read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pulsar
+import pytest
+
+from ledgerfold.broker.client import Client
+from ledgerfold.broker.client import MessageId as OurMessageId
+
+CODECS = ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")
+
+
+def read_all(client: pulsar.Client, topic: str, **options: Any) -> list[pulsar.Message]:
+    reader = client.create_reader(topic, pulsar.MessageId.earliest, **options)
+    found = []
+    while reader.has_message_available():
+        found.append(reader.read_next(10_000))
+    reader.close()
+    return found
+
+
+def send_all(producer: pulsar.Producer, messages: list[dict[str, Any]]) -> list[str]:
+    """Sends without waiting between messages; returns their ids."""
+    outcomes: list[tuple[pulsar.Result, pulsar.MessageId]] = []
+    for message in messages:
+        producer.send_async(callback=lambda *outcome: outcomes.append(outcome), **message)
+    producer.flush()
+    assert {result for result, _ in outcomes} == {pulsar.Result.Ok}
+    return [str(each) for _, each in outcomes]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
+def test_both_doors_read_what_was_sent(
+    client: pulsar.Client, native: Client, topic: str, codec: str, batching: bool
+) -> None:
+    """Values, keys, properties, times, ordering keys and ids; nulls stay nulls."""
+    producer = client.create_producer(
+        topic,
+        compression_type=getattr(pulsar.CompressionType, codec),
+        batching_enabled=batching,
+        batching_max_publish_delay_ms=50,
+    )
+    messages: list[dict[str, Any]] = [
+        {"content": b"all", "partition_key": "k", "properties": {"a": "1", "ü": "ö"}}
+        | {"event_timestamp": 1_700_000_000_000, "ordering_key": "o"},
+        {"content": b"no key"},
+        {"content": b"", "partition_key": "empty"},
+        {"content": None, "partition_key": "gone"},
+        {"content": b"long " * 20_000, "partition_key": ""},
+    ]
+    ids = send_all(producer, messages)
+    assert len(set(ids)) == len(messages)
+    found = read_all(client, topic)
+    assert [str(each.message_id()) for each in found] == ids
+    with native.create_reader(topic, OurMessageId.earliest) as reader:
+        for sent, theirs in zip(messages, found, strict=True):
+            ours = reader.read_next(10_000)
+            value = sent["content"]
+            assert (theirs.data(), theirs.has_null_value()) == (value or b"", value is None)
+            assert (ours.data(), ours.has_null_value()) == (value or b"", value is None)
+            assert theirs.partition_key() == ours.partition_key() == sent.get("partition_key", "")
+            assert theirs.properties() == ours.properties() == sent.get("properties", {})
+            assert theirs.event_timestamp() == sent.get("event_timestamp", 0)
+            assert theirs.ordering_key() == sent.get("ordering_key", "")
+            assert theirs.publish_timestamp() == ours.publish_timestamp()
+            assert theirs.producer_name() == producer.producer_name()
+            at, same = theirs.message_id(), ours.message_id()
+            assert (at.ledger_id(), at.entry_id(), at.partition(), at.batch_index()) == (
+                *(same.ledger_id(), same.entry_id(), same.partition()),
+                same.batch_index(),
+            )
+
+
+def test_this_packages_batches(client: pulsar.Client, native: Client, topic: str) -> None:
+    with native.create_producer(topic, batching_enabled=True) as producer:
+        for number in range(100):
+            producer.send_async(
+                b"%d" % number, None, partition_key=f"k{number % 7}", properties={"n": str(number)}
+            )
+        producer.flush()
+    found = read_all(client, topic)
+    assert [each.data() for each in found] == [b"%d" % number for number in range(100)]
+    assert found[8].partition_key() == "k1"
+    assert found[8].properties() == {"n": "8"}
+
+
+def test_a_batch_of_each_key(client: pulsar.Client, topic: str) -> None:
+    producer = client.create_producer(
+        topic,
+        batching_enabled=True,
+        batching_type=pulsar.BatchingType.KeyBased,
+        batching_max_publish_delay_ms=100,
+    )
+    send_all(producer, [{"content": b"%d" % n, "partition_key": f"k{n % 3}"} for n in range(30)])
+    found = read_all(client, topic)
+    assert sorted(int(each.data()) for each in found) == list(range(30))
+    assert {(each.partition_key(), int(each.data()) % 3) for each in found} == {
+        ("k0", 0),
+        ("k1", 1),
+        ("k2", 2),
+    }
+
+
+@pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
+def test_a_refused_message_fails_alone(client: pulsar.Client, topic: str, batching: bool) -> None:
+    """A delayed one cannot be stored: its sender is told, and its neighbours are stored."""
+    producer = client.create_producer(topic, batching_enabled=batching)
+    outcomes: list[pulsar.Result] = []
+
+    def note(result: pulsar.Result, _: pulsar.MessageId) -> None:
+        outcomes.append(result)
+
+    producer.send_async(b"1", note)
+    producer.send_async(b"later", note, deliver_at=4_000_000_000_000)
+    producer.send_async(b"2", note)
+    producer.flush()
+    assert sorted(each.name for each in outcomes) == ["ChecksumError", "Ok", "Ok"]
+    assert sorted(each.data() for each in read_all(client, topic)) == [b"1", b"2"]
+
+
+def test_large_messages(client: pulsar.Client, topic: str) -> None:
+    producer = client.create_producer(topic)
+    largest = bytes(5 * 1024 * 1024 - 1024)
+    producer.send(largest)
+    with pytest.raises(pulsar.MessageTooBig):
+        producer.send(largest + bytes(2048))
+    assert [len(each.data()) for each in read_all(client, topic)] == [len(largest)]
+    chunks = client.create_producer(topic, chunking_enabled=True)
+    with pytest.raises(pulsar.PulsarException):
+        chunks.send(bytes(11 * 1024 * 1024))
+    assert producer.send(b"still here")
+
+
+@pytest.mark.parametrize("mode", ["Exclusive", "WaitForExclusive", "ExclusiveWithFencing"])
+def test_only_shared_producers(client: pulsar.Client, topic: str, mode: str) -> None:
+    with pytest.raises(pulsar.NotAllowedError):
+        client.create_producer(topic, access_mode=getattr(pulsar.ProducerAccessMode, mode))
+
+
+def test_schemas(client: pulsar.Client, topic: str) -> None:
+    """Strings need no registry; definitions are refused, and never lost."""
+    producer = client.create_producer(topic, schema=pulsar.schema.StringSchema())
+    producer.send("grün")
+    reader = client.create_reader(
+        topic, pulsar.MessageId.earliest, schema=pulsar.schema.StringSchema()
+    )
+    assert reader.read_next(10_000).value() == "grün"
+
+    class Order(pulsar.schema.Record):  # type: ignore[misc]
+        number = pulsar.schema.Integer()
+
+    with pytest.raises(pulsar.NotAllowedError):
+        client.create_producer(topic, schema=pulsar.schema.JsonSchema(Order))
+
+
+def test_a_second_producer_of_the_name(client: pulsar.Client, topic: str) -> None:
+    producer = client.create_producer(topic, producer_name="one")
+    with pytest.raises(pulsar.ProducerBusy):
+        client.create_producer(topic, producer_name="one")
+    producer.close()
+    client.create_producer(topic, producer_name="one").close()
+
+
+def test_a_message_sent_twice_is_stored_once(client: pulsar.Client, topic: str) -> None:
+    """Twice on different connections: ids may be used again on the same one."""
+    producer = client.create_producer(topic, producer_name="p", initial_sequence_id=10)
+    producer.send(b"11")
+    producer.send(b"20", sequence_id=20)
+    producer.send(b"20 again", sequence_id=20)
+    producer.close()
+    producer = client.create_producer(topic, producer_name="p")
+    assert producer.last_sequence_id() == 20
+    assert str(producer.send(b"20 sent again", sequence_id=20)) == "(-1,-1,-1,-1)"
+    producer.send(b"21", sequence_id=21)
+    producer.send(b"22")
+    found = [each.data() for each in read_all(client, topic)]
+    assert found == [b"11", b"20", b"20 again", b"21", b"22"]
+
+
+def test_topics_that_cannot_be(client: pulsar.Client, native: Client) -> None:
+    with pytest.raises(pulsar.PulsarException):
+        client.create_producer("non-persistent://public/default/t")
+    with pytest.raises(pulsar.PulsarException):
+        client.create_producer("persistent://public/default/a/b/c")
