@@ -127,9 +127,12 @@ def _elsewhere(commands: argparse._SubParsersAction[Any], verb: str) -> Iterable
 
 def _did_you_mean(name: str, known: Iterable[str]) -> str:
     # Imported after a typo only, because it takes time.
-    from difflib import get_close_matches
+    from difflib import SequenceMatcher, get_close_matches
 
     known = list(known)
     found = [each for each in known if each.endswith(f" {name}")]
     found = found or get_close_matches(name, known, n=3)
+    # Only those that are nearly as close as the closest.
+    close = [SequenceMatcher(None, name, each).ratio() for each in found]
+    found = [each for each, ratio in zip(found, close, strict=True) if ratio > max(close) - 0.2]
     return f" Did you mean {' or '.join(found)}?" if found else ""

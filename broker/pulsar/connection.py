@@ -27,6 +27,8 @@ from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 
 READ_AHEAD_BYTES = 1024 * 1024
+# Other tasks run after frames of one connection have taken this long.
+SLICE_S = 0.002
 # Before CONNECT: whoever that is, nothing large.
 FIRST_FRAME_BYTES_MAX = 64 * 1024
 PROTOCOL_VERSION = 20
@@ -134,12 +136,16 @@ class Connection(asyncio.Protocol):
             while True:
                 await self._arrived.wait()
                 self._arrived.clear()
+                began_s = self._shared.now_s()
                 while self._frames:
                     frame = self._frames.popleft()
                     await self._link.writable()
                     await self._handle(parse(frame))
                     self._handled(len(frame))
                     del frame
+                    if self._shared.now_s() - began_s > SLICE_S:
+                        await asyncio.sleep(0)
+                        began_s = self._shared.now_s()
         except LedgerfoldError as error:
             self._refuse(error)
         except Exception:
