@@ -22,6 +22,7 @@ from ledgerfold.broker.pulsar.from_native import bits_of
 from ledgerfold.broker.pulsar.link import Link, properties_of
 from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, check_schema
 from ledgerfold.broker.pulsar.starts import start_at, start_of
+from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
@@ -29,7 +30,7 @@ from ledgerfold.broker.subscriptions.lifecycle import (
     remove_subscription,
     seek_subscription,
 )
-from ledgerfold.broker.subscriptions.subscription import ConsumerOptions, Subscription
+from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.codec import last_batch_index
 from ledgerfold.storage.entry import Position

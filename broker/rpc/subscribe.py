@@ -20,7 +20,7 @@ from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
-from ledgerfold.broker.subscriptions.consumer import Consumer, Output
+from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions, Output
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
@@ -28,7 +28,7 @@ from ledgerfold.broker.subscriptions.lifecycle import (
     remove_subscription,
     seek_subscription,
 )
-from ledgerfold.broker.subscriptions.subscription import ConsumerOptions, Subscription
+from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.operations import disable_compaction
 from ledgerfold.broker.topics.partitions import on_each

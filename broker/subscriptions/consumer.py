@@ -12,18 +12,37 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ledgerfold.broker.common.outgoing import Share
 from ledgerfold.broker.common.traffic import Peer, Traffic
-from ledgerfold.broker.subscriptions.dispatcher import ConsumerState
+from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, SubscriptionType
 from ledgerfold.storage.entry import Position
-from ledgerfold.storage.errors import LedgerfoldError, Overloaded
+from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, Overloaded
 
 OUTGOING_BYTES_MAX = 2 * 1024 * 1024
 FRAME_BYTES_MAX = 1024 * 1024
 # Unsent answers to acknowledgements, if a client reads none.
 ANSWERS_MAX = 100_000
+
+
+@dataclass(frozen=True)
+class ConsumerOptions:
+    """The options of a consumer. `priority` applies to Failover: the lowest is active."""
+
+    type: SubscriptionType
+    durable: bool = True
+    read_compacted: bool = False
+    name: str = ""
+    priority: int = 0
+
+    def check(self) -> None:
+        """Raises NotAllowed for options that no subscription supports."""
+        if self.read_compacted and not self.type.is_ordered:
+            raise NotAllowed(
+                f"Read-compacted needs an Exclusive or Failover subscription, not {self.type}."
+            )
 
 
 class Delivery(NamedTuple):

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.common.outgoing import Outgoing
@@ -27,7 +26,7 @@ from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
-from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consumer
+from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, CursorWriter, Persist
 from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, SubscriptionType
@@ -44,24 +43,6 @@ from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1.records_pb2 import CursorRecord
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class ConsumerOptions:
-    """The options of a consumer. `priority` applies to Failover: the lowest is active."""
-
-    type: SubscriptionType
-    durable: bool = True
-    read_compacted: bool = False
-    name: str = ""
-    priority: int = 0
-
-    def check(self) -> None:
-        """Raises NotAllowed for options that no subscription supports."""
-        if self.read_compacted and not self.type.is_ordered:
-            raise NotAllowed(
-                f"Read-compacted needs an Exclusive or Failover subscription, not {self.type}."
-            )
 
 
 class Subscription:

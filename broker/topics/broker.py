@@ -91,10 +91,8 @@ class Broker:
         check_interval_ms = settings.retention_check_interval_ms
         self.housekeeping = Housekeeping(self.topics, store, self.clock, check_interval_ms)
         # Called with the name of every deleted topic.
-        self.on_deleted: set[Callable[[str], None]] = {
-            self.compaction.history.forget,
-            self.cleaner.deleted,
-        }
+        self.on_deleted: set[Callable[[str], None]] = {self.compaction.history.forget}
+        self.on_deleted.add(self.cleaner.deleted)
         # Each lock exists while a task holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -25,10 +25,9 @@ from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.rpc.read import read as read_handler
 from ledgerfold.broker.rpc.stream import EOF
-from ledgerfold.broker.subscriptions.consumer import Delivery
+from ledgerfold.broker.subscriptions.consumer import ConsumerOptions, Delivery
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
-from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import BULK_FIELD, decode_field, is_bulk

@@ -119,7 +119,7 @@ def publish(url: str) -> None:
 
 
 def run(folder: Path, address: str) -> list[str]:
-    """What each command printed."""
+    """Returns the output of each command."""
     url = f"http://{address}"
     (folder / "client.conf").write_text(f"webServiceUrl={url}\nbrokerServiceUrl=pulsar://none:1\n")
     lines = (f"admin {command}\n" for command, _ in COMMANDS)

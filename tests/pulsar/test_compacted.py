@@ -50,7 +50,7 @@ def view(client: pulsar.Client, topic: str) -> dict[str, tuple[bytes, str]]:
 def test_what_is_left_keeps_its_ids(
     client: pulsar.Client, broker: BrokerProcess, topic: str, batching: bool, codec: str
 ) -> None:
-    """Of a batch some messages are left: no reader sees the others, not even as empty ones."""
+    """Some messages of a batch are left: no reader sees the others, not even as empty ones."""
     producer = client.create_producer(
         topic,
         batching_enabled=batching,

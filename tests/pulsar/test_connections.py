@@ -310,7 +310,7 @@ SESSION = (
 def test_a_session_in_any_order_damaged_and_cut(
     broker: BrokerProcess, frames: list[bytes], at: int, flip: int, cut: int
 ) -> None:
-    """Whatever a client sends, another one is served, and the broker logs no defect."""
+    """Another client is served meanwhile, and the broker logs no defect."""
     url = str(broker.ready["pulsar"])
     data = bytearray(b"".join(frames))
     if data:

@@ -10,13 +10,13 @@ from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.policies.profiles import Emulation
-from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery
+from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions, Delivery
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
     load_subscription,
 )
-from ledgerfold.broker.subscriptions.subscription import ConsumerOptions, Subscription
+from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import Position
 from ledgerfold.v1.data_pb2 import StartPosition

@@ -1,4 +1,4 @@
-"""What is missing on an executor's machine is a sentence that says what to do."""
+"""Checks of executors: what is missing there is named, with a remedy."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_a_namespace_that_a_client_used_exists(lab: HttpLab) -> None:
 
 
 def test_a_namespace_is_made_by_pulsars_own_tool(lab: HttpLab) -> None:
-    """Which sends all policies, with what it means by "not set"."""
+    """The tool sends all policies, with its own values for "not set"."""
     policies = {
         "auth_policies": {
             "namespace_auth": {},

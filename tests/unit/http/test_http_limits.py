@@ -1,4 +1,4 @@
-"""What is too much, malformed or hostile, and gets an answer of its own."""
+"""Requests that are too large, malformed or hostile each get their own answer."""
 
 from __future__ import annotations
 

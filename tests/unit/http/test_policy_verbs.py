@@ -69,7 +69,7 @@ def test_no_limit_is_no_limit(lab: HttpLab) -> None:
 
 
 def test_a_part_of_a_unit_is_not_nothing(lab: HttpLab) -> None:
-    """What gRPC set in ms and bytes is rounded up: 0 means that nothing is kept."""
+    """Values that gRPC set in ms and bytes are rounded up: 0 means that nothing is kept."""
     limits = Policies(retention_ms=1, retention_bytes=1)
     lab.run(lab.broker.policies.update_namespace("public/default", limits, ()))
     assert lab.get(f"{N}/retention") == dict.fromkeys(RETENTION, 1)

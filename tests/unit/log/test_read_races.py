@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
-from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.entry import EARLIEST, Position, read_header
 from ledgerfold.storage.errors import Moved

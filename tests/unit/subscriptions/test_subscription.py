@@ -6,9 +6,8 @@ import pytest
 
 from ledgerfold.broker.stats.subscription import describe
 from ledgerfold.broker.subscriptions import consumer as consumer_module
-from ledgerfold.broker.subscriptions.consumer import Delivery
+from ledgerfold.broker.subscriptions.consumer import ConsumerOptions, Delivery
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
-from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (
     InvalidRequest,

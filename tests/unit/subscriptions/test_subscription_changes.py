@@ -9,13 +9,13 @@ import pytest
 
 from ledgerfold.broker.common.traffic import Peer
 from ledgerfold.broker.stats.subscription import describe, describe_cursor
+from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
     delete_subscription,
     seek_subscription,
 )
-from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
     DiskFailure,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
 )
-from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
 from ledgerfold.storage.entry import Position
 from ledgerfold.v1.data_pb2 import StartPosition
 from tests.support.subscription_lab import (

@@ -7,10 +7,11 @@ import asyncio
 import pytest
 
 from ledgerfold.broker.subscriptions import cursor_writer
+from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
-from ledgerfold.broker.subscriptions.subscription import ConsumerOptions, Subscription
+from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
     Corruption,

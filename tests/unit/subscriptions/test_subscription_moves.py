@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.stats.subscription import describe
-from ledgerfold.broker.subscriptions.consumer import Consumer
+from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.cursor import Range
 from ledgerfold.broker.subscriptions.cursor_operations import (
     clear_backlog,
@@ -19,7 +19,7 @@ from ledgerfold.broker.subscriptions.cursor_operations import (
 )
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
-from ledgerfold.broker.subscriptions.subscription import ConsumerOptions, Subscription
+from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import InvalidRequest, NothingExpired
 from ledgerfold.v1.data_pb2 import StartPosition

@@ -31,7 +31,7 @@ from tests.support.inline_executor import InlineExecutor
 
 
 def test_the_last_number_of_a_producer() -> None:
-    """It is given out; another name is refused, a known one is not."""
+    """A producer gets it; another name is refused, a known one is not."""
     metadata = MetadataStore(MemoryKeyValue())
     record = TopicRecord(name="t", last_producer_number=PRODUCERS_MAX - 1)
     producers = Deduplication(StoredTopic(record, RecordWrites(metadata, InlineExecutor)), [])

@@ -7,10 +7,10 @@ import errno
 
 import pytest
 
+from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
 from ledgerfold.broker.subscriptions.cursor_operations import skip_messages
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription, delete_subscription
-from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
 from ledgerfold.broker.topics import trimming as trimming_module
 from ledgerfold.storage.errors import CompactionFailed, DiskFailure
 from ledgerfold.v1.data_pb2 import StartPosition

@@ -12,9 +12,9 @@ import pytest
 
 from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
-from ledgerfold.broker.subscriptions.subscription import ConsumerOptions
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.reader import ReaderOptions
 from ledgerfold.broker.topics.stream_reader import Checked, Entries
