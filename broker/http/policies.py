@@ -163,7 +163,7 @@ class PolicyVerbs:
         scope, body = self._scope(request), request.body
         if body is None:
             body = request.query.get(policy.path)
-        if body is None and policy.path == "compactionThreshold":
+        if body is None and policy.path != "retention" and "topic" not in request.names:
             raise Refusal(400, "The request entity cannot be empty.")
         if body is None:
             return await self.remove(policy, request)

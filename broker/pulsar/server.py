@@ -44,6 +44,11 @@ class PulsarServer:
         self._looking = loop.create_task(self._look())
         return actual
 
+    @property
+    def service_url(self) -> str:
+        """The URL that clients are told. Known once the server listens."""
+        return self._shared.service_url
+
     def stop_listening(self) -> None:
         if self._server is not None:
             self._server.close()

@@ -79,12 +79,14 @@ async def _serve(
     metrics_listen = None if metrics is None else metrics.serve(broker)
     server, pulsar = Server(broker), _pulsar(settings, broker)
     stopped = _stop_on_signals()
-    admin = _admin(broker)
+    admin, admin_listen = None, None
     try:
         listen = await server.start()
-        admin_listen = None if admin is None else await admin.start(settings.admin_listen or "")
         await broker.start()
         pulsar_listen = None if pulsar is None else await pulsar.start()
+        admin = _admin(broker, pulsar)
+        if admin is not None:
+            admin_listen = await admin.start(settings.admin_listen or "")
     except BaseException:
         if admin is not None:
             await admin.stop()
@@ -112,13 +114,14 @@ async def _serve(
     return 0
 
 
-def _admin(broker: Broker) -> AdminServer | None:
+def _admin(broker: Broker, pulsar: PulsarServer | None) -> AdminServer | None:
+    """Returns the admin server, whose lookups name the port of Pulsar's protocol."""
     if broker.settings.admin_listen is None:
         return None
     # Imported only if configured: aiohttp takes longer than the rest of a start.
     from ledgerfold.broker.http.server import AdminServer
 
-    return AdminServer(broker)
+    return AdminServer(broker, None if pulsar is None else pulsar.service_url)
 
 
 def _metrics(settings: BrokerSettings) -> Metrics | None:

@@ -52,6 +52,7 @@ DISK_THREADS = 8
 _T = TypeVar("_T")
 # Naming, locking, unloading and deleting are the same for both kinds.
 AnyTopic = Topic | KafkaTopic
+KafkaValues = Mapping[str, str] | None
 _log = logging.getLogger(__name__)
 
 
@@ -179,12 +180,7 @@ class Broker:
         return found
 
     async def any_topic(
-        self,
-        name: str,
-        create: bool = True,
-        *,
-        to_write: bool = False,
-        kafka: Mapping[str, str] | None = None,
+        self, name: str, create: bool = True, *, to_write: bool = False, kafka: KafkaValues = None
     ) -> AnyTopic:
         """Returns a topic of either kind; see topic(). `kafka`: settings of a new Kafka topic."""
         loaded = self._usable(name, to_write)
@@ -195,19 +191,21 @@ class Broker:
         return loaded
 
     async def _load_locked(
-        self, name: str, create: bool, to_write: bool, kafka: Mapping[str, str] | None
+        self, name: str, create: bool, to_write: bool, kafka: KafkaValues, is_new: bool = False
     ) -> AnyTopic:
         partition, exists = parse_partition(name), self.metadata.topic(name) is not None
         # A new partition: its partitioned topic is neither created nor grown meanwhile.
         parent = nullcontext() if partition is None or exists else self._lock(partition.topic)
         async with parent, self._lock(name):
+            if is_new:  # Another call may have created it meanwhile.
+                self.partitions.check_creatable(name)
             if (loaded := self._usable(name, to_write)) is not None:
                 return loaded
             if not exists or self.metadata.topic(name) is not None:
                 await self._unload(name)
                 return await self._load(name, create, kafka)
         # It was deleted while this call waited for the locks, so it would be created.
-        return await self._load_locked(name, create, to_write, kafka)
+        return await self._load_locked(name, create, to_write, kafka, is_new)
 
     def _loaded(self, name: str) -> AnyTopic | None:
         return self.topics.get(name) or self.kafka_topics.get(name)
@@ -219,7 +217,7 @@ class Broker:
             return topic
         return None if self.store.has_room() else topic
 
-    async def _load(self, name: str, create: bool, kafka: Mapping[str, str] | None) -> AnyTopic:
+    async def _load(self, name: str, create: bool, kafka: KafkaValues) -> AnyTopic:
         if self._is_stopping:
             raise Unavailable("The broker is stopping.")
         self._check_records(name)
@@ -263,10 +261,10 @@ class Broker:
         """Returns the lock of loads, unloads, deletions and additions of partitions."""
         return self._locks.setdefault(name, asyncio.Lock())
 
-    async def create_topic(self, name: str, kafka: Mapping[str, str] | None = None) -> None:
+    async def create_topic(self, name: str, kafka: KafkaValues = None) -> None:
         """Raises TopicExists, NotAllowed, InvalidConfig. `kafka`: the settings of a Kafka topic."""
         self.partitions.check_creatable(name)
-        await self.any_topic(name, to_write=True, kafka=kafka)
+        await run_to_completion(self._load_locked(name, True, True, kafka, is_new=True))
 
     async def unload_topic(self, name: str) -> None:
         """Ends the topic's streams, closes its ledger and loads it again.
@@ -331,7 +329,7 @@ class Broker:
             await self._delete(names, force, lambda batch: batch.delete_partitioned_topic(name))
 
     async def create_partitioned_topic(
-        self, name: str, partitions: int, kafka: Mapping[str, str] | None = None
+        self, name: str, partitions: int, kafka: KafkaValues = None
     ) -> None:
         """Raises InvalidRequest, TopicExists. `kafka`: see create_topic()."""
         if kafka is not None:

@@ -127,11 +127,12 @@ def test_a_silent_connection_is_closed() -> None:
     lab.close()
 
 
-def test_requests_at_once(lab: HttpLab) -> None:
-    """Each gets its own answer; a namespace is made once."""
+@pytest.mark.parametrize("path", [NEW, T, f"{T}/subscription/s"])
+def test_requests_at_once(lab: HttpLab, path: str) -> None:
+    """Each gets its own answer; a thing is made once."""
     statuses = list[int]()
     threads = [
-        threading.Thread(target=lambda: statuses.append(lab.status("PUT", NEW))) for _ in range(8)
+        threading.Thread(target=lambda: statuses.append(lab.status("PUT", path))) for _ in range(8)
     ]
     for each in threads:
         each.start()

@@ -59,6 +59,10 @@ def test_an_absent_value_removes_the_policy(lab: HttpLab) -> None:
     lab.done("POST", f"{N}/retention", RETENTION)
     lab.done("POST", f"{N}/retention")
     assert lab.get(f"{N}/retention") is None
+    lab.done("PUT", T)
+    lab.done("POST", f"{T}/messageTTL?messageTTL=60")
+    lab.done("POST", f"{T}/messageTTL")
+    assert lab.get(f"{T}/messageTTL") is None
 
 
 def test_no_limit_is_no_limit(lab: HttpLab) -> None:
@@ -104,6 +108,7 @@ def test_there_are_no_quotas(lab: HttpLab) -> None:
         ("PUT", "/namespaces/public/nope/compactionThreshold", 1, 404, "Namespace does not exist"),
         ("GET", "/namespaces/public/nope/retention", None, 404, "Namespace does not exist"),
         ("DELETE", "/namespaces/public/nope/retention", None, 404, "Namespace does not exist"),
+        ("POST", f"{N}/messageTTL", None, 400, "The request entity cannot be empty."),
         ("POST", f"{N}/messageTTL", -5, 412, "message TTL must >= 0"),
         ("POST", f"{N}/retention", RETENTION | {"retentionSizeInMB": -2}, 400, "must be >= -1"),
         ("POST", f"{N}/retention", {"retentionTimeInMinutes": 5}, 400, "Invalid retention policy"),

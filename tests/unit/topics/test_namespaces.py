@@ -1,0 +1,76 @@
+"""Tenants and namespaces, and what is created by two clients at once: on a disk that forgets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed, TopicExists
+from ledgerfold.v1.records_pb2 import Policies
+from tests.model.broker_lab import TOPIC, BrokerLab
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    yield lab
+    lab.stop()
+
+
+def test_what_was_made_is_there_after_a_crash(lab: BrokerLab) -> None:
+    lab.run(lab.broker.namespaces.put_tenant("acme", ["root"]))
+    assert lab.run(lab.broker.namespaces.create("acme/ns"))
+    lab.crash()
+    namespaces = lab.broker.namespaces
+    assert (namespaces.tenants(), namespaces.names()) == (
+        ["acme", "public"],
+        ["acme/ns", "public/default"],
+    )
+    record = namespaces.tenant("acme")
+    assert record is not None
+    assert list(record.admin_roles) == ["root"]
+    assert lab.run(namespaces.delete("acme/ns"))
+    assert lab.run(namespaces.delete_tenant("acme"))
+    lab.crash()
+    assert lab.broker.namespaces.tenants() == ["public"]
+
+
+def test_a_namespace_goes_with_its_policies(lab: BrokerLab) -> None:
+    namespaces, policies = lab.broker.namespaces, lab.broker.policies
+    lab.run(policies.update_namespace("acme/ns", Policies(message_ttl_ms=5), ()))
+    assert namespaces.exists("acme/ns")
+    assert not lab.run(namespaces.create("acme/ns"))
+    assert lab.run(namespaces.delete("acme/ns"))
+    assert not policies.of_namespace("acme/ns", applied=False).HasField("message_ttl_ms")
+    assert not namespaces.exists("acme/ns")
+
+
+def test_what_is_in_use_stays(lab: BrokerLab) -> None:
+    namespaces = lab.broker.namespaces
+    lab.run(lab.broker.create_partitioned_topic("persistent://acme/ns/p", 1))
+    assert not lab.run(namespaces.delete("acme/ns"))
+    assert not lab.run(namespaces.delete_tenant("acme"))
+    # Its name only begins alike.
+    assert not namespaces.exists("acme/n")
+    with pytest.raises(NotAllowed):
+        lab.run(namespaces.delete("public/default"))
+
+
+@pytest.mark.parametrize("name", ["", "..", "a b", "x" * 1025])
+def test_names_are_checked(lab: BrokerLab, name: str) -> None:
+    with pytest.raises(InvalidRequest):
+        lab.run(lab.broker.namespaces.put_tenant(name, []))
+    with pytest.raises(InvalidRequest):
+        lab.run(lab.broker.namespaces.create(f"public/{name}"))
+
+
+def test_of_two_that_create_one_is_told_that_it_exists(lab: BrokerLab) -> None:
+    async def both() -> list[BaseException | None]:
+        creations = (lab.broker.create_topic(TOPIC) for _ in range(2))
+        return await asyncio.gather(*creations, return_exceptions=True)
+
+    found = lab.run(both())
+    assert found[0] is None
+    assert isinstance(found[1], TopicExists)
