@@ -93,7 +93,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--admin-listen", metavar="HOST:PORT", help=rest)
     pulsar = "serve Pulsar's binary protocol at pulsar://HOST:PORT; default: not served"
     add("--pulsar-listen", metavar="HOST:PORT", help=pulsar)
-    advertise = "the address that Pulsar's clients are told; default: that of --pulsar-listen"
+    advertise = "the address that Pulsar's clients are told; default: that by which they came"
     add("--pulsar-advertise", metavar="HOST:PORT", help=advertise)
     add(
         "--durability",

@@ -61,7 +61,9 @@ class Connection(asyncio.Protocol):
         self._link = link = Link(shared.broker, self._transport)
         self._producing = Producing(link, shared.producers)
         self._consuming = Consuming(link, shared.batch_acks)
-        self._at_once, self._as_tasks = self._handlers(Lookups(link, shared.service_url))
+        self._at_once, self._as_tasks = self._handlers(
+            Lookups(link, shared.service_url(self._transport))
+        )
         shared.opened(self)
         self._reading = asyncio.get_running_loop().create_task(self._read())
 

@@ -166,7 +166,7 @@ class Consuming:
             attached.detach()
         self._consumers.clear()
         for subscription, topic in self._sought.items():
-            subscription.release()
+            subscription.is_kept = False
             if subscription.is_abandoned:
                 remove_subscription(topic, subscription)
 

@@ -23,8 +23,8 @@ class PulsarServer:
     """The server of one broker on one port. `advertised`: where clients reach it, if not there."""
 
     def __init__(self, broker: Broker, listen: str, advertised: str | None = None) -> None:
-        self._listen, self._advertised = listen, advertised
-        self._shared = Shared(broker)
+        self._listen = listen
+        self._shared = Shared(broker, advertised)
         self._server: asyncio.Server | None = None
         self._looking: asyncio.Task[None] | None = None
 
@@ -39,10 +39,8 @@ class PulsarServer:
         except OSError as error:
             # The address was valid and free when the start was checked.
             raise AddressInUse(self._listen, "--pulsar-listen") from error
-        actual = f"{host}:{self._server.sockets[0].getsockname()[1]}"
-        shared.service_url = f"pulsar://{self._advertised or actual}"
         self._looking = loop.create_task(self._look())
-        return actual
+        return f"{host}:{self._server.sockets[0].getsockname()[1]}"
 
     @property
     def service_url(self) -> str:

@@ -34,11 +34,13 @@ class Member(Protocol):
 
 
 class Shared:
-    """The connections of one broker. `service_url`: where clients reach it."""
+    """The connections of one broker.
 
-    def __init__(self, broker: Broker) -> None:
-        self.broker = broker
-        self.service_url = ""
+    `advertised`: "host:port" as clients reach it. Without one: as each of them has reached it.
+    """
+
+    def __init__(self, broker: Broker, advertised: str | None = None) -> None:
+        self.broker, self.advertised = broker, advertised
         self.frame_bytes_max = (
             max(broker.settings.message_bytes_max, COMMAND_BYTES_MAX) + FRAME_MARGIN_BYTES
         )
@@ -47,6 +49,13 @@ class Shared:
         self.held_bytes = 0
         self.connections: dict[Member, ExitStack] = {}
         self.all_closed = asyncio.Event()
+
+    def service_url(self, transport: asyncio.Transport) -> str:
+        """Returns the address that the client of a connection is told."""
+        if self.advertised is not None:
+            return f"pulsar://{self.advertised}"
+        host, port = transport.get_extra_info("sockname")[:2]
+        return f"pulsar://[{host}]:{port}" if ":" in host else f"pulsar://{host}:{port}"
 
     def now_s(self) -> float:
         return asyncio.get_running_loop().time()

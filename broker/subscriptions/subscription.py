@@ -86,7 +86,7 @@ class Subscription:
         self._closed: LedgerfoldError | None = None
         self._is_moving = False
         # Not durable, but a seek disconnected its consumers, which will reconnect.
-        self._is_kept = False
+        self.is_kept = False
         self._last_number = 0
 
     # State
@@ -142,7 +142,7 @@ class Subscription:
     @property
     def is_abandoned(self) -> bool:
         """Returns whether it is non-durable and unused, and so to be removed from its topic."""
-        return not (self.is_durable or self._session or self._is_kept or self._is_moving)
+        return not (self.is_durable or self._session or self.is_kept or self._is_moving)
 
     def record(self) -> CursorRecord:
         return self.cursor.to_record(self.topic, self.name, self.created_ms)
@@ -185,7 +185,7 @@ class Subscription:
             priority=options.priority,
             room_bytes=OUTGOING_BYTES_MAX,
         )
-        self.read_compacted, self._is_kept = options.read_compacted, False
+        self.read_compacted, self.is_kept = options.read_compacted, False
         return session.connect(state, read_compacted=options.read_compacted)
 
     def detach(self, consumer: Consumer) -> None:
@@ -201,10 +201,6 @@ class Subscription:
         else:
             session.pump.stop()
             self._session = None
-
-    def release(self) -> None:
-        """Notes that the consumers that a seek disconnected do not come back."""
-        self._is_kept = False
 
     def add_permits(self, consumer: Consumer, messages: int) -> None:
         session = self._session_of(consumer)
@@ -298,7 +294,7 @@ class Subscription:
             )
             self._check_open()
             self.cursor.reset(mark_delete)
-            self._is_kept = not self.is_durable
+            self.is_kept = not self.is_durable
             await self.persist()
         finally:
             self._is_moving = False

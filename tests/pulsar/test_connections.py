@@ -228,15 +228,16 @@ def test_a_broker_that_is_killed(
     client.close()
 
 
-def test_the_advertised_address(broker_process: MakeBroker) -> None:
-    broker = broker_process(
-        *("--pulsar-listen", "127.0.0.1:0", "--pulsar-advertise", "broker.example:6650")
-    )
-    with RawClient(str(broker.ready["pulsar"])) as client:
+@pytest.mark.parametrize("advertised", ["broker.example:6650", None])
+def test_the_advertised_address(broker_process: MakeBroker, advertised: str | None) -> None:
+    options = () if advertised is None else ("--pulsar-advertise", advertised)
+    broker = broker_process("--pulsar-listen", "0.0.0.0:0", *options)
+    came_by = str(broker.ready["pulsar"]).replace("0.0.0.0", "127.0.0.1")
+    with RawClient(came_by) as client:
         asked = pulsar_pb2.CommandLookup(topic="t", request_id=7)
         client.send(BaseCommand(type=pulsar_pb2.LOOKUP, lookup=asked))
         answer = client.read().lookup_response
-        assert answer.broker_service_url == "pulsar://broker.example:6650"
+        assert answer.broker_service_url == f"pulsar://{advertised or came_by}"
         assert answer.request_id == 7
 
 
