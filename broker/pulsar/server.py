@@ -23,7 +23,8 @@ class PulsarServer:
     """The server of one broker on one port. `advertised`: where clients reach it, if not there."""
 
     def __init__(self, broker: Broker, listen: str, advertised: str | None = None) -> None:
-        self._listen = listen
+        # With the actual port, once it listens.
+        self._listen, self._actual = listen, listen
         self._shared = Shared(broker, advertised)
         self._server: asyncio.Server | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -40,12 +41,13 @@ class PulsarServer:
             # The address was valid and free when the start was checked.
             raise AddressInUse(self._listen, "--pulsar-listen") from error
         self._looking = loop.create_task(self._look())
-        return f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        self._actual = f"{host}:{self._server.sockets[0].getsockname()[1]}"
+        return self._actual
 
     @property
     def service_url(self) -> str:
-        """The URL that clients are told. Known once the server listens."""
-        return self._shared.service_url
+        """The URL of the advertised address, or of the one that the server listens on."""
+        return f"pulsar://{self._shared.advertised or self._actual}"
 
     def stop_listening(self) -> None:
         if self._server is not None:
