@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Any
 
 import pulsar
+import pulsar.asyncio
 import pytest
 
 from ledgerfold.broker.client.administration.admin import Admin
@@ -275,14 +277,30 @@ def test_small_queues(client: pulsar.Client, topic: str) -> None:
     publish(client, topic, 5)
     consumer = client.subscribe(topic, "s", initial_position=EARLIEST, receiver_queue_size=3)
     assert numbers(receive(consumer, 55)) == [*range(50), *range(5)]
-    one = client.subscribe(
-        topic,
-        "t",
-        initial_position=EARLIEST,
-        receiver_queue_size=0,
-        consumer_type=pulsar.ConsumerType.Shared,
+    consumer.close()
+    publish(client, f"{topic}-single", 5)
+    consumer = client.subscribe(
+        f"{topic}-single", "s", initial_position=EARLIEST, receiver_queue_size=0
     )
-    one.close()
+    # Such a queue knows no timeout.
+    assert numbers([consumer.receive() for _ in range(5)]) == list(range(5))
+
+
+def test_the_clients_asyncio_api(broker: BrokerProcess, topic: str) -> None:
+    async def use() -> list[bytes]:
+        client = pulsar.asyncio.Client(f"pulsar://{broker.ready['pulsar']}")
+        producer = await client.create_producer(topic)
+        consumer = await client.subscribe(topic, "s")
+        await asyncio.gather(*(producer.send(b"%d" % number) for number in range(10)))
+        found = []
+        for _ in range(10):
+            message = await consumer.receive()
+            await consumer.acknowledge(message)
+            found.append(message.data())
+        await client.close()
+        return found
+
+    assert asyncio.run(use()) == [b"%d" % number for number in range(10)]
 
 
 def test_read_compacted_needs_an_ordered_type(client: pulsar.Client, topic: str) -> None:
