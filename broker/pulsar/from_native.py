@@ -13,8 +13,9 @@ from typing import NamedTuple
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.compression import compress
 from ledgerfold.storage.decoded import DecodedBatch
-from ledgerfold.storage.entry import ENTRY_BYTES_MAX, EntryHeader, read_header
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX, EntryHeader
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.served_entry import read_served_header
 from ledgerfold.v1.pulsar_pb2 import KeyValue, MessageMetadata, SingleMessageMetadata
 
 # In the metadata of one message: the tags of partition_key, payload_size and sequence_id.
@@ -37,8 +38,8 @@ class PulsarEntry(NamedTuple):
 
 
 def from_native(entry: bytes) -> PulsarEntry:
-    """Converts a stored entry. Raises InvalidRequest for one that does not decode."""
-    header = read_header(entry)
+    """Converts an entry as it is served. Raises InvalidRequest for one that does not decode."""
+    header = read_served_header(entry)
     batch = decode(entry, header)
     if header.is_plain:
         return _single(header, batch)

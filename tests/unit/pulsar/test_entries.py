@@ -17,6 +17,7 @@ from ledgerfold.storage.entry import Compression, rebuild_header, stamp
 from ledgerfold.storage.entry_check import check_entry
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.storage.native import NativeBatchBuilder
+from ledgerfold.storage.served_entry import with_live_rows
 from ledgerfold.v1.entry_pb2 import NativeKeys
 from ledgerfold.v1.pulsar_pb2 import (
     CommandSend,
@@ -166,6 +167,21 @@ def test_a_compacted_batch_keeps_its_indexes() -> None:
     ]
     assert found[2][1] == b"two"
     assert (found[5][1], found[5][0].sequence_id) == (b"five", 15)
+
+
+def test_dead_messages_of_a_batch_are_placeholders() -> None:
+    """The entry is served as it is stored, with the rows that live."""
+    builder = NativeBatchBuilder("p")
+    for value in (b"one", b"two", b"three"):
+        builder.add(value, b"k")
+    native = builder.build(sequence_id=9, publish_time_ms=1)
+    _, served = with_live_rows(check_entry(native), native, bytes((0b101,)))
+    entry = from_native(served)
+    assert (entry.batch_size, entry.live) == (3, 0b101)
+    found = unpacked(entry)
+    assert [value for _, value in found] == [b"one", b"", b"three"]
+    assert [single.compacted_out for single, _ in found] == [False, True, False]
+    assert (found[0][0].sequence_id, found[2][0].sequence_id) == (7, 9)
 
 
 def test_refusals_name_what_cannot_be_stored() -> None:
