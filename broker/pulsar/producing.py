@@ -59,6 +59,8 @@ class AttachedProducer:
         self.receipts: asyncio.Task[None] | None = None
 
     def detach(self) -> None:
+        """Disconnects it. What its connection still sends is not stored: it is sent again."""
+        self.producer.end(Moved("The producer was closed."))
         self.producer.detach()
         self._resources.close()
         if self.receipts is not None:
@@ -90,6 +92,9 @@ class Producing:
         if known is not None and known.epoch >= opening.epoch:
             self._answer(opening, known)
             return
+        if known is not None:
+            del self._producers[opening.producer_id]
+            known.detach()
         self._opening.add(opening.producer_id)
         try:
             await self._open(opening)
@@ -126,12 +131,7 @@ class Producing:
         """Disconnects the producer that the new one was before its client connected again."""
         old = topic.producers.get(name)
         attached = None if old is None else self._attached.get(old)
-        if old is None or attached is None or attached.epoch >= opening.epoch:
-            return
-        is_own = self._producers.get(attached.id) is attached
-        has_own_name = attached.has_own_name and not is_own
-        if not has_own_name:
-            self._producers.pop(attached.id, None) if is_own else None
+        if attached is not None and attached.epoch < opening.epoch and not attached.has_own_name:
             attached.detach()
 
     def _answer(self, opening: CommandProducer, attached: AttachedProducer) -> None:

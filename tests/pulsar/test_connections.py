@@ -261,6 +261,29 @@ def test_the_end_of_a_topic(raw: RawClient, broker: BrokerProcess, topic: str) -
     assert kinds == {pulsar_pb2.REACHED_END_OF_TOPIC, pulsar_pb2.ACK_RESPONSE}
 
 
+def test_a_producer_that_connects_again(url: str, raw: RawClient, topic: str) -> None:
+    """Its earlier connection may still be there: what that sends late is not stored."""
+    raw.send(producer(topic, user_provided_producer_name=False))
+    name = raw.read().producer_success.producer_name
+    raw.send(send(1), metadata(1))
+    assert raw.read().send_receipt.message_id.entry_id == 0
+    again = {"producer_name": name, "user_provided_producer_name": False}
+    with RawClient(url) as other:
+        other.send(producer(topic, epoch=0, **again))
+        assert other.read().error.error == pulsar_pb2.PRODUCER_BUSY
+        other.send(producer(topic, epoch=1, **again))
+        assert other.read().producer_success.last_sequence_id == 1
+        raw.send(send(2), metadata(2))
+        raw.send(PING)
+        assert raw.read().type == pulsar_pb2.PONG
+        for sequence_id, entry_id in ((1, -1), (2, 1)):
+            other.send(send(sequence_id), metadata(sequence_id))
+            receipt = other.read().send_receipt
+            assert (receipt.sequence_id, receipt.message_id.entry_id) == (sequence_id, entry_id)
+        other.send(producer(topic, epoch=2, **again))
+        assert other.read().producer_success.producer_name == name
+
+
 def test_a_reader_that_seeks_and_goes(
     url: str, raw: RawClient, broker: BrokerProcess, topic: str
 ) -> None:
