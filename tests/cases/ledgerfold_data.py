@@ -286,7 +286,7 @@ def _received(message: Message) -> Received:
         "publishTime": message.publish_timestamp(),
         "producer": message.producer_name(),
         # A message is a row of its entry (broker/client/messages/message.py).
-        "compression": Compression(message[0].header.compression).name,
+        "compression": Compression(message[0].header_of(message[1]).compression).name,
     }
 
 

@@ -21,7 +21,7 @@ from tests.support.command_line import ledgerfold
         (["serve", "--dta", "d"], "(unknown option --dta. Did you mean --data?)"),
         (
             ["serve", "--data", "d", "--listne=h:1"],
-            "(unknown option --listne. Did you mean --listen or --admin-listen?)",
+            "(unknown option --listne. Did you mean --listen?)",
         ),
         (["read", "t", "--zzzzzz"], "(unknown option --zzzzzz.)"),
     ],
