@@ -71,6 +71,7 @@ from ledgerfold.storage.errors import (
     Unavailable,
     UnknownFeatures,
     UnknownStrategy,
+    WrongChecksum,
 )
 
 PulsarException = LedgerfoldError
@@ -150,4 +151,5 @@ __all__ = [
     "Unavailable",
     "UnknownFeatures",
     "UnknownStrategy",
+    "WrongChecksum",
 ]

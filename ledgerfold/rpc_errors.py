@@ -51,6 +51,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "INVALID_URL": grpc.StatusCode.INVALID_ARGUMENT,
     "MESSAGE_TOO_LARGE": grpc.StatusCode.INVALID_ARGUMENT,
     "LIMIT_EXCEEDED": grpc.StatusCode.FAILED_PRECONDITION,
+    "WRONG_CHECKSUM": grpc.StatusCode.DATA_LOSS,
     "UNKNOWN_STRATEGY": grpc.StatusCode.INVALID_ARGUMENT,
     "INVALID_STRATEGY": grpc.StatusCode.INVALID_ARGUMENT,
     "STRATEGY_NOT_ALLOWED": grpc.StatusCode.FAILED_PRECONDITION,

@@ -8,7 +8,8 @@
     │   │   │   └── StrategyNotAllowed   the operator has not allowed its code
     │   │   ├── InvalidUrl           not the address of a broker
     │   │   ├── MessageTooLarge      a message, or its batch, exceeds the broker's limit
-    │   │   └── LimitExceeded        a number exceeds a limit of the formats
+    │   │   ├── LimitExceeded        a number exceeds a limit of the formats
+    │   │   └── WrongChecksum        a message was damaged between its client and the broker
     │   ├── TopicNotFound
     │   │   └── TopicIsPartitioned   its partitions hold the data: name one of them
     │   ├── TopicExists
@@ -132,6 +133,12 @@ class MessageTooLarge(InvalidRequest):
             f"{most_bytes}: its --max-message-size plus 10 KiB for keys and properties. Send "
             "smaller messages or batches, or raise --max-message-size."
         )
+
+
+class WrongChecksum(InvalidRequest):
+    """A message that was damaged between its client and the broker. Nothing was stored."""
+
+    reason = "WRONG_CHECKSUM"
 
 
 class LimitExceeded(InvalidRequest):

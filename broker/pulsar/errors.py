@@ -8,7 +8,6 @@ Source: the reference of the protocol, "Errors: what the client does".
 
 from __future__ import annotations
 
-from ledgerfold.broker.pulsar.frames import WrongChecksum
 from ledgerfold.storage.errors import (
     DiskFailure,
     LedgerfoldError,
@@ -23,6 +22,7 @@ from ledgerfold.storage.errors import (
     TopicNotFound,
     TopicTerminated,
     Unavailable,
+    WrongChecksum,
 )
 from ledgerfold.v1 import pulsar_pb2
 

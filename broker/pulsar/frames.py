@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import google_crc32c
 from google.protobuf.message import DecodeError
 
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, WrongChecksum
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, MessageIdData, MessageMetadata
 
 # Of a command without metadata and payload: an acknowledgement of 100,000 messages fits.
@@ -45,10 +45,6 @@ _TEXTS = {
     for field in BaseCommand.DESCRIPTOR.fields
     if field.message_type is not None
 }
-
-
-class WrongChecksum(InvalidRequest):
-    """A payload that was damaged between client and broker."""
 
 
 class Frame(NamedTuple):

@@ -20,7 +20,6 @@ from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.pulsar.errors import number_for_message, number_for_producer
 from ledgerfold.broker.pulsar.frames import (
     Frame,
-    WrongChecksum,
     command,
     encode,
     message_id,
@@ -33,7 +32,13 @@ from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.receipts import Receipt
 from ledgerfold.broker.topics.topic import Topic
-from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, Moved, NotAllowed
+from ledgerfold.storage.errors import (
+    InvalidRequest,
+    LedgerfoldError,
+    Moved,
+    NotAllowed,
+    WrongChecksum,
+)
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend

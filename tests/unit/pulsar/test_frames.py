@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 
 from ledgerfold.broker.pulsar.frames import (
     Splitter,
-    WrongChecksum,
     encode,
     encode_with_payload,
     message_id,
     parse,
     parse_message,
 )
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, WrongChecksum
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, MessageMetadata
 
