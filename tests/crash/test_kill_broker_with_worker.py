@@ -17,6 +17,7 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.worker.remains import processes
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
 from tests.conftest import MakeBroker
+from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.spark,
@@ -34,8 +35,8 @@ def test_the_worker_of_a_killed_broker_meets_neither_recovery_nor_its_successor(
     broker = broker_process(compactor="local")
     broker.wait_for_compactor()
     token = _token(broker.data_dir)
+    wait_until(lambda: len(list(processes(token))) >= 3, "the worker, its JVM, Spark's daemon")
     old = list(processes(token))
-    assert len(old) >= 3, "the worker, its JVM, Spark's daemon"
     # So they cannot follow their parents by themselves, as after a kill in the middle of a write.
     for pid in old:
         os.kill(pid, signal.SIGSTOP)
