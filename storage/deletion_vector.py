@@ -177,8 +177,13 @@ class DeletionVector:
         stored = self.blob[self._ends[index] : self._ends[index + 1]]
         if _list_bytes(rows, dead):
             return from_column(_row_code(rows), stored).tolist()
-        bits = int.from_bytes(stored, "little")
-        return [row for row in range(8 * len(stored)) if bits >> row & 1]
+        return [
+            8 * at + bit
+            for at, byte in enumerate(stored)
+            if byte
+            for bit in range(8)
+            if byte >> bit & 1
+        ]
 
     def live_rows(self, index: int) -> bytes:
         """Returns a bit for each row of an entry, set if its message is live."""

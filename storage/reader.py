@@ -48,6 +48,8 @@ from ledgerfold.storage.served_entry import live_header, with_live_rows
 from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LedgerRecord, SegmentRecord
 
 INDEX_EVERY = 32
+# A read that must not wait passes so many bytes of dead entries.
+_PASSED_BYTES_MAX = 256 * 1024
 NEXT_MAX = 64
 # The size of one read in a scan of headers: several headers if entries are small, else one.
 _HOP_BYTES = 4096
@@ -182,6 +184,7 @@ class LedgerReader:
         pread = file.pread if wait else functools.partial(self._pread_cached, file)
         offset = self._offset_of(segment, pread, start)
         expected = max(start, record_position(segment, last=False))
+        begun = offset
         while True:
             # The file may be longer: the bytes after it are being written, or never were
             # acknowledged.
@@ -201,6 +204,9 @@ class LedgerReader:
             # A block of dead entries is followed by another one.
             if vector is None or taken or offset == base or expected > end:
                 break
+            if not wait and offset - begun > _PASSED_BYTES_MAX:
+                # Many more would hold up the event loop.
+                raise BlockingIOError
         # A compacted ledger may have no entry between two others.
         is_there = expected <= end and (not self._is_compacted or end == last)
         if is_there and not found:

@@ -17,7 +17,7 @@ from pathlib import Path
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.storage.names import LABEL, TORN_SUFFIX, parse_ledger_dir
+from ledgerfold.storage.names import DELETION_VECTOR_SUFFIX, LABEL, TORN_SUFFIX, parse_ledger_dir
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.unnamed import UnnamedFile, listdir
 
@@ -68,6 +68,9 @@ def sweep(
         found = of_folder.get(ledger_id, [])
         is_orphan = ledger_id not in report.known
         kept = [each for each in found if keeps_entries and each.holds_entries]
+        if kept:
+            # Without it, a repair could not tell which messages of its segment are dead.
+            kept += [each for each in found if each.path.suffix == DELETION_VECTOR_SUFFIX]
         report.kept += [str(each.path) for each in kept]
         try:
             if is_orphan and not kept:

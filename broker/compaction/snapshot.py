@@ -27,7 +27,7 @@ from ledgerfold.broker.log.ledger_record import last_entry
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import CompactionFailed
 from ledgerfold.storage.limits import check_run_segments
-from ledgerfold.storage.segment import live_position, segments_sealed
+from ledgerfold.storage.segment import record_position, segments_sealed
 from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
 
@@ -58,7 +58,7 @@ async def snapshot(topic: CompactableTopic, *, again: bool = False) -> TopicSnap
     log.views.check()
     last, view = await log.commit.seal(), log.views.current
     compacted, routed_by = log.views.segments(), view.horizon or EARLIEST
-    covered = live_position(compacted[-1], last=True) if compacted else EARLIEST
+    covered = record_position(compacted[-1], last=True) if compacted else EARLIEST
     after = max(routed_by, covered, topic.compaction_moved_to or EARLIEST)
     if last is None or last <= routed_by or last.ledger_id not in log.ledgers:
         is_skipped = topic.emulation().skip_run_without_new_data

@@ -21,9 +21,13 @@ _ENTRY_BYTES = 200
 
 
 class BatchAcks:
-    """The partly acknowledged entries of one subscription."""
+    """The partly acknowledged entries of one subscription.
 
-    def __init__(self) -> None:
+    `incarnation`: that of its cursor; they are void for another one.
+    """
+
+    def __init__(self, incarnation: int = 0) -> None:
+        self.incarnation = incarnation
         self._left: dict[Position, int] = {}
         self._size_bytes = 0
 

@@ -72,8 +72,9 @@ class Consuming:
         self._consumers: dict[int, AttachedConsumer] = {}
         # Of readers: kept for the consumers that a seek has disconnected.
         self._sought: dict[Subscription, Topic] = {}
-        # Being connected: CLOSE_CONSUMER takes an id out.
-        self._opening: set[int] = set()
+        # A mark for each id that is being connected: CLOSE_CONSUMER removes it, and the id may be
+        # opened again before the first attempt notices.
+        self._opening: dict[int, object] = {}
 
     # Opening and closing
 
@@ -83,13 +84,14 @@ class Consuming:
         known = self._consumers.get(opening.consumer_id)
         if opening.consumer_id in self._opening or (known and not known.is_detached):
             raise Unavailable("The consumer is connected on this connection.")
-        self._opening.add(opening.consumer_id)
+        mark = self._opening[opening.consumer_id] = object()
         try:
-            await self._open(opening)
+            await self._open(opening, mark)
         finally:
-            self._opening.discard(opening.consumer_id)
+            if self._opening.get(opening.consumer_id) is mark:
+                del self._opening[opening.consumer_id]
 
-    async def _open(self, opening: CommandSubscribe) -> None:
+    async def _open(self, opening: CommandSubscribe, mark: object) -> None:
         broker, options = self._link.broker, _options(opening)
         name = persistent_topic(opening.topic, "subscribed to")
         topic = await broker.topic(name, create=opening.force_topic_creation)
@@ -110,7 +112,10 @@ class Consuming:
                 if subscription.is_abandoned:
                     remove_subscription(topic, subscription)
                 raise
-            acks = self._acks.setdefault(subscription, BatchAcks())
+            acks, incarnation = self._acks.get(subscription), subscription.cursor.incarnation
+            if acks is None or acks.incarnation != incarnation:
+                # A seek, also one of an administrator, takes acknowledgements back.
+                acks = self._acks[subscription] = BatchAcks(incarnation)
             attached = AttachedConsumer(
                 opening.consumer_id,
                 self._link,
@@ -120,7 +125,7 @@ class Consuming:
                 acks,
                 resources.pop_all(),
             )
-        if self._link.is_closed or opening.consumer_id not in self._opening:
+        if self._link.is_closed or self._opening.get(opening.consumer_id) is not mark:
             attached.detach()
             return
         consumer.peer = self._link.peer(opening.metadata)
@@ -131,9 +136,20 @@ class Consuming:
 
     async def close(self, request: BaseCommand) -> None:
         closing = request.close_consumer
-        self._opening.discard(closing.consumer_id)
-        await self._detach(self._consumers.pop(closing.consumer_id, None))
+        self._opening.pop(closing.consumer_id, None)
+        attached = self._consumers.pop(closing.consumer_id, None)
+        await self._detach(attached)
+        if attached is not None:
+            self._release(attached.subscription)
         self._succeed(closing.request_id)
+
+    def _release(self, subscription: Subscription) -> None:
+        """Removes a reader's subscription that a seek has kept for it."""
+        topic = self._sought.pop(subscription, None)
+        if topic is not None:
+            subscription.is_kept = False
+            if subscription.is_abandoned:
+                remove_subscription(topic, subscription)
 
     async def unsubscribe(self, request: BaseCommand) -> None:
         """Deletes the subscription. Raises SubscriptionBusy, StorageError."""
@@ -165,10 +181,8 @@ class Consuming:
         for attached in self._consumers.values():
             attached.detach()
         self._consumers.clear()
-        for subscription, topic in self._sought.items():
-            subscription.is_kept = False
-            if subscription.is_abandoned:
-                remove_subscription(topic, subscription)
+        for subscription in tuple(self._sought):
+            self._release(subscription)
 
     def look_for_ends(self) -> None:
         """Tells consumers of topics that were terminated meanwhile."""

@@ -47,7 +47,8 @@ def from_native(entry: bytes) -> PulsarEntry:
     metadata = _metadata(header, batch, len(payload))
     first = batch.batch_index(0)
     metadata.sequence_id = max(0, batch.sequence_id(0) - first)
-    metadata.highest_sequence_id = header.sequence_id
+    last_id = batch.sequence_id(batch.rows - 1)
+    metadata.highest_sequence_id = max(0, header.sequence_id, last_id)
     metadata.num_messages_in_batch = batch.batch_size
     key = batch.key(0)
     if key is not None:

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from weakref import WeakKeyDictionary
 
 from ledgerfold.broker.common.given_names import check_name, check_properties
-from ledgerfold.broker.common.names import persistent_topic
+from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
 from ledgerfold.broker.pulsar.errors import number_for_message, number_for_producer
 from ledgerfold.broker.pulsar.frames import (
     Frame,
@@ -82,8 +82,9 @@ class Producing:
     def __init__(self, link: Link, attached: Attached) -> None:
         self._link, self._attached = link, attached
         self._producers: dict[int, AttachedProducer] = {}
-        # Being connected: CLOSE_PRODUCER takes an id out.
-        self._opening: set[int] = set()
+        # A mark for each id that is being connected: CLOSE_PRODUCER removes it, and the id may be
+        # opened again before the first attempt notices.
+        self._opening: dict[int, object] = {}
 
     # Commands
 
@@ -100,14 +101,18 @@ class Producing:
         if known is not None:
             del self._producers[opening.producer_id]
             known.detach()
-        self._opening.add(opening.producer_id)
+        mark = self._opening[opening.producer_id] = object()
         try:
-            await self._open(opening)
+            await self._open(opening, mark)
         finally:
-            self._opening.discard(opening.producer_id)
+            if self._opening.get(opening.producer_id) is mark:
+                del self._opening[opening.producer_id]
 
-    async def _open(self, opening: CommandProducer) -> None:
+    async def _open(self, opening: CommandProducer, mark: object) -> None:
         broker = self._link.broker
+        name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
+        check_name("A producer", name)
+        check_properties("a producer", properties_of(opening.metadata))
         topic = await broker.topic(persistent_topic(opening.topic, "published to"), to_write=True)
         if opening.initial_subscription_name:
             await create_subscription(
@@ -116,15 +121,12 @@ class Producing:
                 StartPosition(earliest=True),
                 created_ms=broker.clock_ms(),
             )
-        name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
-        check_name("A producer", name)
-        check_properties("a producer", properties_of(opening.metadata))
         with ExitStack() as resources:
             resources.enter_context(broker.outgoing.stream())
             self._replace(topic, name, opening)
             producer = await topic.attach_producer(name, reuses_ids=True)
             attached = AttachedProducer(opening, producer, resources.pop_all())
-        if self._link.is_closed or opening.producer_id not in self._opening:
+        if self._link.is_closed or self._opening.get(opening.producer_id) is not mark:
             attached.detach()
             return
         producer.peer = self._link.peer(opening.metadata)
@@ -181,14 +183,17 @@ class Producing:
 
     async def close(self, request: BaseCommand) -> None:
         closing = request.close_producer
-        self._opening.discard(closing.producer_id)
+        self._opening.pop(closing.producer_id, None)
         attached = self._producers.pop(closing.producer_id, None)
         if attached is not None:
             # What was sent before gets its receipts.
             attached.producer.finish()
-            if attached.receipts is not None:
-                await asyncio.wait((attached.receipts,))
-            attached.detach()
+            try:
+                if attached.receipts is not None:
+                    await asyncio.wait((attached.receipts,))
+            finally:
+                # Also if the connection is lost meanwhile.
+                attached.detach()
         answer = pulsar_pb2.CommandSuccess(request_id=closing.request_id)
         self._link.send(command(pulsar_pb2.SUCCESS, success=answer))
 
@@ -262,6 +267,8 @@ def _check(opening: CommandProducer) -> None:
         raise NotAllowed(NO_TRANSACTIONS)
     if opening.producer_access_mode:
         raise NotAllowed("The access mode of a producer can only be Shared.")
+    if opening.initial_subscription_name == COMPACTION_CURSOR:
+        raise NotAllowed(f"{COMPACTION_CURSOR} is reserved for compaction.")
     if opening.HasField("schema"):
         check_schema(opening.schema)
 

@@ -50,8 +50,14 @@ def to_native(message: Message, send: CommandSend) -> bytes:
         # Only some messages name theirs: none is trusted.
         builder.sequence_ids = ids = []
     last = max(ids) if ids else first + len(builder) - 1
+    if ids and last - first + 1 != len(ids):
+        # A batch of one key, of several that are sent together: their ids are interleaved. They
+        # are sent by their first ids, so that each entry has a higher one than those before it.
+        entry_id = first
+    else:
+        entry_id = max(first, last, metadata.highest_sequence_id, send.highest_sequence_id)
     return builder.build(
-        sequence_id=max(first, last, metadata.highest_sequence_id, send.highest_sequence_id),
+        sequence_id=entry_id,
         publish_time_ms=metadata.publish_time,
         compression=metadata.compression,
         plain=not is_batch,

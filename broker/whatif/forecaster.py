@@ -15,7 +15,7 @@ from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import InvalidRequest, MissingFile, Moved
 from ledgerfold.storage.partition_names import partition_index
-from ledgerfold.storage.segment import live_position, record_position
+from ledgerfold.storage.segment import record_position
 from ledgerfold.strategies.catalogue import checked
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan
 from ledgerfold.v1.records_pb2 import SegmentRecord
@@ -98,7 +98,7 @@ def next_input(broker: Broker, topic: Topic) -> CompactionPlan:
     log = topic.log
     log.views.check()
     view, compacted = log.views.current, log.views.segments()
-    covered = live_position(compacted[-1], last=True) if compacted else EARLIEST
+    covered = record_position(compacted[-1], last=True) if compacted else EARLIEST
     after = max(view.horizon or EARLIEST, covered, topic.compaction_moved_to or EARLIEST)
     raw = _segments(topic, after)
     horizon = record_position(raw[-1], last=True) if raw else after

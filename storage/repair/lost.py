@@ -16,6 +16,7 @@ policies, settings, subscriptions, the position below which retention had hidden
 
 from __future__ import annotations
 
+from ledgerfold.storage.names import DELETION_VECTOR_SUFFIX
 from ledgerfold.storage.partition_names import parse_partition, partition_name
 from ledgerfold.storage.records import key_of
 from ledgerfold.storage.repair.kafka import adopt_cleaned, facts_of
@@ -37,7 +38,11 @@ def accept_losses(draft: Draft) -> None:
     if not survey.is_incomplete:
         return
     plan.rebuilds_metadata = plan.copies_metadata = True
-    plan.copies |= {each.relative for each in survey.unnamed if each.holds_entries}
+    plan.copies |= {
+        each.relative
+        for each in survey.unnamed
+        if each.holds_entries or each.path.suffix == DELETION_VECTOR_SUFFIX
+    }
     signs = list(survey.losses)
     if survey.metadata_damage is not None:
         signs.append(f"{survey.metadata_damage.found} in the metadata's files")

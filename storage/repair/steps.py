@@ -127,6 +127,10 @@ class Draft:
         """Marks the ledger as being deleted; the next start removes its files."""
         record = deepcopy(check.record)
         record.state = LEDGER_STATE_DELETING
-        self.plan.copies |= {each.path for each in record.segments if self.exists(each.path)}
+        paths = [each.path for each in record.segments]
+        paths += [
+            deletion_vector_path(each.path) for each in record.segments if each.HasField("dead")
+        ]
+        self.plan.copies |= {each for each in paths if self.exists(each)}
         self.put(record)
         del self.ledgers[record.ledger_id]

@@ -96,6 +96,8 @@ class Producer(BaseProducer, Closing):
             and event_timestamp is None
             and type(content) is bytes
             and type(partition_key) is str
+            # Others may have no UTF-8: checked_message refuses those at once.
+            and partition_key.isascii()
             and (callback is None or callable(callback))
         ):
             # NOTE: the fast path of nearly every message, at a third of the time, with the same
