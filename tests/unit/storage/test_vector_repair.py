@@ -10,6 +10,9 @@ from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, Unknow
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import deletion_vector_path
 from ledgerfold.storage.records import DELETION_VECTORS, FEATURES, STORE_KEY, key_of
+from ledgerfold.storage.recovery_report import RecoveryReport
+from ledgerfold.storage.removal import sweep
+from ledgerfold.storage.unnamed import unnamed_files
 from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message, Read
@@ -218,6 +221,16 @@ def test_a_vector_outlives_its_record(disk: Disk) -> None:
         fresh.offline.repair()
         assert fresh.offline.damage() == []
         assert _values(fresh.read()) == EXPECTED
+
+
+def test_a_start_with_lost_metadata_keeps_a_vector_with_its_segment(disk: Disk) -> None:
+    """A repair needs both. No test had a start between the loss and the repair."""
+    folder, name = LEDGERS / str(disk.ledger.ledger_id), deletion_vector_path(disk.segment.path)
+    unnamed = unnamed_files(LEDGERS, {}, disk.files)
+    sweep(LEDGERS, unnamed, disk.files, RecoveryReport(is_incomplete=True))
+    assert disk.files.exists(LEDGERS / name)
+    sweep(LEDGERS, unnamed, disk.files, RecoveryReport())
+    assert not disk.files.exists(folder)
 
 
 def test_a_store_record_that_is_made_again_names_the_feature(disk: Disk) -> None:
