@@ -26,6 +26,7 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.StrategyNotAllowed: 2,
     errors.MessageTooLarge: 2,
     errors.LimitExceeded: 2,
+    errors.WrongChecksum: 2,
     errors.InvalidUrl: 2,
     errors.TopicNotFound: 3,
     errors.TopicIsPartitioned: 3,
