@@ -91,7 +91,7 @@ def _metrics(done: list[Done], reader: Reader) -> None:
 
 def _admin(done: list[Done], reader: Reader) -> None:
     """A compaction was started, and the threshold was set."""
-    shown = next(each.out for each in done if each.what.endswith("prices/compaction") and each.out)
+    shown = next(each.out for each in done if each.what.endswith("fares/compaction") and each.out)
     assert json.loads(shown)["status"] in ("RUNNING", "SUCCESS")
     threshold = f"http://{reader.here('127.0.0.1:8080')}/admin/v2/namespaces/public/default"
     with urlopen(f"{threshold}/compactionThreshold") as answer:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -45,7 +46,9 @@ def started() -> Iterator[list[subprocess.Popen[bytes]]]:
     found: list[subprocess.Popen[bytes]] = []
     yield found
     for process in found:
-        process.kill()
+        # With its child, which is in its group.
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait(10)
 
 
