@@ -167,17 +167,19 @@ class LedgerStore:
         """Returns whether the disk has room, or the reserve is released for a deletion."""
         return self.reserve.is_lent or self._files.free_bytes(self.ledgers_dir) >= ROOM_BYTES
 
-    @property
-    def has_free_ledger_id(self) -> bool:
-        """Returns whether create_ledger() need not wait for the disk."""
-        return self._metadata.has_free_ledger_id
+    def free_ledger_id(self) -> int | None:
+        """Returns an id for create_ledger that needs no disk; None if there is none."""
+        return self._metadata.free_ledger_id()
 
-    def create_ledger(self, topic: str, batch: MetadataBatch | None = None) -> LedgerWriter:
+    def create_ledger(
+        self, topic: str, batch: MetadataBatch | None = None, ledger_id: int | None = None
+    ) -> LedgerWriter:
         """Creates a raw ledger. Its record is added to `batch`; the first flush creates its files.
 
-        Without a batch, the caller makes its record durable before the first flush.
+        Without a batch, the caller makes its record durable before the first flush. `ledger_id`:
+        from free_ledger_id(); without it, an id may have to wait for the disk.
         """
-        writer = self._create(topic, LEDGER_STATE_OPEN)
+        writer = self._create(topic, LEDGER_STATE_OPEN, ledger_id)
         if batch is not None:
             batch.put(writer.record)
         return writer
@@ -191,9 +193,11 @@ class LedgerStore:
         """
         return self._create(topic, LEDGER_STATE_DELETING)
 
-    def _create(self, topic: str, state: LedgerState) -> LedgerWriter:
+    def _create(self, topic: str, state: LedgerState, ledger_id: int | None = None) -> LedgerWriter:
+        if ledger_id is None:
+            ledger_id = self._metadata.allocate_ledger_id()
         record = LedgerRecord(
-            ledger_id=self._metadata.allocate_ledger_id(),
+            ledger_id=ledger_id,
             kind=LEDGER_KIND_RAW,
             state=state,
             topic=topic,

@@ -304,17 +304,17 @@ class MetadataStore:
             with suppress(DiskFailure):
                 self._reserve_ledger_ids(_LEDGER_IDS_LOW)
 
-    @property
-    def has_free_ledger_id(self) -> bool:
-        """Returns whether allocate_ledger_id() need not wait for the disk, as far as is known."""
-        return bool(self._free_ledger_ids)
+    def free_ledger_id(self) -> int | None:
+        """Allocates an id without waiting for the disk; None if none is reserved."""
+        with suppress(IndexError):
+            return self._free_ledger_ids.popleft()
+        return None
 
     def allocate_ledger_id(self) -> int:
         """Returns an id that was never allocated before and never will be, even after a crash."""
-        while True:
-            with suppress(IndexError):
-                return self._free_ledger_ids.popleft()
+        while (free := self.free_ledger_id()) is None:
             self._reserve_ledger_ids(1)
+        return free
 
     def _commit(self, batch: MetadataBatch) -> None:
         """Writes and counts the batch. The caller holds the write lock."""

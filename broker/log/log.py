@@ -74,8 +74,9 @@ class TopicLog:
         If the disk accepts no new ledger, existing entries can be read and the log has failed.
         Raises DiskFailure if there is no ledger yet.
         """
-        if self._new.may_load_first:
-            await self._new.load_first()
+        ledger_id = self._new.first_ledger_id()
+        if ledger_id is not None:
+            await self._new.load_first(ledger_id)
         else:
             await self._files.in_thread(self._open)
 

@@ -126,13 +126,16 @@ class NewLedgers:
         for ledger_id in deleted:
             self._store.delete_files(ledger_id)
 
-    @property
-    def may_load_first(self) -> bool:
-        """Returns whether load_first() does what load() does: the topic is new."""
-        record = self._stored.record
-        return not record.epoch and not all_ledger_ids(record) and self._store.has_free_ledger_id
+    def first_ledger_id(self) -> int | None:
+        """Returns the id for load_first(); None if the topic is not new, or the id needs the disk.
 
-    async def load_first(self) -> None:
+        NOTE: taken at once: other topics may take the last ones before load_first() comes to it.
+        """
+        record = self._stored.record
+        is_new = not record.epoch and not all_ledger_ids(record)
+        return self._store.free_ledger_id() if is_new else None
+
+    async def load_first(self, ledger_id: int) -> None:
         """Begins the first ledger of a new topic, in a write that other topics may share.
 
         Raises DiskFailure.
@@ -140,8 +143,8 @@ class NewLedgers:
         created = list[LedgerWriter]()
 
         def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-            created.append(self._store.create_ledger(record.name, batch))
-            record.ledger_ids.append(created[0].ledger_id)
+            created.append(self._store.create_ledger(record.name, batch, ledger_id))
+            record.ledger_ids.append(ledger_id)
             record.epoch += 1
             self._on_listed(record)
 

@@ -112,9 +112,9 @@ class Connection(asyncio.Protocol):
     # Called for all connections
 
     @property
-    def is_in_frame(self) -> bool:
-        """Returns whether the rest of a frame is awaited."""
-        return self._splitter.held > 0 and not self._is_paused
+    def held_bytes(self) -> int:
+        """The size of what was received and is not handled."""
+        return self._held_bytes
 
     def look_for_ends(self) -> None:
         self._consuming.look_for_ends()

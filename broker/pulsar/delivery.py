@@ -14,7 +14,7 @@ from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.pulsar.batch_acks import BatchAcks
 from ledgerfold.broker.pulsar.frames import command, encode_with_payload, message_id
 from ledgerfold.broker.pulsar.from_native import from_native, words_of
-from ledgerfold.broker.pulsar.link import Link
+from ledgerfold.broker.pulsar.link import THREAD_BYTES, THREAD_MESSAGES, Link
 from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery, Output
 from ledgerfold.broker.subscriptions.lifecycle import remove_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
@@ -116,7 +116,7 @@ class AttachedConsumer:
         frames, messages, size_bytes = list[bytes](), 0, 0
         for delivery in deliveries:
             messages += delivery.messages
-            frames.append(self._frame(delivery))
+            frames.append(await self._frame(delivery))
             size_bytes += len(delivery.entry)
             if messages >= _SLICE_MESSAGES:
                 self._count(messages, len(frames), size_bytes)
@@ -131,9 +131,12 @@ class AttachedConsumer:
         self.consumer.traffic.last_sent_ms = self._link.broker.clock_ms()
         self.topic.count_out(Traffic(messages=messages, entries=entries, bytes=size_bytes))
 
-    def _frame(self, delivery: Delivery) -> bytes:
+    async def _frame(self, delivery: Delivery) -> bytes:
         try:
-            entry = from_native(delivery.entry)
+            if len(delivery.entry) < THREAD_BYTES and delivery.messages < THREAD_MESSAGES:
+                entry = from_native(delivery.entry)
+            else:
+                entry = await asyncio.to_thread(from_native, delivery.entry)
         except InvalidRequest as error:
             raise LedgerfoldError(f"Entry {delivery.position} does not decode: {error}") from error
         sent = pulsar_pb2.CommandMessage(

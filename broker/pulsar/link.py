@@ -19,6 +19,9 @@ from ledgerfold.storage.errors import Overloaded
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, KeyValue
 
 HIGH_WATER_BYTES = 64 * 1024
+# Larger entries are converted on a thread: about a millisecond's work.
+THREAD_BYTES = 64 * 1024
+THREAD_MESSAGES = 500
 TASKS_MAX = 1000
 _log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from ledgerfold.broker.pulsar.frames import (
     message_id,
     parse_message,
 )
-from ledgerfold.broker.pulsar.link import Link, properties_of
+from ledgerfold.broker.pulsar.link import THREAD_BYTES, THREAD_MESSAGES, Link, properties_of
 from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, check_schema
 from ledgerfold.broker.pulsar.to_native import to_native
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
@@ -43,9 +43,6 @@ from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend
 
-# Larger payloads are converted on a thread: about a millisecond's work.
-THREAD_BYTES = 64 * 1024
-THREAD_MESSAGES = 500
 _REQUEST_OF_SERVER = 2**64 - 1
 _log = logging.getLogger(__name__)
 

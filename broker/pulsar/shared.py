@@ -1,7 +1,8 @@
 """The state that all connections of the protocol share, and the limit of what they have sent.
 
 What all connections have sent and the broker has not handled is at most as much as what may wait to
-be sent: above that, the connection that has been in the middle of a frame for longest is closed.
+be sent: above that, the connection of which something is held and that has been silent for longest
+is closed.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ class Member(Protocol):
     heard_s: float
 
     @property
-    def is_in_frame(self) -> bool:
-        """Returns whether the rest of a frame is awaited."""
+    def held_bytes(self) -> int:
+        """The size of what was received and is not handled."""
         ...
 
     def look_for_ends(self) -> None: ...
@@ -73,10 +74,11 @@ class Shared:
             self.all_closed.set()
 
     def check_held(self) -> None:
-        """Closes a connection that sent part of a frame, if all together have sent too much."""
+        """Closes a connection of which something is held, if too much is held of all together."""
         if self.held_bytes <= self.broker.settings.unsent_bytes_max:
             return
-        waiting = [each for each in self.connections if each.is_in_frame]
-        if waiting:
-            oldest = min(waiting, key=lambda each: each.heard_s)
-            oldest.abort(f"it sent part of a frame, and all sent {self.held_bytes} bytes")
+        holding = [each for each in self.connections if each.held_bytes]
+        if holding:
+            # The rest of a frame does not come, or it takes none of its answers.
+            oldest = min(holding, key=lambda each: each.heard_s)
+            oldest.abort(f"its frames wait, and all have sent {self.held_bytes} bytes")

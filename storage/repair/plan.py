@@ -264,7 +264,10 @@ class _Planner(Draft):
                 if each.vector is not None and extent.dead.is_all_dead:
                     continue
                 target = each.segment.path
-                if extent.offset or extent.record.size_bytes != each.size_bytes:
+                is_whole = not extent.offset and extent.record.size_bytes == each.size_bytes
+                # NOTE: until the batch is written, the vector of the present record stays as it is.
+                has_new_vector = each.vector is not None and not extent.record.HasField("dead")
+                if not is_whole or has_new_vector:
                     target, free = segment_path(record.ledger_id, free), free + 1
                 segments.append(self.plan.keep(each, extent, target))
         mended = self._closed(record, segments)
