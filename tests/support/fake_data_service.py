@@ -482,6 +482,8 @@ class _SubscribeCall(_Call):
             count = subscription.counts.get(position, 0)
             subscription.counts[position] = count + 1
             deliveries.append(data_pb2.Delivery(entry=entry, redelivery_count=count))
+        if deliveries:
+            self.topic.notify()
         return deliveries
 
 
