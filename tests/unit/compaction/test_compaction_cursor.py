@@ -108,6 +108,24 @@ def test_moved_back_a_run_reads_behind_the_compacted_ledger(lab: BrokerLab) -> N
     assert (view(lab), cursor(lab)["markDeletePosition"]) == ("b=1 a=2", str(sent[2]))
 
 
+def test_moved_back_a_run_knows_the_last_stored_entry_although_it_is_dead(lab: BrokerLab) -> None:
+    """A range that began before it made the run fail. No test had dead messages at the end."""
+    batch = [Message(b"%d" % key, b"1") for key in range(30)]
+    first, last = lab.publish([(batch, True), ([Message(b"a", b"1")], False)])
+    lab.compact()
+    send(lab, "a=")
+    lab.compact()
+    reset(lab, at(first))
+    unload(lab)
+    taken = lab.run(snapshot(lab.topic))
+    assert taken is not None
+    assert taken.raw_after == last
+    run = lab.compact()
+    assert run is not None
+    assert lab.succeeded(run)
+    assert view(lab) == " ".join(f"{key}=1" for key in range(30))
+
+
 def test_moved_back_the_entries_that_compaction_left_out_are_seen_until_a_run(
     lab: BrokerLab,
 ) -> None:

@@ -259,6 +259,28 @@ def test_readers_see_live_messages_only(
     assert keys == expected
 
 
+def test_a_read_that_must_not_wait_passes_few_dead_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The event loop leaves the rest to a thread. No test had many dead entries in a row."""
+    monkeypatch.setattr("ledgerfold.storage.reader._PASSED_BYTES_MAX", 2_000)
+    for dead, is_left in ((3, False), (60, True)):
+        folder = tmp_path / str(dead)
+        folder.mkdir()
+        ledger = _Ledger(folder, [*([[True] * 5] * dead), [False]])
+        reader = ledger.reader()
+        # Afterwards the vector is in memory.
+        assert reader.read(ledger.expected[0][0], bytes_max=500, end=LATEST)
+        try:
+            found = reader.read(EARLIEST, bytes_max=500, end=LATEST, wait=False)
+        except BlockingIOError:
+            assert is_left
+            found = reader.read(EARLIEST, bytes_max=500, end=LATEST)
+        else:
+            assert not is_left
+        assert [(each.header.position, 0) for each in found] == ledger.expected
+
+
 def decode_row(header: object, section: memoryview) -> Callable[[int], int]:
     """The batch index of each row of a key section."""
     return NativeBatch(header, section, b"").batch_index  # type: ignore[arg-type]

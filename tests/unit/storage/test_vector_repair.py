@@ -176,8 +176,10 @@ def test_a_run_that_meets_a_damaged_vector_first_fails(disk: Disk) -> None:
 def test_a_view_that_raw_ledgers_cover_is_dropped(disk: Disk) -> None:
     disk.damage_vector()
     assert [each.kind for each in disk.offline.damage()] == ["vector"]
+    segment = disk.segment.path
     plan = disk.offline.repair()
     assert sum(each.messages or 0 for each in plan.steps) == 0
+    assert {segment, deletion_vector_path(segment)} <= plan.copies
     assert disk.offline.damage() == []
     assert len(disk.read()) == KEYS + 4
 
