@@ -167,11 +167,17 @@ def _compacted_ledger(broker: Broker, topic: Topic) -> dict[str, Any]:
 
 
 def _compaction_mark_delete(topic: Topic) -> Position:
-    """Returns the mark-delete; before the first ledger's first entry if nothing was passed."""
+    """Returns the mark-delete; before the first ledger's first entry if nothing was passed.
+
+    If all ledgers with entries were trimmed since the topic was loaded, it is in the last of them.
+    Source: ManagedLedgerImpl.getFirstPosition.
+    """
     if topic.compaction_mark_delete > EARLIEST:
         return topic.compaction_mark_delete
     ledger_ids = topic.log.ledgers.ids
-    return Position(ledger_ids[0], -1) if ledger_ids else EARLIEST
+    if not ledger_ids:
+        return EARLIEST
+    return Position(min(ledger_ids[0], topic.log.positions.last_published().ledger_id), -1)
 
 
 def _compaction_subscription(topic: Topic, sums: LedgerSums) -> dict[str, Any]:

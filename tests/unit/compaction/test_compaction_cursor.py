@@ -141,6 +141,22 @@ def test_moved_back_the_entries_that_compaction_left_out_are_seen_until_a_run(
     assert cursor(lab)["markDeletePosition"] == str(sent[-1])
 
 
+def test_before_entries_that_were_all_trimmed(lab: BrokerLab) -> None:
+    """The cursor of a run over nothing begins in a ledger that is gone, as a Pulsar 4.0.7 shows it.
+
+    No history had trimmed all entries of a topic before its first run.
+    """
+    [sent] = send(lab, "a=1")
+    unload(lab)
+    lab.run(lab.topic.trim())
+    assert sent.ledger_id not in lab.topic.log.ledgers
+    lab.compact()
+    assert cursor(lab)["markDeletePosition"] == str(Position(sent.ledger_id, -1))
+    unload(lab)
+    begin = Position(lab.topic.log.ledgers.ids[0], -1)
+    assert cursor(lab)["markDeletePosition"] == str(begin)
+
+
 def test_trimming_uses_it(lab: BrokerLab) -> None:
     """Ledgers of 6 entries: the first is full, and the run has passed it."""
     start = StartPosition(earliest=True)
