@@ -187,11 +187,24 @@ class Files:
     """The file system operations that storage uses.
 
     `on_sync` gets the seconds of each successful sync of a file that is being written, in the
-    syncing thread. Syncs of folders and metadata are not timed.
+    syncing thread. Syncs of folders and metadata are not timed. `attempt` distinguishes tasks that
+    may write the same file at the same time.
+
+    >>> Files(attempt=7).aside(Path("12/00000000000000000000.log")).name
+    '00000000000000000000.log.7.tmp'
     """
 
-    def __init__(self, on_sync: Callable[[float], object] | None = None) -> None:
-        self._on_sync = on_sync
+    attempt = 0
+
+    def __init__(
+        self, on_sync: Callable[[float], object] | None = None, *, attempt: int = 0
+    ) -> None:
+        self._on_sync, self.attempt = on_sync, attempt
+
+    def aside(self, path: Path) -> Path:
+        """Returns the path under which a file is written before it gets its name."""
+        attempt = f".{self.attempt}" if self.attempt else ""
+        return path.with_name(f"{path.name}{attempt}{ASIDE_SUFFIX}")
 
     def create(self, path: Path) -> AppendFile:
         """Creates a file. Raises DiskFailure, also if the file exists."""
@@ -263,7 +276,7 @@ class Files:
 
         A file system without links gets a copy, which is durable except for the folder's entry.
         """
-        aside = target.with_name(target.name + ASIDE_SUFFIX)
+        aside = self.aside(target)
         self.remove(aside)
         with _disk(str(target), "A link"):
             try:
@@ -354,7 +367,7 @@ def write_file(path: Path, blocks: Iterable[Buffer], files: Files = REAL) -> Non
 
 def replace_file(path: Path, blocks: Iterable[Buffer], files: Files = REAL) -> None:
     """Creates or replaces a file durably: written aside, synced, renamed. Raises DiskFailure."""
-    aside = path.with_name(path.name + ASIDE_SUFFIX)
+    aside = files.aside(path)
     files.remove(aside)
     write_file(aside, blocks, files)
     files.replace(aside, path)

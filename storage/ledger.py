@@ -39,6 +39,7 @@ from ledgerfold.storage.label import label_of, write_label
 from ledgerfold.storage.lru_cache import LruCache
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.names import (
+    ASIDE_SUFFIX,
     ledgers_dir,
     reserve_path,
 )
@@ -319,11 +320,15 @@ class LedgerStore:
     ) -> None:
         """Labels a verified compacted ledger, before the given run or segment publishes it.
 
-        An empty ledger has no folder and needs no label. Raises DiskFailure.
+        Removes the unfinished files that killed or slower attempts at its tasks have left. An empty
+        ledger has no folder and needs no label. Raises DiskFailure.
         """
         if not record.segments:
             return
         folder = self.ledger_dir(record.ledger_id)
+        for name in self._files.listdir(folder):
+            if name.endswith(ASIDE_SUFFIX):
+                self._files.remove(folder / name)
         partitions = self._metadata.siblings(record.topic)
         label = label_of(record, partitions=partitions, run=run, segment=segment)
         write_label(folder, label, self._files)

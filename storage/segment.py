@@ -28,7 +28,6 @@ from ledgerfold.storage.entry import (
 from ledgerfold.storage.errors import Corruption, EntryTooLarge, MissingFile
 from ledgerfold.storage.files import REAL, AppendFile, Files
 from ledgerfold.storage.names import (
-    ASIDE_SUFFIX,
     deletion_vector_path,
     key_index_path,
     segment_path,
@@ -289,8 +288,8 @@ class SegmentWriter:
         self._files = files
         self._tally = SegmentTally(segment_path(ledger_id, index))
         self._path = ledgers_dir / self._tally.record.path
-        self._aside = self._path.with_name(self._path.name + ASIDE_SUFFIX)
-        # A retried task finds the file of its first attempt.
+        self._aside = files.aside(self._path)
+        # A worker may have died while it wrote a file of that name.
         files.remove(self._aside)
         self._file: AppendFile = files.create(self._aside)
 
@@ -313,11 +312,18 @@ class SegmentWriter:
         self._tally.add_totals(totals)
 
     def seal(self) -> SegmentRecord:
-        """Syncs the file, renames it and syncs the folder."""
+        """Syncs the file, renames it and syncs the folder.
+
+        The file stays that of another attempt at the same task, if that was first: it has the same
+        contents, and the ledger may be published already.
+        """
         self._file.sync()
         self._file.close()
         reach("worker.segment-written")
-        self._files.replace(self._aside, self._path)
+        if self._files.exists(self._path):
+            self._files.remove(self._aside)
+        else:
+            self._files.replace(self._aside, self._path)
         self._files.sync_dir(self._path.parent)
         reach("worker.segment-renamed")
         self._tally.record.sealed = True

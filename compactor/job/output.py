@@ -1,8 +1,10 @@
 """The files that one copy task writes into the folder of the new ledger.
 
 A file is numbered by the first entry of the run's input that it may hold, so that numbers are in
-order of id and tasks cannot collide. Only the driver creates the folder: once the driver has
-removed it, a task that is still running cannot recreate it.
+order of id and tasks cannot collide. Several attempts at one task may run at the same time
+(speculative execution, or an executor that was given up and still works): each has temporary files
+of its own, and the first to finish a file gives it its name. Only the driver creates the folder:
+once the driver has removed it, a task that is still running cannot recreate it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+from pyspark import TaskContext
 
 from ledgerfold.compactor.job.dead_rows import Vectored
 from ledgerfold.compactor.job.key_index import KeyIndexBuilder
@@ -23,7 +26,7 @@ from ledgerfold.compactor.job.rows import WriteTimes
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import Buffer, EntryHeader
-from ledgerfold.storage.files import replace_file
+from ledgerfold.storage.files import Files, replace_file
 from ledgerfold.storage.names import deletion_vector_path
 from ledgerfold.storage.segment import SegmentWriter, Totals, link_segment
 from ledgerfold.v1.records_pb2 import SegmentRecord
@@ -64,6 +67,8 @@ class LedgerOutput:
         self.kept: list[SegmentRecord] = []
         self._index = KeyIndexBuilder() if output.is_indexed else None
         self.write_times = WriteTimes()
+        context = TaskContext.get()
+        self._files = Files(attempt=0 if context is None else context.taskAttemptId())
         self._output = output
         self._writer: SegmentWriter | None = None
         self._headers: list[EntryHeader] = []
@@ -84,8 +89,7 @@ class LedgerOutput:
             if size_bytes + header.size_bytes > self._output.segment_bytes_max:
                 self.finish()
         if self._writer is None:
-            output = self._output
-            self._writer = SegmentWriter(Path(output.ledgers_dir), output.ledger_id, ordinal)
+            self._writer = self._created(ordinal)
         if self._index is not None:
             self._index.add(header, entry)
         self._headers.append(header)
@@ -99,8 +103,7 @@ class LedgerOutput:
         start = 0
         while start < len(block.ends):
             if self._writer is None:
-                output, ordinal = self._output, block.ordinal(start)
-                self._writer = SegmentWriter(Path(output.ledgers_dir), output.ledger_id, ordinal)
+                self._writer = self._created(block.ordinal(start))
             writer, before = self._writer, int(block.ends[start - 1]) if start else 0
             room = self._output.segment_bytes_max - writer.size_bytes
             end = int(np.searchsorted(block.ends, before + room, side="right"))
@@ -122,7 +125,7 @@ class LedgerOutput:
         with self._timed():
             self.sealed.append(self._writer.seal())
             if self._index is not None:
-                self._index.write(Path(self._output.ledgers_dir), self.sealed[-1])
+                self._index.write(Path(self._output.ledgers_dir), self.sealed[-1], self._files)
                 self._index = KeyIndexBuilder()
         self._writer = None
 
@@ -139,15 +142,20 @@ class LedgerOutput:
             segment.record,
             output.ledger_id,
             segment.entries_before,
+            self._files,
             keeps_vector=vector is None,
         )
         if vector is not None:
             with self._timed():
                 path = ledgers_dir / deletion_vector_path(linked.path)
-                replace_file(path, [vector.stored])
+                replace_file(path, [vector.stored], self._files)
             reach("worker.vector-written")
             linked.dead.CopyFrom(vector.record)
         self.kept.append(linked)
+
+    def _created(self, ordinal: int) -> SegmentWriter:
+        output = self._output
+        return SegmentWriter(Path(output.ledgers_dir), output.ledger_id, ordinal, self._files)
 
     def _write(self, writer: SegmentWriter) -> None:
         with self._timed():

@@ -1,7 +1,11 @@
-"""A worker on a standalone cluster: its results are those of local runs, byte for byte."""
+"""A worker on a standalone cluster: its results are those of local runs, byte for byte.
+
+Speculative execution is on: Spark starts slow tasks a second time.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -16,6 +20,14 @@ from tests.support.compactor_process import CompactorProcess
 from tests.support.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+# Spark starts a task again as soon as it takes longer than one that has ended.
+SPECULATION = """
+spark.speculation true
+spark.speculation.interval 100ms
+spark.speculation.quantile 0.1
+spark.speculation.multiplier 1.01
+spark.speculation.minTaskRuntime 1ms
+"""
 # More entries than one task takes.
 ENTRIES = 3_000
 SEGMENTS = 8
@@ -33,7 +45,10 @@ def remote(
 ) -> Iterator[CompactorProcess]:
     """A worker whose tasks run on the cluster."""
     folder = tmp_path_factory.mktemp("remote")
-    environment = {"SPARK_LOCAL_IP": "127.0.0.1"}
+    settings = folder / "conf"
+    settings.mkdir()
+    (settings / "spark-defaults.conf").write_text(SPECULATION)
+    environment = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_CONF_DIR": str(settings)}
     arguments = ("--spark-master", cluster.url)
     with CompactorProcess(folder, cache_dir, environment, arguments) as started:
         started.wait_until_serving()
@@ -74,3 +89,27 @@ def test_an_executor_is_killed_in_the_middle(
     os.kill(cluster.executors()[0], signal.SIGKILL)
     responses = list(call)
     assert files_of(log, responses[-1].manifest) == files_of(log, local)
+
+
+def test_slow_tasks_are_started_a_second_time(
+    log: LogBuilder, worker: CompactorProcess, remote: CompactorProcess, cluster: SparkCluster
+) -> None:
+    """Both attempts write the same files. Those of a slow one that goes on later change nothing."""
+    _, local = worker.run(log.plan(104))
+    plan: CompactionPlan = log.plan(105)
+    call = remote.stub.Run(RunRequest(plan=plan), timeout=120)
+    assert next(call).HasField("progress")
+    stopped = cluster.python_of(cluster.executors()[0])
+    assert stopped
+    for each in stopped:
+        os.kill(each, signal.SIGSTOP)
+    try:
+        manifest = list(call)[-1].manifest
+        assert files_of(log, manifest) == files_of(log, local)
+    finally:
+        for each in stopped:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, signal.SIGCONT)
+    # Tasks run on both executors again.
+    remote.run(log.plan(106))
+    assert files_of(log, manifest) == files_of(log, local)

@@ -76,6 +76,15 @@ def processor_seconds(pids: Iterable[int]) -> float:
     return total / os.sysconf("SC_CLK_TCK")
 
 
+def parent(pid: int) -> int:
+    """Returns the pid of its parent; 0 once it has ended."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return 0
+    return int(stat.rpartition(")")[2].split()[1])
+
+
 def command(pid: int) -> str:
     """Returns its command line; "" once it has ended."""
     try:

@@ -10,7 +10,7 @@ from types import TracebackType
 
 import pyspark
 
-from tests.support.processes import MARK, command, end, marked, new_mark
+from tests.support.processes import MARK, command, end, marked, new_mark, parent
 from tests.support.waiting import wait_until
 
 _HOME = Path(pyspark.__file__).parent
@@ -26,27 +26,37 @@ def _free_port() -> int:
 
 
 class SparkCluster:
-    """Two workers of one core each. Ends with the `with` block, executors included."""
+    """Two workers of one core each. Ends with the `with` block, executors included.
+
+    Each has a host of its own: Spark starts no task a second time on the same host.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.mark, self._folder = new_mark(), folder
         port = _free_port()
         self.url = f"spark://127.0.0.1:{port}"
         self._started = [
-            self._start("master", _MASTER, "--host", "127.0.0.1", "--port", str(port)),
+            self._start("master", "127.0.0.1", _MASTER, "--port", str(port)),
             *(
                 self._start(
-                    *(name, _WORKER, "--host", "127.0.0.1", "--cores", "1", "--memory", "1g"),
+                    *(name, host, _WORKER, "--cores", "1", "--memory", "1g"),
                     *("--work-dir", str(folder / name), self.url),
                 )
-                for name in ("one", "two")
+                for name, host in (("one", "127.0.0.1"), ("two", "127.0.0.2"))
             ),
         ]
 
-    def _start(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start(self, name: str, host: str, *arguments: str) -> subprocess.Popen[bytes]:
         with open(self._folder / f"{name}.txt", "wb") as output:
             return subprocess.Popen(
-                [str(_HOME / "bin" / "spark-class"), *arguments, "--webui-port", "0"],
+                [
+                    str(_HOME / "bin" / "spark-class"),
+                    *arguments,
+                    "--host",
+                    host,
+                    "--webui-port",
+                    "0",
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -54,7 +64,7 @@ class SparkCluster:
                 env={
                     **os.environ,
                     "SPARK_HOME": str(_HOME),
-                    "SPARK_LOCAL_IP": "127.0.0.1",
+                    "SPARK_LOCAL_IP": host,
                     MARK: self.mark,
                 },
             )
@@ -83,3 +93,10 @@ class SparkCluster:
     def executors(self) -> list[int]:
         """The processes that run tasks."""
         return [pid for pid in marked(self.mark) if EXECUTOR in command(pid)]
+
+    def python_of(self, executor: int) -> list[int]:
+        """The Python processes of an executor: the daemon, and those that it has forked."""
+        found = [executor]
+        for pid in found:
+            found += [each for each in marked(self.mark) if parent(each) == pid]
+        return found[1:]

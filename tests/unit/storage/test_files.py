@@ -231,4 +231,6 @@ def test_a_folder_whose_files_come_and_go_is_removed(
 @pytest.mark.parametrize("double", [LossyFiles, SimFiles])
 def test_no_operation_of_a_double_is_the_real_one(double: type[Files]) -> None:
     operations = {name for name in vars(Files) if not name.startswith("_")}
+    # These touch no file.
+    operations -= {"attempt", "aside"}
     assert operations <= vars(double).keys()

@@ -419,6 +419,35 @@ def test_an_abandoned_segment_leaves_nothing(opened: Opened) -> None:
     assert list(folder.iterdir()) == []
 
 
+def test_attempts_at_one_task_write_beside_each_other(opened: Opened) -> None:
+    """The first to finish names the file; what the others have left goes when it is published.
+
+    They had one temporary file: the second attempt's replaced the first one's. No test had two.
+    """
+    ledger_id = opened.metadata.allocate_ledger_id()
+    folder = opened.store.ledger_dir(ledger_id)
+    folder.mkdir()
+    entries = [compacted_entry(Position(1, at)) for at in range(3)]
+    writers = [
+        SegmentWriter(opened.store.ledgers_dir, ledger_id, 0, Files(attempt=attempt))
+        for attempt in (1, 2, 3)
+    ]
+    for entry in entries[:2]:
+        for writer in writers:
+            writer.append(read_header(entry), entry)
+    first, slower, _ = writers
+    for writer in (first, slower):
+        writer.append(read_header(entries[2]), entries[2])
+    record = first.seal()
+    ledger = opened.store.verify_compacted(ledger_id, "t", [record])
+    opened.store.label_compacted(ledger)
+    assert sorted(each.name for each in folder.iterdir()) == ["00000000000000000000.log", "label"]
+    before = (folder / "00000000000000000000.log").stat().st_ino
+    assert slower.seal() == record
+    assert (folder / "00000000000000000000.log").stat().st_ino == before
+    opened.store.verify_compacted(ledger_id, "t", [record])
+
+
 def test_a_scan_refuses_ids_that_do_not_rise(opened: Opened) -> None:
     """Order is part of what a sealed segment promises."""
     positions = [Position(3, 1), Position(3, 0)]
