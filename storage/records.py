@@ -36,6 +36,7 @@ from ledgerfold.v1.records_pb2 import (
     NamespaceRecord,
     PartitionedTopicRecord,
     ProducerRecord,
+    RunCounts,
     RunRecord,
     StoreRecord,
     TenantRecord,
@@ -178,6 +179,11 @@ def put_segments(log: KafkaLog, segments: Iterable[KafkaSegment]) -> None:
     relisted = KafkaLog(segments=segments)
     log.ClearField("segments")
     log.MergeFrom(relisted)
+
+
+def bytes_written(counts: RunCounts) -> int:
+    """Returns the size of what a run wrote: segments that it did not share, deletion vectors."""
+    return counts.bytes_out - counts.bytes_kept + counts.vector_bytes
 
 
 def new_store_record(next_ledger_id: int = 1) -> StoreRecord:

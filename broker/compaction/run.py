@@ -280,6 +280,8 @@ class CompactionRun:
         if given != (plan.run_id, plan.ledger_id, plan.horizon):
             raise CompactionFailed("manifest", "it belongs to another run")
         done = self._done = self._succeeded(manifest)
+        raw = snapshot.segments[snapshot.compacted_segments :]
+        done.counts.bytes_new = sum(segment.size_bytes for segment in raw)
         try:
             await commit(self.topic, done, manifest, snapshot)
         except Exception:

@@ -161,6 +161,7 @@ class MetricsReader:
             totals=self._totals.of(topic.name),
             compacted_entries=None if compacted is None else compacted.entries,
             compacted_bytes=None if compacted is None else compacted.size_bytes,
+            garbage_bytes=None if compacted is None else compacted.garbage_bytes,
             since_success_ms=max(0, now_ms - succeeded_ms) if succeeded_ms else None,
         )
         if not topic.record.compaction_cursor:

@@ -20,6 +20,7 @@ class TopicSource(NamedTuple):
     totals: TopicTotals | None = None
     compacted_entries: int | None = None
     compacted_bytes: int | None = None
+    garbage_bytes: int | None = None
     lag_bytes: int | None = None
     lag_ms: int | None = None
     since_success_ms: int | None = None
@@ -205,6 +206,27 @@ TOPIC_METRICS = (
         "bytes",
         "Size of the compacted ledger, if there is one.",
         lambda source: source.compacted_bytes,
+    ),
+    _topic(
+        "ledgerfold_compaction_garbage_bytes",
+        GAUGE,
+        "bytes",
+        "Part of the compacted ledger that dead messages take.",
+        lambda source: source.garbage_bytes,
+    ),
+    _compaction(
+        "ledgerfold_compaction_new_bytes_total",
+        COUNTER,
+        "bytes",
+        "Size of the raw segments that runs have read.",
+        lambda totals: totals.bytes_new,
+    ),
+    _compaction(
+        "ledgerfold_compaction_written_bytes_total",
+        COUNTER,
+        "bytes",
+        "Size of what runs have written. Divided by the new bytes it is the write amplification.",
+        lambda totals: totals.bytes_written,
     ),
     _topic(
         "ledgerfold_compaction_horizon_lag_bytes",

@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ledgerfold.broker.compaction.history import duration_ms
+from ledgerfold.storage.records import bytes_written
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RunCounts, RunRecord
 
 # Upper bounds of RunCounts.write_latency_counts in ms, as in Pulsar's names.
@@ -43,6 +44,8 @@ class TopicTotals:
     latency_us: int = 0
     phase_one_ms: int = 0
     phase_two_ms: int = 0
+    bytes_new: int = 0
+    bytes_written: int = 0
 
     def add(self, run: RunRecord) -> None:
         """Adds an ended run, whatever its outcome."""
@@ -55,12 +58,14 @@ class TopicTotals:
         self._add_counts(run.counts)
         seconds = max(took_ms, 1) / 1000
         self.read_throughput = run.counts.bytes_in / seconds
-        self.write_throughput = (run.counts.bytes_out - run.counts.bytes_kept) / seconds
+        self.write_throughput = bytes_written(run.counts) / seconds
 
     def _add_counts(self, counts: RunCounts) -> None:
         self.removed_events += counts.removed_events
         self.phase_one_ms += counts.phase_one_ms
         self.phase_two_ms += counts.phase_two_ms
+        self.bytes_new += counts.bytes_new
+        self.bytes_written += bytes_written(counts)
         self.latency_us += counts.write_latency_us
         for at, count in enumerate(counts.write_latency_counts):
             self.latency_counts[at] += count

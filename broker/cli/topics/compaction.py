@@ -289,6 +289,7 @@ def _table(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:
 
 
 def _json(run: RunRecord) -> dict[str, Any]:
+    from ledgerfold.storage.records import bytes_written
     from ledgerfold.v1.records_pb2 import RunState, RunTrigger
 
     return {
@@ -304,6 +305,9 @@ def _json(run: RunRecord) -> dict[str, Any]:
         "removed_events": run.counts.removed_events,
         "bytes_in": run.counts.bytes_in,
         "bytes_out": run.counts.bytes_out,
+        "bytes_new": run.counts.bytes_new,
+        "bytes_written": bytes_written(run.counts),
+        "garbage_bytes": run.counts.garbage_bytes,
         "duration_ms": max(0, run.ended_ms - run.started_ms) if run.ended_ms else 0,
         "ledger": run.ledger_id,
         "horizon": _horizon(run),

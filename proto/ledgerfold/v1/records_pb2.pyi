@@ -489,7 +489,7 @@ class ProducerRecord(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., name: _Optional[str] = ..., number: _Optional[int] = ..., last_sequence_id: _Optional[int] = ..., position: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
 
 class RunCounts(_message.Message):
-    __slots__ = ("messages_in", "messages_out", "entries_in", "entries_out", "bytes_in", "bytes_out", "keys", "tombstones", "null_keys", "removed_events", "phase_one_ms", "phase_two_ms", "worker_peak_bytes", "write_latency_counts", "write_latency_us", "bytes_kept", "garbage_bytes", "vector_bytes")
+    __slots__ = ("messages_in", "messages_out", "entries_in", "entries_out", "bytes_in", "bytes_out", "keys", "tombstones", "null_keys", "removed_events", "phase_one_ms", "phase_two_ms", "worker_peak_bytes", "write_latency_counts", "write_latency_us", "bytes_kept", "garbage_bytes", "vector_bytes", "bytes_new")
     MESSAGES_IN_FIELD_NUMBER: _ClassVar[int]
     MESSAGES_OUT_FIELD_NUMBER: _ClassVar[int]
     ENTRIES_IN_FIELD_NUMBER: _ClassVar[int]
@@ -508,6 +508,7 @@ class RunCounts(_message.Message):
     BYTES_KEPT_FIELD_NUMBER: _ClassVar[int]
     GARBAGE_BYTES_FIELD_NUMBER: _ClassVar[int]
     VECTOR_BYTES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_NEW_FIELD_NUMBER: _ClassVar[int]
     messages_in: int
     messages_out: int
     entries_in: int
@@ -526,7 +527,8 @@ class RunCounts(_message.Message):
     bytes_kept: int
     garbage_bytes: int
     vector_bytes: int
-    def __init__(self, messages_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., entries_in: _Optional[int] = ..., entries_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., keys: _Optional[int] = ..., tombstones: _Optional[int] = ..., null_keys: _Optional[int] = ..., removed_events: _Optional[int] = ..., phase_one_ms: _Optional[int] = ..., phase_two_ms: _Optional[int] = ..., worker_peak_bytes: _Optional[int] = ..., write_latency_counts: _Optional[_Iterable[int]] = ..., write_latency_us: _Optional[int] = ..., bytes_kept: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., vector_bytes: _Optional[int] = ...) -> None: ...
+    bytes_new: int
+    def __init__(self, messages_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., entries_in: _Optional[int] = ..., entries_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., keys: _Optional[int] = ..., tombstones: _Optional[int] = ..., null_keys: _Optional[int] = ..., removed_events: _Optional[int] = ..., phase_one_ms: _Optional[int] = ..., phase_two_ms: _Optional[int] = ..., worker_peak_bytes: _Optional[int] = ..., write_latency_counts: _Optional[_Iterable[int]] = ..., write_latency_us: _Optional[int] = ..., bytes_kept: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., vector_bytes: _Optional[int] = ..., bytes_new: _Optional[int] = ...) -> None: ...
 
 class RunRecord(_message.Message):
     __slots__ = ("topic", "number", "state", "trigger", "strategy", "queued_ms", "started_ms", "ended_ms", "ledger_id", "previous_ledger_id", "horizon", "counts", "error_reason", "error_message", "retain_null_key", "strategy_settings", "strategy_version", "plan_time_ms", "retention_floor")

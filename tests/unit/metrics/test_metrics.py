@@ -193,7 +193,9 @@ def test_totals_add_up_run_by_run() -> None:
     )
     totals.add(run(RUN_STATE_SUCCESS, first))
     totals.add(run(RUN_STATE_SUCCESS, first))
-    last = RunCounts(removed_events=1, bytes_in=300, bytes_out=20)
+    last = RunCounts(
+        removed_events=1, bytes_in=300, bytes_out=50, bytes_kept=31, vector_bytes=1, bytes_new=40
+    )
     totals.add(run(RUN_STATE_SUCCESS, last))
     totals.add(run(RUN_STATE_ERROR))
     totals.add(run(RUN_STATE_CANCELLED))
@@ -202,6 +204,7 @@ def test_totals_add_up_run_by_run() -> None:
     assert (found.succeeded, found.failed, found.removed_events) == (3, 2, 11)
     assert (found.duration_ms, found.phase_one_ms) == (10_000, 14)
     assert (found.read_throughput, found.write_throughput) == (150, 10)
+    assert (found.bytes_new, found.bytes_written) == (40, 20)
     assert found.latency_counts == [4, 0, 2, *[0] * 7]
 
 

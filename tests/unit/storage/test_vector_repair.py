@@ -124,6 +124,11 @@ def test_stats_count_live_entries_and_say_what_is_dead(disk: Disk) -> None:
     assert shown["garbageSize"] == disk.segment.dead.bytes > 0
 
 
+def test_runs_tell_the_size_of_what_was_new(disk: Disk) -> None:
+    first, *_, last = sorted(disk.metadata.runs(TOPIC), key=lambda run: run.number)
+    assert 0 < last.counts.bytes_new < first.counts.bytes_new / 4
+
+
 def test_a_build_that_does_not_know_vectors_refuses_the_directory(
     disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
