@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import logging
 import os
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
+    _be_nice(options.nice)
     # It writes into data directories, which only their owner may access.
     os.umask(0o077)
     # Spark forks: gRPC must not try to keep its threads through it. Read when grpc is imported.
@@ -57,6 +59,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         event = {"event": "unavailable", "message": error.message}
         os.write(events, json.dumps(event).encode() + b"\n")
         return EXIT_UNAVAILABLE
+
+
+def _be_nice(value: int) -> None:
+    """Lowers the priority of this process, and of all that it starts."""
+    if not value:
+        return
+    os.nice(value)
+    # The worker leads a session. Where Linux schedules sessions as groups, a nice value only counts
+    # within one: the group needs it, too. Elsewhere there is no such file.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/autogroup").write_text(str(value))
 
 
 def _serve(options: argparse.Namespace, java: Java, events: int, secret: bytes) -> int:
@@ -122,6 +135,14 @@ def _parser() -> argparse.ArgumentParser:
     memory = "memory limit of a task with a user-defined strategy; default: 1 GiB"
     parser.add_argument(
         "--strategy-memory", type=int, default=1 << 30, metavar="BYTES", help=memory
+    )
+    parser.add_argument(
+        "--nice",
+        type=int,
+        choices=range(20),
+        default=0,
+        metavar="N",
+        help="run at this nice value, 0 to 19; default: %(default)s",
     )
     parser.add_argument(
         "--allow-strategy",

@@ -137,6 +137,8 @@ def _add_compactor(group: argparse._ArgumentGroup) -> None:
     add("--compactor", default="local", metavar="local|off|HOST:PORT", help=compactor)
     master = "the Spark master of a local worker; default local[2]"
     add("--spark-master", default="local[2]", metavar="MASTER", help=master)
+    nice = "the nice value of a local worker, 0 to 19: 19 leaves most to others; default 0"
+    add("--compactor-nice", type=int, choices=range(20), default=0, metavar="N", help=nice)
     service = (
         "a user-defined compaction service, created by module:Factory in the broker's process; "
         "either of Pulsar's two factories selects the worker with that strategy"
@@ -233,6 +235,7 @@ def _serve(options: argparse.Namespace) -> int:
             retain_null_key=options.retain_null_key,
             compactor=options.compactor,
             spark_master=options.spark_master,
+            compactor_nice=options.compactor_nice,
             ready_file=options.ready_file,
             log_level=options.log_level,
             streams_max=options.streams_max,

@@ -61,6 +61,8 @@ class BrokerSettings:
     # "local": start and supervise a worker; "off"; or the address of a remote worker.
     compactor: str = "local"
     spark_master: str = "local[2]"
+    # The nice value of a local worker, 0 to 19: a higher one leaves more processor time to others.
+    compactor_nice: int = 0
     # "module:Factory": executes plans in this process, instead of a worker.
     compaction_service: str | None = None
     # For user-defined strategies in a local worker: the limits of an answer and of a task.

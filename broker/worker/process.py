@@ -49,6 +49,8 @@ def worker_command(settings: BrokerSettings, local_dir: Path) -> list[str]:
         f"{settings.strategy_timeout_ms / 1000:g}",
         "--strategy-memory",
         str(settings.strategy_memory_bytes),
+        "--nice",
+        str(settings.compactor_nice),
         *(f"--allow-strategy={name}" for name in settings.allowed_strategies.named),
     ]
 

@@ -44,7 +44,7 @@ _SAMPLE_S = 0.2
 def run(options: Options) -> Report:
     report = Report("compact-large", "1 GB, from the call to the commit, warm worker")
     with options.broker(compactor="local") as broker, Admin(broker.url) as admin:
-        _publish(broker.url, "warm-up", Workload(10_000, keys=500, value_bytes=100))
+        publish(broker.url, "warm-up", Workload(10_000, keys=500, value_bytes=100))
         compact(admin, "warm-up")
         for name, messages, keys, value_bytes, peers in CASES:
             # As many keys a message whatever the size.
@@ -69,7 +69,7 @@ def _compact(
     policies: Policies | None = None,
 ) -> tuple[Timed, PeakMemory]:
     """Measures a compaction of a topic that is deleted afterwards."""
-    _publish(broker.url, topic, workload)
+    publish(broker.url, topic, workload)
     if policies is not None:
         admin.update_policies(topic=topic, values=policies)
     with PeakMemory(broker) as memory:
@@ -95,13 +95,15 @@ def _add(
     report.add(f"{name}: peak, as the worker says", counts.worker_peak_bytes / MB, "MB")
 
 
-def _publish(broker: str, topic: str, workload: Workload) -> None:
-    async def publish() -> None:
+def publish(broker: str, topic: str, workload: Workload) -> None:
+    """Publishes the workload as raw frames."""
+
+    async def publish_all() -> None:
         frames = (encode_publish([entry]) for entry, _ in workload.entries())
         async with wire.connected(broker) as channel:
             await wire.publish(wire.Broker(channel, topic), frames)
 
-    asyncio.run(publish())
+    asyncio.run(publish_all())
 
 
 class PeakMemory:

@@ -29,6 +29,7 @@ BENCHMARKS = (
     "compact-small",
     "compact-large",
     "cost",
+    "beside",
     "strategic",
     "kafka-clean",
     "memory",

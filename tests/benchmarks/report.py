@@ -83,3 +83,13 @@ def spread(values: Sequence[float]) -> str:
 
 def median(values: Sequence[float]) -> float:
     return statistics.median(values)
+
+
+def percentile(values: Sequence[float], percent: int) -> float:
+    """Returns the value that `percent` of all are at most.
+
+    >>> percentile(range(1, 201), 99)
+    198
+    """
+    ordered = sorted(values)
+    return ordered[max(-(-len(ordered) * percent // 100) - 1, 0)]

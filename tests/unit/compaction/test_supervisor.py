@@ -586,10 +586,10 @@ def test_the_real_command_names_everything_the_worker_needs(tmp_path: Path) -> N
     """This interpreter, any free port of the loopback, Spark's master, the working directory.
 
     The secret is not among it: every user of the machine can read command lines."""
-    settings = BrokerSettings(data_dir=tmp_path, spark_master="local[4]")
+    settings = BrokerSettings(data_dir=tmp_path, spark_master="local[4]", compactor_nice=7)
     command = worker_command(settings, tmp_path / "scratch")
     assert command == [
         *(sys.executable, "-m", "ledgerfold.compactor", "--listen", "127.0.0.1:0"),
         *("--spark-master", "local[4]", "--local-dir", str(tmp_path / "scratch")),
-        *("--strategy-timeout", "60", "--strategy-memory", "1073741824"),
+        *("--strategy-timeout", "60", "--strategy-memory", "1073741824", "--nice", "7"),
     ]

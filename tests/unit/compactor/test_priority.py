@@ -1,0 +1,35 @@
+"""The priority of a worker (`--nice`), for itself and all that it starts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.process
+GROUP = Path("/proc/self/autogroup")
+PROGRAM = """
+import os, subprocess, sys
+from ledgerfold.compactor.__main__ import _be_nice
+_be_nice(int(sys.argv[1]))
+child = "import os; print(os.nice(0), open('/proc/self/autogroup').read() if {} else '')"
+subprocess.run([sys.executable, "-c", child.format(os.path.exists("/proc/self/autogroup"))])
+"""
+
+
+@pytest.mark.parametrize("value", [0, 7])
+def test_children_of_a_worker_have_its_nice_value(value: int) -> None:
+    """As processes, and as a session where Linux schedules sessions."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(value)],
+        capture_output=True,
+        text=True,
+        check=True,
+        start_new_session=True,
+    )
+    found = done.stdout.split()
+    assert found[0] == str(value)
+    if GROUP.exists():
+        assert found[-2:] == ["nice", str(value)]
