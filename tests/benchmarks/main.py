@@ -22,6 +22,7 @@ from tests.benchmarks import options
 BENCHMARKS = (
     "serve",
     "cold",
+    "pulsar-door",
     "publish",
     "send",
     "small-entries",

@@ -10,9 +10,9 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.benchmarks import wire
@@ -32,6 +32,8 @@ class Options:
     folder: Path | None = None
     kafka: bool = False
     peer: str | None = None
+    # Other brokers that speak Pulsar's protocol: URLs by name.
+    pulsar: Mapping[str, str] = field(default_factory=dict)
 
     def messages_or(self, default: int) -> int:
         if self.messages is not None:
@@ -81,6 +83,15 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="kafka-clean: what runs Kafka's own cleaner, asked in JSON lines, for the ratio; "
         f"default: {COMMAND} of the environment",
     )
+    parser.add_argument(
+        "--pulsar",
+        action="append",
+        default=[],
+        type=_named,
+        metavar="NAME=URL",
+        help="pulsar-door: a running broker to compare with, such as Pulsar=pulsar://HOST:6650; "
+        "may be repeated",
+    )
     parser.add_argument("--dir", type=_folder, help="where the data goes for the time being")
 
 
@@ -91,6 +102,13 @@ def _folder(text: str) -> Path:
     return Path(text)
 
 
+def _named(text: str) -> tuple[str, str]:
+    name, separator, url = text.partition("=")
+    if not (name and separator and url):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=URL")
+    return name, url
+
+
 def options_from(arguments: argparse.Namespace) -> Options:
     return Options(
         arguments.messages,
@@ -99,4 +117,5 @@ def options_from(arguments: argparse.Namespace) -> Options:
         arguments.dir,
         arguments.kafka,
         arguments.peer,
+        dict(arguments.pulsar),
     )
