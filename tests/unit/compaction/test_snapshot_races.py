@@ -18,7 +18,12 @@ from ledgerfold.broker.compaction.snapshot import check_coverage, snapshot
 from ledgerfold.broker.topics.operations import truncate_topic
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.storage.entry import EARLIEST, Position
-from ledgerfold.storage.errors import CompactionFailed, CompactionFenced, LedgerfoldError
+from ledgerfold.storage.errors import (
+    CompactionFailed,
+    CompactionFenced,
+    DiskFailure,
+    LedgerfoldError,
+)
 from ledgerfold.storage.ledger import LedgerWriter
 from ledgerfold.storage.metadata import MetadataBatch
 from ledgerfold.v1.compactor_pb2 import Manifest
@@ -164,6 +169,25 @@ def test_whoever_waited_for_the_disk_may_be_cancelled(
 
     race.lab.run(scenario())
     race.check()
+
+
+def test_a_log_that_failed_during_a_run_gets_no_view() -> None:
+    """The run's input may be more than what is durable."""
+    race = Race()
+
+    async def scenario() -> None:
+        race.publish(1)
+        topic = race.lab.broker.topics[TOPIC]
+        taken = await snapshot(topic)
+        assert taken is not None
+        topic.log.state.fail(DiskFailure("1/0.log", "A sync", OSError(5, "I/O error")))
+        run, manifest = RunRecord(ledger_id=77), Manifest(ledger_id=77)
+        with pytest.raises(CompactionFenced, match="its disk failed"):
+            await commit(topic, run, manifest, taken)
+        assert not topic.record.HasField("compacted")
+
+    race.lab.run(scenario())
+    race.lab.stop()
 
 
 def test_a_run_of_an_earlier_load_commits_nothing() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ledgerfold.storage.codec import decode, last_batch_index
 from ledgerfold.storage.dead_tally import DeadTally
-from ledgerfold.storage.deletion_vector import DeadRows, DeletionVector
+from ledgerfold.storage.deletion_vector import DeadRows, DeletionVector, VectorCache
 from ledgerfold.storage.entry import (
     EARLIEST,
     HEADER_BYTES,
@@ -279,6 +279,23 @@ def test_a_read_that_must_not_wait_passes_few_dead_entries(
         else:
             assert not is_left
         assert [(each.header.position, 0) for each in found] == ledger.expected
+
+
+def test_small_vectors_stay_in_memory(tmp_path: Path) -> None:
+    """A second look at either reads no file; one that exceeds the bound alone stays, too."""
+    first, second = tmp_path / "1", tmp_path / "2"
+    for folder in (first, second):
+        folder.mkdir()
+    one, two = _Ledger(first, [[True, False]]), _Ledger(second, [[False, True]])
+    two.segment.path = two.segment.path.replace(str(two.ledger_id), "other", 1)
+    cache = VectorCache(one.store.ledgers_dir, REAL)
+    target = one.store.ledgers_dir / deletion_vector_path(two.segment.path)
+    target.parent.mkdir()
+    target.write_bytes(two.vector.read_bytes())
+    assert cache.of(one.segment) is not None
+    assert cache.of(two.segment) is not None
+    assert cache.of(one.segment, wait=False) is not None
+    assert cache.of(two.segment, wait=False) is not None
 
 
 def decode_row(header: object, section: memoryview) -> Callable[[int], int]:

@@ -108,6 +108,14 @@ def test_nothing_is_left_where_nothing_is_kept() -> None:
     assert kept(golden("none"), [False] * 4, HORIZON_MS) == b""
 
 
+def test_what_is_no_marker_of_an_end_is_told() -> None:
+    """A batch of data, and a marker of which a cleaning has kept only the header."""
+    assert read_end_marker(built(KafkaCompression.NONE)) is None
+    marker = golden("commit")
+    header = read_batch_header(marker)._replace(record_count=0)
+    assert read_end_marker(sealed(header, b"")) is None
+
+
 @pytest.mark.parametrize("kind", [ControlType.COMMIT, ControlType.ABORT])
 def test_markers_are_written_byte_for_byte(kind: ControlType) -> None:
     """And read: type and coordinator."""
