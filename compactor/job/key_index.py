@@ -12,7 +12,6 @@ hash only selects candidates: compactor/job/lookup.py compares their keys.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +22,6 @@ from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.key_columns import KeyColumns, Place
 from ledgerfold.compactor.job.rebuild import RawEntry
-from ledgerfold.compactor.job.segment_map import map_file
 from ledgerfold.compactor.key_hash import Hashes, hashes_of
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.entry import EntryHeader, crc32c
@@ -119,7 +117,7 @@ class Candidates(NamedTuple):
 
 
 class KeyIndex:
-    """A mapped key index. Use as a context manager.
+    """An open key index. Use as a context manager.
 
     Raises MissingFile (also if it cannot be read), Corruption, IncompatibleFormat.
     """
@@ -129,43 +127,48 @@ class KeyIndex:
 
     def __enter__(self) -> KeyIndex:
         try:
-            size_bytes = os.stat(self.path).st_size
-            self._bytes = map_file(self.path, size_bytes)
-        except (OSError, ValueError, DiskFailure) as error:
+            self._file = REAL.open_read(Path(self.path))
+        except (OSError, DiskFailure) as error:
             raise MissingFile(self.path, "a segment record") from error
-        if size_bytes != self._record.size_bytes:
-            self._bytes.close()
-            raise MissingFile(self.path, "a segment record")
         try:
+            if self._file.size_bytes != self._record.size_bytes:
+                raise MissingFile(self.path, "a segment record")
             self._read_head()
         except BaseException:
-            self._bytes.close()
+            self._file.close()
             raise
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._bytes.close()
+        self._file.close()
+
+    def _read(self, size: int, offset: int) -> bytes:
+        """Reads `size` bytes; fewer at the end of the file, whose head may be damaged."""
+        left = max(self._record.size_bytes - offset, 0)
+        try:
+            return self._file.pread(min(size, left), offset)
+        except DiskFailure as error:
+            raise MissingFile(self.path, "a segment record") from error
 
     def _read_head(self) -> None:
-        crc, version, self.rows, self._values, entries, row_bits, entries_crc = _HEAD.unpack_from(
-            self._bytes
-        )
-        blocks = -(-self._values // BLOCK_VALUES)
-        head_bytes = _HEAD.size + blocks * 12
+        head = self._read(_HEAD.size, 0)
+        crc, version, self.rows, self._values, entries, row_bits, entries_crc = _HEAD.unpack(head)
         if crc != self._record.checksum:
             self._damaged(0, self._record.checksum, crc)
-        self._verify(0, self._bytes[4:head_bytes], crc)
+        blocks = -(-self._values // BLOCK_VALUES)
+        of_blocks = self._read(blocks * 12, len(head))
+        self._verify(0, head[4:] + of_blocks, crc)
         if version != VERSION:
             raise IncompatibleFormat(f"key index {self.path}", version, f"version {VERSION}")
-        at = _HEAD.size
-        self._fences = np.frombuffer(self._bytes[at : at + blocks * 8], "<u8")
-        self._crcs = np.frombuffer(self._bytes[at + blocks * 8 : head_bytes], "<u4")
-        table = self._bytes[head_bytes : head_bytes + entries * 16]
-        self._verify(head_bytes, table, entries_crc)
+        self._fences = np.frombuffer(of_blocks, "<u8", blocks)
+        self._crcs = np.frombuffer(of_blocks, "<u4", blocks, blocks * 8)
+        table_at = len(head) + len(of_blocks)
+        table = self._read(entries * 16, table_at)
+        self._verify(table_at, table, entries_crc)
         columns = np.frombuffer(table, "<u8").astype(np.int64)
         # The first row and the offset of each entry.
         self.first_rows, self.offsets = columns[:entries], columns[entries:]
-        self._values_at = head_bytes + len(table)
+        self._values_at = table_at + len(table)
         self._row_bits = np.uint64(row_bits)
 
     def candidates(self, hashes: Hashes) -> Candidates:
@@ -193,7 +196,7 @@ class KeyIndex:
         """Returns the values of these blocks."""
         first, end = (each * BLOCK_VALUES for each in (blocks.start, blocks.stop))
         at = self._values_at + first * 8
-        stored = self._bytes[at : at + (min(end, self._values) - first) * 8]
+        stored = self._read((min(end, self._values) - first) * 8, at)
         for crc, block in zip(self._crcs[blocks.start : blocks.stop], _blocks(stored), strict=True):
             self._verify(at, block, int(crc))
             at += len(block)

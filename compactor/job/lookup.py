@@ -21,9 +21,10 @@ from ledgerfold.compactor.job.dead_rows import dead_rows
 from ledgerfold.compactor.job.key_columns import KeyColumns
 from ledgerfold.compactor.job.key_index import KeyIndex
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.compactor.job.segment_map import SegmentMap, vector_of
+from ledgerfold.compactor.job.read_keys import read_keys
+from ledgerfold.compactor.job.segment_map import vector_of
 from ledgerfold.compactor.key_hash import Hashes, hashes_of
-from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.strategies.strategy import Facts, FragmentColumns, Strategy
 from ledgerfold.storage.names import key_index_path
 
@@ -105,13 +106,13 @@ def _in_segment(
         numbers = np.searchsorted(index.first_rows, unique, "right") - 1
         touched, entry_of = np.unique(numbers, return_inverse=True)
         columns = KeyColumns(reads_event_times)
-        with SegmentMap(segment) as mapped:
-            for number in touched.tolist():
-                offset = int(index.offsets[number])
-                columns.add(mapped, mapped.entry_at(offset, int(index.first_rows[number])))
+        first_rows, offsets = index.first_rows[touched], index.offsets[touched]
+        for entry in read_keys(segment, offsets.tolist()):
+            position = (segment.ordinal << ROW_BITS) + int(first_rows[columns.entries])
+            columns.add_section(entry.place, entry.header, position, entry.keys)
         counts = np.array(columns.counts, np.int64)
         firsts = np.cumsum(counts) - counts
-        picked = columns.pick(firsts[entry_of] + unique - index.first_rows[touched][entry_of])
+        picked = columns.pick(firsts[entry_of] + unique - first_rows[entry_of])
     # Equal hashes of different keys end here.
     same = pc.equal(picked.keys.take(to_arrow(row_of)), keys.take(to_arrow(queries)))
     is_same = from_arrow(same.cast(pa.int32())) != 0
