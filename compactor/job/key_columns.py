@@ -98,6 +98,26 @@ class KeyColumns:
         self.key_bytes += len(section.keys)
         self.size_bytes += header.size_bytes
 
+    def add_singles(
+        self, place: Place, position: int, section: NativeKeys, size_bytes: int
+    ) -> None:
+        """Adds entries of one message each, as if they were one entry, by their joined columns.
+
+        Only without event times. `size_bytes`: of the entries.
+        """
+        count = len(section.flags)
+        self.counts.append(count)
+        self._positions.append(position)
+        self._places.append(place)
+        self._key_offsets.append(section.key_offsets)
+        self._keys.append(section.keys)
+        self._flags.append(section.flags)
+        self._value_sizes.append(section.value_sizes)
+        self.rows += count
+        self.entries += count
+        self.key_bytes += len(section.keys)
+        self.size_bytes += size_bytes
+
     def check(self) -> None:
         """Raises Corruption, naming the first entry whose columns do not match each other."""
         fits, counts = self._sizes_fit(), np.array(self.counts, np.int64)

@@ -46,7 +46,7 @@ def _columns(entries: list[tuple[EntryHeader, NativeKeys]], reads_event_times: b
 def test_picked_rows_are_those_of_the_columns(
     entries: list[list[tuple[bytes | None, bytes, int]]], reads_event_times: bool, data: Any
 ) -> None:
-    """Whatever rows of whatever entries."""
+    """Any rows of any entries."""
     columns = _columns(list(map(_entry, entries)), reads_event_times)
     every = st.sets(st.integers(0, columns.rows - 1), min_size=1)
     rows = np.array(sorted(data.draw(every)), np.int64)
