@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from ledgerfold.compactor.job.dead_rows import dead_rows, new_vector
+from ledgerfold.compactor.job.header_blocks import header_at
 from ledgerfold.compactor.job.key_index import complement
 from ledgerfold.compactor.job.output import LedgerOutput
 from ledgerfold.compactor.job.plan import InputSegment, Output
@@ -94,17 +95,20 @@ def _copy_segment(
     segment: InputSegment, rows: Integers, ledger: LedgerOutput, renumber: bool
 ) -> None:
     with SegmentMap(segment) as mapped:
-        entries = list(mapped.entries())
-        ends = np.array([entry.row + entry.header.message_count for entry in entries], np.int64)
-        bounds = np.searchsorted(rows, ends).tolist()
-        start = 0
-        for index, (entry, end) in enumerate(zip(entries, bounds, strict=True)):
-            if start < end:
-                ordinal = segment.entries_before + index
-                kept = rows[start:end] - entry.row
-                raw = _rebuilt(mapped, entry, kept, renumber)
-                ledger.append(read_header(raw.header), raw, ordinal)
-            start = end
+        ordinal, first_row, start = segment.entries_before, 0, 0
+        for block in mapped.blocks():
+            ends = first_row + np.cumsum(block.column("message_count"))
+            bounds = np.searchsorted(rows, ends)
+            # Entries without survivors take no step of their own.
+            for index in np.flatnonzero(np.diff(bounds, prepend=start)).tolist():
+                end = int(bounds[index])
+                header = header_at(block, index)
+                row = int(ends[index]) - header.message_count
+                entry = PlacedEntry(header, int(block.offsets[index]), row)
+                raw = _rebuilt(mapped, entry, rows[start:end] - row, renumber)
+                ledger.append(read_header(raw.header), raw, ordinal + index)
+                start = end
+            ordinal, first_row = ordinal + len(ends), int(ends[-1])
 
 
 def _rebuilt(mapped: SegmentMap, entry: PlacedEntry, rows: Integers, renumber: bool) -> RawEntry:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ledgerfold.compactor.job.arrow_integers import as_offsets
+from ledgerfold.compactor.job.arrow_integers import as_offsets, to_arrow
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.strategies.strategy import Facts
@@ -32,11 +32,19 @@ class Place(NamedTuple):
     offset: int
 
 
+class Picked(NamedTuple):
+    """The columns of a few rows."""
+
+    keys: pa.BinaryArray
+    has_key: Booleans
+    facts: Facts
+
+
 class KeyColumns:
     """The key columns of the entries added so far. Rows are messages, in order of id, dead ones
     included.
 
-    Call `check` before any column.
+    Call `check` before any column, except `pick`.
     """
 
     def __init__(self, reads_event_times: bool = False) -> None:
@@ -90,16 +98,29 @@ class KeyColumns:
         self.key_bytes += len(section.keys)
         self.size_bytes += header.size_bytes
 
+    def add_singles(
+        self, place: Place, position: int, section: NativeKeys, size_bytes: int
+    ) -> None:
+        """Adds entries of one message each, as if they were one entry, by their joined columns.
+
+        Only without event times. `size_bytes`: of the entries.
+        """
+        count = len(section.flags)
+        self.counts.append(count)
+        self._positions.append(position)
+        self._places.append(place)
+        self._key_offsets.append(section.key_offsets)
+        self._keys.append(section.keys)
+        self._flags.append(section.flags)
+        self._value_sizes.append(section.value_sizes)
+        self.rows += count
+        self.entries += count
+        self.key_bytes += len(section.keys)
+        self.size_bytes += size_bytes
+
     def check(self) -> None:
         """Raises Corruption, naming the first entry whose columns do not match each other."""
-        counts = np.array(self.counts, np.int64)
-        fits = (
-            (_sizes(self._flags) == counts)
-            & (_sizes(self._value_sizes) == 4 * counts)
-            & (_sizes(self._key_offsets) == 4 * counts + 4)
-        )
-        if self._reads_event_times:
-            fits &= _sizes(self._event_times) == 8 * counts
+        fits, counts = self._sizes_fit(), np.array(self.counts, np.int64)
         if fits.all():
             offsets = self._offsets()
             ends = np.cumsum(counts + 1)
@@ -109,9 +130,59 @@ class KeyColumns:
             starts = ends - counts - 1
             falls[starts] = offsets[starts] != 0
             fits = (np.add.reduceat(falls, starts) == 0) & (offsets[ends - 1] == _sizes(self._keys))
+        self._require(fits)
+
+    def _sizes_fit(self) -> Booleans:
+        """Returns which entries have columns of the sizes that their counts demand."""
+        counts = np.array(self.counts, np.int64)
+        fits: Booleans = (
+            (_sizes(self._flags) == counts)
+            & (_sizes(self._value_sizes) == 4 * counts)
+            & (_sizes(self._key_offsets) == 4 * counts + 4)
+        )
+        if self._reads_event_times:
+            fits &= _sizes(self._event_times) == 8 * counts
+        return fits
+
+    def _require(self, fits: Booleans) -> None:
         if not fits.all():
             place = self._places[int(np.argmin(fits))]
             raise Corruption(*place, "matching key columns", "columns that do not match")
+
+    def pick(self, rows: Integers) -> Picked:
+        """Returns these rows, which ascend, without work for the others. Raises Corruption if they
+        do not match their entries' columns.
+        """
+        self._require(self._sizes_fit())
+        counts, sizes = np.array(self.counts, np.int64), _sizes(self._keys)
+        firsts = np.cumsum(counts) - counts
+        entries = np.searchsorted(firsts, rows, "right") - 1
+        # An entry has one more offset than rows.
+        places = (rows + entries)[:, np.newaxis] + np.array([0, 1])
+        offsets = np.frombuffer(b"".join(self._key_offsets), "<u4")[places].astype(np.int64)
+        is_outside = offsets[:, 1] > sizes[entries]
+        offsets += (np.cumsum(sizes) - sizes)[entries, np.newaxis]
+        # A column of the keys, and of what is between them.
+        bounds = offsets.ravel()
+        falls = np.append(bounds[1:] < bounds[:-1], False).reshape(-1, 2).any(axis=1)
+        fits = np.ones(len(counts), np.bool_)
+        fits[entries[is_outside | falls]] = False
+        self._require(fits)
+        buffers = [None, pa.py_buffer(as_offsets(bounds)), pa.py_buffer(b"".join(self._keys))]
+        column = pa.Array.from_buffers(pa.binary(), len(bounds) - 1, buffers)
+        within = rows - firsts[entries]
+        facts = Facts(
+            np.array(self._positions, np.int64)[entries] + within,
+            np.frombuffer(b"".join(self._value_sizes), "<u4")[rows] != 0,
+        )
+        if self._reads_event_times:
+            facts = facts._replace(
+                event_times=np.frombuffer(b"".join(self._event_times), "<i8")[rows],
+                is_alone=np.array(self._is_alone)[entries],
+                publish_times=np.array(self._publish_times, np.int64)[entries],
+            )
+        has_key = self.has_key()[rows]
+        return Picked(column.take(to_arrow(np.arange(0, len(column), 2))), has_key, facts)
 
     def facts(self) -> Facts:
         """Returns the facts of all rows, including those without a key."""

@@ -12,7 +12,6 @@ hash only selects candidates: compactor/job/lookup.py compares their keys.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +22,6 @@ from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.key_columns import KeyColumns, Place
 from ledgerfold.compactor.job.rebuild import RawEntry
-from ledgerfold.compactor.job.segment_map import map_file
 from ledgerfold.compactor.key_hash import Hashes, hashes_of
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.entry import EntryHeader, crc32c
@@ -41,6 +39,8 @@ from ledgerfold.v1.records_pb2 import KeyIndexRecord, SegmentRecord
 
 VERSION = 1
 BLOCK_VALUES = 8192
+# A lookup reads as many neighbouring blocks at once: 16 MiB.
+READ_BLOCKS = 256
 # A segment with more gets no index: its columns are in memory while it is written.
 KEY_BYTES_MAX = 256 * 1024 * 1024
 ROWS_MAX = 16_000_000
@@ -117,7 +117,7 @@ class Candidates(NamedTuple):
 
 
 class KeyIndex:
-    """A mapped key index. Use as a context manager.
+    """An open key index. Use as a context manager.
 
     Raises MissingFile (also if it cannot be read), Corruption, IncompatibleFormat.
     """
@@ -127,77 +127,79 @@ class KeyIndex:
 
     def __enter__(self) -> KeyIndex:
         try:
-            size_bytes = os.stat(self.path).st_size
-            self._bytes = map_file(self.path, size_bytes)
-        except (OSError, ValueError, DiskFailure) as error:
+            self._file = REAL.open_read(Path(self.path))
+        except (OSError, DiskFailure) as error:
             raise MissingFile(self.path, "a segment record") from error
-        if size_bytes != self._record.size_bytes:
-            self._bytes.close()
-            raise MissingFile(self.path, "a segment record")
         try:
+            if self._file.size_bytes != self._record.size_bytes:
+                raise MissingFile(self.path, "a segment record")
             self._read_head()
         except BaseException:
-            self._bytes.close()
+            self._file.close()
             raise
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._bytes.close()
+        self._file.close()
+
+    def _read(self, size: int, offset: int) -> bytes:
+        """Reads `size` bytes; fewer at the end of the file, whose head may be damaged."""
+        left = max(self._record.size_bytes - offset, 0)
+        try:
+            return self._file.pread(min(size, left), offset)
+        except DiskFailure as error:
+            raise MissingFile(self.path, "a segment record") from error
 
     def _read_head(self) -> None:
-        crc, version, self.rows, self._values, entries, row_bits, entries_crc = _HEAD.unpack_from(
-            self._bytes
-        )
-        blocks = -(-self._values // BLOCK_VALUES)
-        head_bytes = _HEAD.size + blocks * 12
+        head = self._read(_HEAD.size, 0)
+        crc, version, self.rows, self._values, entries, row_bits, entries_crc = _HEAD.unpack(head)
         if crc != self._record.checksum:
             self._damaged(0, self._record.checksum, crc)
-        self._verify(0, self._bytes[4:head_bytes], crc)
+        blocks = -(-self._values // BLOCK_VALUES)
+        of_blocks = self._read(blocks * 12, len(head))
+        self._verify(0, head[4:] + of_blocks, crc)
         if version != VERSION:
             raise IncompatibleFormat(f"key index {self.path}", version, f"version {VERSION}")
-        at = _HEAD.size
-        self._fences = np.frombuffer(self._bytes[at : at + blocks * 8], "<u8")
-        self._crcs = np.frombuffer(self._bytes[at + blocks * 8 : head_bytes], "<u4")
-        table = self._bytes[head_bytes : head_bytes + entries * 16]
-        self._verify(head_bytes, table, entries_crc)
+        self._fences = np.frombuffer(of_blocks, "<u8", blocks)
+        self._crcs = np.frombuffer(of_blocks, "<u4", blocks, blocks * 8)
+        table_at = len(head) + len(of_blocks)
+        table = self._read(entries * 16, table_at)
+        self._verify(table_at, table, entries_crc)
         columns = np.frombuffer(table, "<u8").astype(np.int64)
         # The first row and the offset of each entry.
         self.first_rows, self.offsets = columns[:entries], columns[entries:]
-        self._values_at = head_bytes + len(table)
+        self._values_at = table_at + len(table)
         self._row_bits = np.uint64(row_bits)
 
     def candidates(self, hashes: Hashes) -> Candidates:
-        """Returns the rows whose keys may have these hashes, of which any number may be given."""
-        low = hashes >> self._row_bits << self._row_bits
-        high = low | ((np.uint64(1) << self._row_bits) - np.uint64(1))
-        # A value equal to a fence begins its block; smaller ones end the block before.
-        first = np.maximum(np.searchsorted(self._fences, low, "left").astype(np.int64) - 1, 0)
-        last = np.searchsorted(self._fences, high, "right").astype(np.int64) - 1
-        found: list[Candidates] = []
-        for block in self._touched(first, last).tolist():
-            queries = np.flatnonzero((first <= block) & (block <= last))
-            values = self._block(block)
-            starts = np.searchsorted(values, low[queries], "left")
-            counts = np.searchsorted(values, high[queries], "right") - starts
-            rows = values[_ranges(starts, counts)] & (high[queries] - low[queries]).repeat(counts)
-            found.append(Candidates(queries.repeat(counts), rows.astype(np.int64)))
-        if not found:
-            return Candidates(np.empty(0, np.int64), np.empty(0, np.int64))
+        """Returns the rows whose keys may have these hashes, which ascend."""
+        mask = (np.uint64(1) << self._row_bits) - np.uint64(1)
+        low, high = hashes & ~mask, hashes | mask
+        # The values of a block are its fence and above, below the next fence.
+        starts = np.searchsorted(high, self._fences, "left")
+        ends = np.append(np.searchsorted(low, self._fences[1:], "left"), len(low))
+        found = [Candidates(np.empty(0, np.int64), np.empty(0, np.int64))]
+        for blocks in _neighbours(np.flatnonzero(starts < ends)):
+            values = self._blocks(blocks)
+            queries = np.arange(starts[blocks.start], ends[blocks.stop - 1])
+            at = np.searchsorted(values, low[queries], "left")
+            # Few hashes are there: the others are not searched again.
+            near = values[np.minimum(at, len(values) - 1)]
+            is_found = (low[queries] <= near) & (near <= high[queries])
+            queries, at = queries[is_found], at[is_found]
+            counts = np.searchsorted(values, high[queries], "right") - at
+            rows = (values[_ranges(at, counts)] & mask).astype(np.int64)
+            found.append(Candidates(queries.repeat(counts), rows))
         return Candidates(*map(np.concatenate, zip(*found, strict=True)))
 
-    def _touched(self, first: Integers, last: Integers) -> Integers:
-        """Returns the blocks of which each is between a query's first and last."""
-        changes = np.zeros(len(self._fences) + 1, np.int64)
-        some = first <= last
-        np.add.at(changes, first[some], 1)
-        np.add.at(changes, last[some] + 1, -1)
-        return np.flatnonzero(np.cumsum(changes[:-1]))
-
-    def _block(self, block: int) -> Hashes:
-        at = self._values_at + block * BLOCK_VALUES * 8
-        count = min(self._values - block * BLOCK_VALUES, BLOCK_VALUES)
-        stored = self._bytes[at : at + count * 8]
-        self._verify(at, stored, int(self._crcs[block]))
+    def _blocks(self, blocks: range) -> Hashes:
+        """Returns the values of these blocks."""
+        first, end = (each * BLOCK_VALUES for each in (blocks.start, blocks.stop))
+        at = self._values_at + first * 8
+        stored = self._read((min(end, self._values) - first) * 8, at)
+        for crc, block in zip(self._crcs[blocks.start : blocks.stop], _blocks(stored), strict=True):
+            self._verify(at, block, int(crc))
+            at += len(block)
         return np.frombuffer(stored, "<u8")
 
     def _verify(self, offset: int, stored: bytes, crc: int) -> None:
@@ -207,6 +209,15 @@ class KeyIndex:
 
     def _damaged(self, offset: int, crc: int, found: int) -> None:
         raise Corruption(self.path, offset, f"CRC32C {crc:08x}", f"{found:08x}")
+
+
+def _neighbours(blocks: NDArray[np.intp]) -> Iterator[range]:
+    """Yields runs of consecutive numbers, of READ_BLOCKS at most."""
+    ends = np.flatnonzero(np.diff(blocks) != 1) + 1
+    for run in np.split(blocks, ends):
+        for at in range(0, len(run), READ_BLOCKS):
+            some = run[at : at + READ_BLOCKS]
+            yield range(int(some[0]), int(some[-1]) + 1)
 
 
 def _ranges(starts: NDArray[np.intp], counts: NDArray[np.intp]) -> NDArray[np.intp]:

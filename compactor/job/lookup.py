@@ -16,14 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ledgerfold.compactor.job.arrow_integers import to_arrow
+from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.job.dead_rows import dead_rows
 from ledgerfold.compactor.job.key_columns import KeyColumns
 from ledgerfold.compactor.job.key_index import KeyIndex
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.compactor.job.segment_map import SegmentMap, vector_of
+from ledgerfold.compactor.job.read_keys import read_keys
+from ledgerfold.compactor.job.segment_map import vector_of
 from ledgerfold.compactor.key_hash import Hashes, hashes_of
-from ledgerfold.compactor.positions import Integers
+from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.strategies.strategy import Facts, FragmentColumns, Strategy
 from ledgerfold.storage.names import key_index_path
 
@@ -78,10 +79,13 @@ def old_messages(
 ) -> Iterator[OldMessages]:
     """Yields the messages of these distinct keys in each segment that has any, in order."""
     hashes = hashes_of(keys)
+    # Hashes that ascend are found several times as fast.
+    order = np.argsort(hashes)
+    keys, hashes = keys.take(to_arrow(order)), hashes[order]
     for segment in segments:
         found = _in_segment(segment, keys, hashes, reads_event_times)
         if found is not None:
-            yield found
+            yield found._replace(codes=order[found.codes])
 
 
 def _in_segment(
@@ -98,20 +102,21 @@ def _in_segment(
                 return None
         order = np.argsort(rows, kind="stable")
         queries, rows = queries[order], rows[order]
-        numbers = np.searchsorted(index.first_rows, rows, "right") - 1
+        unique, row_of = np.unique(rows, return_inverse=True)
+        numbers = np.searchsorted(index.first_rows, unique, "right") - 1
         touched, entry_of = np.unique(numbers, return_inverse=True)
         columns = KeyColumns(reads_event_times)
-        with SegmentMap(segment) as mapped:
-            for number in touched.tolist():
-                offset = int(index.offsets[number])
-                columns.add(mapped, mapped.entry_at(offset, int(index.first_rows[number])))
-        columns.check()
+        first_rows, offsets = index.first_rows[touched], index.offsets[touched]
+        for entry in read_keys(segment, offsets.tolist()):
+            position = (segment.ordinal << ROW_BITS) + int(first_rows[columns.entries])
+            columns.add_section(entry.place, entry.header, position, entry.keys)
         counts = np.array(columns.counts, np.int64)
         firsts = np.cumsum(counts) - counts
-        within = firsts[entry_of] + rows - index.first_rows[touched][entry_of]
+        picked = columns.pick(firsts[entry_of] + unique - first_rows[entry_of])
     # Equal hashes of different keys end here.
-    same = pc.equal(columns.keys().take(to_arrow(within)), keys.take(to_arrow(queries)))
-    is_same = np.array(same.to_pylist(), np.bool_) & columns.has_key()[within]
+    same = pc.equal(picked.keys.take(to_arrow(row_of)), keys.take(to_arrow(queries)))
+    is_same = from_arrow(same.cast(pa.int32())) != 0
+    is_same &= picked.has_key[row_of]
     if not is_same.any():
         return None
-    return OldMessages(queries[is_same], columns.facts().where(within[is_same]))
+    return OldMessages(queries[is_same], picked.facts.where(row_of[is_same]))

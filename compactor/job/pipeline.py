@@ -12,7 +12,8 @@ against 20 s (no query planner to load, no code to generate), no need of pandas.
 SQL over one row per message takes 4-5 s for 10 million rows before anything is copied; this whole
 job takes about as long.
 
-A small plan is one task: the same three functions in sequence, without a shuffle (0.1 s each).
+A small plan is one task: the same three functions in sequence, without a shuffle (0.1 s each). Nor
+is there one between a single task and a single task after it.
 """
 
 from __future__ import annotations
@@ -77,11 +78,11 @@ def _collect(
     rows = context.parallelize(tasks.scans, len(tasks.scans)).mapPartitions(
         ScanTask(tasks.strategy, tasks.buckets, tasks.retain_null_key, progress)
     )
-    if not tasks.is_solo:
+    if len(tasks.scans) > 1 or tasks.buckets > 1:
         rows = rows.partitionBy(tasks.buckets, index)
     firsts = tuple(run[0].ordinal for run in tasks.copies)
     rows = rows.mapPartitions(MergeTask(tasks.strategy, firsts, tasks.indexed, progress))
-    if not tasks.is_solo:
+    if tasks.buckets > 1 or len(tasks.copies) > 1:
         rows = rows.partitionBy(len(tasks.copies), index)
     copied = rows.mapPartitionsWithIndex(CopyTask(tasks, progress, clock))
     return [content for _, content in copied.collect()]

@@ -15,7 +15,8 @@ fragments instead of messages. The survivors then go to the copy tasks that own 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -24,11 +25,12 @@ from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.job.joined_keys import joined_keys
-from ledgerfold.compactor.job.key_columns import KeyColumns
+from ledgerfold.compactor.job.key_columns import KeyColumns, Place
 from ledgerfold.compactor.job.lookup import old_fragments
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rows import Counts, Dead, Failure, Fragments, Positions, Row, by_task
 from ledgerfold.compactor.job.segment_map import SegmentMap
+from ledgerfold.compactor.job.single_messages import single_messages
 from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns, Strategy
 
@@ -49,13 +51,37 @@ def scan(
     columns = KeyColumns(strategy.reads_event_times)
     for segment in segments:
         with SegmentMap(segment) as mapped:
-            for entry in mapped.in_range():
-                columns.add(mapped, entry)
+            for add in _additions(mapped, strategy):
+                add(columns)
                 if columns.rows >= CHUNK_ROWS_MAX or columns.key_bytes >= CHUNK_KEY_BYTES_MAX:
                     yield from reduce_chunk(columns, strategy, buckets, retain_null_key)
                     columns = KeyColumns(strategy.reads_event_times)
     if columns.rows:
         yield from reduce_chunk(columns, strategy, buckets, retain_null_key)
+
+
+def _additions(mapped: SegmentMap, strategy: Strategy) -> Iterator[Callable[[KeyColumns], object]]:
+    """Yields functions that add the entries of the run's range."""
+    row = 0
+    for block in mapped.blocks():
+        singles = None
+        if not strategy.reads_event_times and mapped.has_whole(block):
+            singles = single_messages(mapped, block)
+        if singles is None:
+            for entry in mapped.in_block(block, row):
+                yield partial(KeyColumns.add, segment=mapped, entry=entry)
+        else:
+            place = Place(mapped.path, int(block.keys_at[0]))
+            size_bytes = block.end - int(block.offsets[0])
+            position = mapped.first_position + row
+            yield partial(
+                KeyColumns.add_singles,
+                place=place,
+                position=position,
+                section=singles,
+                size_bytes=size_bytes,
+            )
+        row += int(block.column("message_count").sum())
 
 
 def reduce_chunk(

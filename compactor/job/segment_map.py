@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from ledgerfold.compactor.job.header_blocks import HeaderBlock, header_at, header_blocks, pieces
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rebuild import RawEntry
 from ledgerfold.compactor.positions import ROW_BITS
@@ -57,6 +58,28 @@ class SegmentMap:
             yield PlacedEntry(header, offset, row)
             row += header.message_count
 
+    def blocks(self) -> Iterator[HeaderBlock]:
+        """Yields all entries of the file, many at a time, as `entries` does one by one."""
+        record = self.segment.record
+        if record.sealed and REAL.size(Path(self.path)) > record.size_bytes:
+            raise MissingFile(self.path, "a segment record")
+        yield from header_blocks(self._bytes, self.path, record.size_bytes)
+
+    def in_block(self, block: HeaderBlock, row: int) -> Iterator[PlacedEntry]:
+        """Yields the entries of a block whose first row is `row`, and which are in the run's range
+        and have a live message.
+        """
+        for index, offset in enumerate(block.offsets.tolist()):
+            entry = PlacedEntry(header_at(block, index), offset, row)
+            row += entry.header.message_count
+            if self._is_in_range(entry):
+                yield entry
+
+    def has_whole(self, block: HeaderBlock) -> bool:
+        """Returns whether all entries of a block are in the run's range, with all messages."""
+        after, up_to = self.segment.after, self.segment.up_to
+        return self.vector is None and after < block.position(0) and block.position(-1) <= up_to
+
     def entry_at(self, offset: int, row: int) -> PlacedEntry:
         """Returns the entry that begins at `offset` with `row`. Raises Corruption."""
         stored = self._bytes[offset : offset + HEADER_BYTES]
@@ -69,18 +92,15 @@ class SegmentMap:
         with messages that retention has removed since. It may not end after it: the previous run
         would have stored entries that it never read.
         """
-        after, up_to = self.segment.after, self.segment.up_to
-        for entry in self.entries():
-            # NOTE: a plain tuple: a Position takes several times as long, for each small entry.
-            position = entry.header[5:7]
-            if after < position <= up_to:
-                if not self._is_dead(entry):
-                    yield entry
-            elif position > up_to and self.segment.is_compacted:
-                found = str(entry.header.position)
-                raise Corruption(
-                    self.path, entry.offset, f"an entry up to the horizon {up_to}", found
-                )
+        return filter(self._is_in_range, self.entries())
+
+    def _is_in_range(self, entry: PlacedEntry) -> bool:
+        # NOTE: a plain tuple: a Position takes several times as long, for each small entry.
+        position, up_to = entry.header[5:7], self.segment.up_to
+        if position > up_to and self.segment.is_compacted:
+            found = str(entry.header.position)
+            raise Corruption(self.path, entry.offset, f"an entry up to the horizon {up_to}", found)
+        return self.segment.after < position <= up_to and not self._is_dead(entry)
 
     def _is_dead(self, entry: PlacedEntry) -> bool:
         index = self._vector_index(entry)
@@ -109,6 +129,11 @@ class SegmentMap:
         section = self.value_section(entry)
         keys_at = entry.offset + entry.header.header_bytes
         return RawEntry(self._bytes[entry.offset : keys_at], self.key_section(entry), section)
+
+    def key_sections(self, block: HeaderBlock) -> list[bytes]:
+        """Returns the key sections of a block, not verified."""
+        starts = block.keys_at
+        return pieces(self._bytes, starts.tolist(), (starts + block.column("key_bytes")).tolist())
 
     def value_section(self, entry: PlacedEntry) -> bytes:
         """Returns the verified value section, compressed as stored."""

@@ -71,6 +71,7 @@ class Chain:
         patch.setattr(plan_module, "SCANNED_SHARE_MAX", 1.0)
         patch.setattr(plan_module, "MERGED_COUNT", 3)
         patch.setattr(key_index, "BLOCK_VALUES", 4)
+        patch.setattr(key_index, "READ_BLOCKS", 2)
         if self.collides:
             patch.setattr(key_hash, "_mixed", lambda values: values * np.uint64(0))
         pair: tuple[Manifest, Manifest] | None = None

@@ -1,0 +1,151 @@
+"""The headers of a segment as columns, many at a time.
+
+A Python object for each header takes longer than all other work on an entry of one small message.
+So headers are found by their lengths, verified, and decoded together. Whatever is unusual (version
+1, damage) is read one by one.
+
+Bound: BLOCK_ENTRIES headers.
+"""
+
+from __future__ import annotations
+
+import mmap
+import struct
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import google_crc32c
+import numpy as np
+from numpy.typing import NDArray
+
+from ledgerfold.compactor.positions import Booleans, Integers
+from ledgerfold.storage.entry import (
+    FORMAT_VERSION,
+    HEADER_BYTES,
+    HEADER_BYTES_MIN,
+    EntryHeader,
+    Position,
+    read_header,
+)
+from ledgerfold.storage.errors import Corruption
+
+BLOCK_ENTRIES = 4096
+# The fields of version 2 (storage/entry.py).
+_FIELDS = [
+    ("crc", "<u4"),
+    ("version", "u1"),
+    ("codec", "u1"),
+    ("compression", "u1"),
+    ("flags", "u1"),
+    ("ledger_id", "<i8"),
+    ("entry_id", "<i8"),
+    ("publish_time_ms", "<i8"),
+    ("append_time_ms", "<i8"),
+    ("sequence_id", "<i8"),
+    ("producer_number", "<u4"),
+    ("message_count", "<u4"),
+    ("key_bytes", "<u4"),
+    ("key_crc", "<u4"),
+    ("value_bytes", "<u4"),
+    ("value_crc", "<u4"),
+    ("durable_entries", "<u4"),
+    ("header_crc", "<u4"),
+]
+_HEADER = np.dtype(_FIELDS)
+assert _HEADER.itemsize == HEADER_BYTES
+# The version, and the lengths of the sections.
+_LENGTHS = struct.Struct("<4xB51xI4xI")
+# The CRC32C of any bytes that are followed by their own CRC32C.
+_INTACT = 0x48674BC7
+
+
+class HeaderBlock(NamedTuple):
+    """Neighbouring entries. `fields`: their headers, as a structured array."""
+
+    offsets: Integers
+    fields: NDArray[Any]
+    # Where the entry after them begins.
+    end: int
+
+    def column(self, name: str) -> Integers:
+        column: Integers = self.fields[name].astype(np.int64)
+        return column
+
+    @property
+    def keys_at(self) -> Integers:
+        """The offset of each key section."""
+        is_old: Booleans = self.fields["version"] < FORMAT_VERSION
+        return self.offsets + np.where(is_old, HEADER_BYTES_MIN, HEADER_BYTES)
+
+    def position(self, index: int) -> tuple[int, int]:
+        """Returns an entry's position, as a plain tuple."""
+        return int(self.fields["ledger_id"][index]), int(self.fields["entry_id"][index])
+
+
+def header_blocks(data: mmap.mmap, path: str, size_bytes: int) -> Iterator[HeaderBlock]:
+    """Yields all entries of a segment, in order; headers are verified.
+
+    Raises Corruption (also if ids do not rise), IncompatibleFormat.
+    """
+    offset, last = 0, (-1, -1)
+    while offset < size_bytes:
+        block = _plain_block(data, offset, size_bytes)
+        if block is None or block.position(0) <= last:
+            block = _one(data, offset, size_bytes, last, path)
+        yield block
+        offset, last = block.end, block.position(-1)
+
+
+def _plain_block(data: mmap.mmap, offset: int, size_bytes: int) -> HeaderBlock | None:
+    """Returns the intact entries of version 2 from `offset` on; None if the first is none."""
+    offsets: list[int] = []
+    unpack = _LENGTHS.unpack_from
+    while offset <= size_bytes - HEADER_BYTES and len(offsets) < BLOCK_ENTRIES:
+        version, key_bytes, value_bytes = unpack(data, offset)
+        if version != FORMAT_VERSION:
+            break
+        offsets.append(offset)
+        offset += HEADER_BYTES + key_bytes + value_bytes
+    stored = pieces(data, offsets, [offset + HEADER_BYTES for offset in offsets])
+    fields = np.frombuffer(b"".join(stored), _HEADER)
+    ends = np.array([*offsets[1:], offset], np.int64)
+    fits = (checksums(stored) == _INTACT) & (ends <= size_bytes)
+    ledgers, entries = fields["ledger_id"], fields["entry_id"]
+    fits[1:] &= (ledgers[1:] > ledgers[:-1]) | (
+        (ledgers[1:] == ledgers[:-1]) & (entries[1:] > entries[:-1])
+    )
+    count = len(fits) if fits.all() else int(np.argmin(fits))
+    if not count:
+        return None
+    return HeaderBlock(np.array(offsets[:count], np.int64), fields[:count], int(ends[count - 1]))
+
+
+def _one(
+    data: mmap.mmap, offset: int, size_bytes: int, last: tuple[int, int], path: str
+) -> HeaderBlock:
+    with memoryview(data) as view:
+        header = read_header(view, offset, path)
+    if header.position <= last:
+        above = str(Position(*last))
+        raise Corruption(path, offset, f"an entry above {above}", str(header.position))
+    end = offset + header.size_bytes
+    if end > size_bytes:
+        left = f"{size_bytes - offset}"
+        raise Corruption(path, offset, f"{header.size_bytes} bytes of entry", left)
+    fields = np.array([header[: len(_FIELDS)]], _HEADER)
+    return HeaderBlock(np.array([offset], np.int64), fields, end)
+
+
+def header_at(block: HeaderBlock, index: int) -> EntryHeader:
+    """Returns a header as an object."""
+    return EntryHeader(*block.fields[index].item())
+
+
+def pieces(data: mmap.mmap, starts: list[int], ends: list[int]) -> list[bytes]:
+    """Returns the bytes between each start and end."""
+    return list(map(data.__getitem__, map(slice, starts, ends)))
+
+
+def checksums(parts: list[bytes]) -> Integers:
+    """Returns the CRC32C of each part."""
+    return np.fromiter(map(google_crc32c.value, parts), np.int64, len(parts))
