@@ -28,7 +28,17 @@ from ledgerfold.broker.client.administration.kafka_answers import (
 )
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
 from ledgerfold.v1.admin_pb2 import CompactionPhase, CompactionStatus, CompactorState
-from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation, Policies, RunRecord, RunState
+from ledgerfold.v1.records_pb2 import (
+    CompactionStrategy,
+    Emulation,
+    Policies,
+    RunRecord,
+    RunState,
+    SchemaCompatibilityStrategy,
+    SchemaDefinition,
+    SchemaRecord,
+    SchemaType,
+)
 
 __all__ = [
     "AbortedTransaction",
@@ -51,5 +61,9 @@ __all__ = [
     "ProducerInfo",
     "RunRecord",
     "RunState",
+    "SchemaCompatibilityStrategy",
+    "SchemaDefinition",
+    "SchemaRecord",
+    "SchemaType",
     "SegmentInfo",
 ]

@@ -9,6 +9,7 @@
     │   │   ├── InvalidUrl           not the address of a broker
     │   │   ├── MessageTooLarge      a message, or its batch, exceeds the broker's limit
     │   │   ├── LimitExceeded        a number exceeds a limit of the formats
+    │   │   ├── InvalidSchema        not a definition of its type, or too complex
     │   │   └── WrongChecksum        a message was damaged between its client and the broker
     │   ├── TopicNotFound
     │   │   └── TopicIsPartitioned   its partitions hold the data: name one of them
@@ -19,6 +20,8 @@
     │   ├── SubscriptionExists
     │   ├── SubscriptionBusy         exclusive, of another type, or being moved
     │   ├── NothingExpired           no backlog, or a consumer that has nearly caught up
+    │   ├── SchemaNotFound           the topic has no schema, or not that version
+    │   ├── IncompatibleSchema       the topic's schemas exclude it
     │   ├── NotAllowed               read-compacted on a shared subscription, for example
     │   ├── ProducerBusy             a producer with that name is connected
     │   ├── KafkaError               Kafka rejects it, with the protocol's error code and class
@@ -154,6 +157,16 @@ class LimitExceeded(InvalidRequest):
         self.what, self.found, self.most, self.remedy = what, found, most, remedy
 
 
+class InvalidSchema(InvalidRequest):
+    """A definition that is none of its type, or that is too complex. `why`: with its full stop."""
+
+    reason = "INVALID_SCHEMA"
+
+    def __init__(self, type_: str, why: str) -> None:
+        super().__init__(f"Invalid schema definition data for {type_} schema: {why}")
+        self.type, self.why = type_, why
+
+
 class InvalidUrl(InvalidRequest):
     """A string that is not the address of a broker."""
 
@@ -247,6 +260,25 @@ class NothingExpired(RequestError):
             "backlog, or has nearly caught up."
         )
         self.topic, self.subscription = topic, subscription
+
+
+class SchemaNotFound(RequestError):
+    reason = "SCHEMA_NOT_FOUND"
+
+    def __init__(self, topic: str, version: int | None = None) -> None:
+        what = "no schema" if version is None else f"no version {version} of a schema"
+        super().__init__(f"{topic} has {what}. A producer, consumer or administrator adds one.")
+        self.topic, self.version = topic, version
+
+
+class IncompatibleSchema(RequestError):
+    """A schema that the topic does not accept. `why`: with its full stop."""
+
+    reason = "INCOMPATIBLE_SCHEMA"
+
+    def __init__(self, topic: str, why: str) -> None:
+        super().__init__(f"{topic} does not accept the schema: {why}")
+        self.topic, self.why = topic, why
 
 
 class NotAllowed(RequestError):

@@ -24,10 +24,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from google.protobuf.message import Message
-
 from ledgerfold.storage.errors import DiskFailure
 from ledgerfold.storage.key_value import KeyValueStore
+from ledgerfold.storage.metadata_batch import MetadataBatch as MetadataBatch
 from ledgerfold.storage.partition_names import parse_partition
 from ledgerfold.storage.records import (
     STORE_KEY,
@@ -36,19 +35,18 @@ from ledgerfold.storage.records import (
     decode,
     encode_record,
     key,
-    key_of,
     ledger_key,
     new_store_record,
 )
 from ledgerfold.storage.write_mark import WriteMark
 from ledgerfold.v1.records_pb2 import (
-    LEDGER_STATE_DELETING,
     CursorRecord,
     LedgerRecord,
     NamespaceRecord,
     PartitionedTopicRecord,
     ProducerRecord,
     RunRecord,
+    SchemaRecord,
     StoreRecord,
     TenantRecord,
     TopicRecord,
@@ -61,73 +59,6 @@ _LEDGER_IDS_PER_BLOCK = 64
 _LEDGER_IDS_LOW = 32
 # Kafka's producer ids, in blocks of the size that Kafka's brokers use.
 _PRODUCER_IDS_PER_BLOCK = 1000
-
-
-class MetadataBatch:
-    """Puts and deletes that become durable together, or not at all.
-
-    `marks_deleting`: it puts a ledger in state DELETING, whose files may be removed once the batch
-    is durable.
-    """
-
-    def __init__(self, store: KeyValueStore) -> None:
-        self._store = store
-        self.puts: dict[bytes, bytes] = {}
-        self.deletes: set[bytes] = set()
-        self.marks_deleting = False
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.puts or self.deletes)
-
-    def put(self, record: Message) -> None:
-        """Puts a record of any kind under its key."""
-        if isinstance(record, LedgerRecord):
-            self.marks_deleting |= record.state == LEDGER_STATE_DELETING
-        at = key_of(record)
-        self.deletes.discard(at)
-        self.puts[at] = encode_record(record)
-
-    def _delete(self, at: bytes) -> None:
-        self.puts.pop(at, None)
-        self.deletes.add(at)
-
-    def follow_with(self, later: MetadataBatch) -> None:
-        """Adds the changes of a later batch."""
-        self.deletes -= later.puts.keys()
-        self.puts.update(later.puts)
-        for at in later.deletes:
-            self._delete(at)
-        self.marks_deleting |= later.marks_deleting
-
-    def delete_producer(self, topic: str, name: str) -> None:
-        self._delete(key("producer", topic, name))
-
-    def delete_topic(self, name: str) -> None:
-        """Deletes a topic with its cursors, producers and runs; the caller deletes its ledgers."""
-        self._delete(key("topic", name))
-        for kind in ("cursor", "producer", "run"):
-            for at, _ in self._store.scan(key(kind, name, "")):
-                self._delete(at)
-
-    def delete_partitioned_topic(self, name: str) -> None:
-        """Deletes only the record; the partitions are topics of their own."""
-        self._delete(key("partitioned", name))
-
-    def delete_ledger(self, ledger_id: int) -> None:
-        self._delete(ledger_key(ledger_id))
-
-    def delete_cursor(self, topic: str, subscription: str) -> None:
-        self._delete(key("cursor", topic, subscription))
-
-    def delete_run(self, topic: str, number: int) -> None:
-        self._delete(key("run", topic, f"{number:020d}"))
-
-    def delete_tenant(self, name: str) -> None:
-        self._delete(key("tenant", name))
-
-    def delete_namespace(self, name: str) -> None:
-        self._delete(key("namespace", name))
 
 
 class _QueuedWrite:
@@ -238,6 +169,10 @@ class MetadataStore:
     def runs(self, topic: str | None = None) -> list[RunRecord]:
         """Returns the runs of a topic or of all, oldest first within a topic."""
         return self._all(RunRecord, key("run", topic, "") if topic is not None else b"run/")
+
+    def schemas(self, topic: str) -> list[SchemaRecord]:
+        """Returns the versions of a topic's schema, oldest first, with the mark of a deletion."""
+        return self._all(SchemaRecord, key("schema", topic, ""))
 
     @contextmanager
     def batch(self) -> Iterator[MetadataBatch]:

@@ -2,8 +2,9 @@
 
 A key begins with the kind of its record (docs/FORMATS.md, "Metadata"): store, writes,
 tenant/<name>, namespace/<tenant>/<ns>, topic/<name>, partitioned/<name>, ledger/<id, 20 digits>,
-cursor/<topic>NUL<subscription>, producer/<topic>NUL<name>, run/<topic>NUL<number, 20 digits>. A
-value is a version byte and a protobuf message of ledgerfold.v1.records.
+cursor/<topic>NUL<subscription>, producer/<topic>NUL<name>, run/<topic>NUL<number, 20 digits>,
+schema/<topic>NUL<version, 20 digits>. A value is a version byte and a protobuf message of
+ledgerfold.v1.records.
 
     >>> key_of(RunRecord(topic="t", number=3))
     b'run/t\\x0000000000000000000003'
@@ -38,6 +39,7 @@ from ledgerfold.v1.records_pb2 import (
     ProducerRecord,
     RunCounts,
     RunRecord,
+    SchemaRecord,
     StoreRecord,
     TenantRecord,
     TopicRecord,
@@ -57,7 +59,9 @@ KAFKA_TOPICS = "kafka-topics"
 DELETION_VECTORS = "deletion-vectors"
 # A tenant was created.
 TENANTS = "tenants"
-FEATURES = frozenset({LABELS, KAFKA_TOPICS, DELETION_VECTORS, TENANTS})
+# A schema was registered.
+SCHEMAS = "schemas"
+FEATURES = frozenset({LABELS, KAFKA_TOPICS, DELETION_VECTORS, TENANTS, SCHEMAS})
 STORE_KEY = b"store"
 WRITES_KEY = b"writes"
 # A strategy's name in run records from before each strategy had a name.
@@ -77,6 +81,7 @@ _KINDS: dict[str, type[Message]] = {
     "cursor": CursorRecord,
     "producer": ProducerRecord,
     "run": RunRecord,
+    "schema": SchemaRecord,
 }
 
 
@@ -107,6 +112,8 @@ def key_of(record: Message) -> bytes:
             return key("producer", record.topic, record.name)
         case RunRecord():
             return key("run", record.topic, f"{record.number:020d}")
+        case SchemaRecord():
+            return key("schema", record.topic, f"{record.version:020d}")
         case WriteCountRecord():
             return WRITES_KEY
     return STORE_KEY

@@ -5,7 +5,7 @@
 | 0 | success; also if the reader closed the output pipe |
 | 1 | failure; also if the broker does not answer or refuses the request |
 | 2 | usage error: invalid arguments or invalid input, also an invalid setting or name |
-| 3 | not found: a topic, a subscription or a file |
+| 3 | not found: a topic, a subscription, a schema or a file |
 | 4 | timed out |
 | 5 | conflict: already exists, in use, or already running |
 | 6 | damaged data |
@@ -24,6 +24,7 @@ _BY_CLASS: dict[type[BaseException], int] = {
     errors.InvalidRequest: USAGE,
     errors.TopicNotFound: NOT_FOUND,
     errors.SubscriptionNotFound: NOT_FOUND,
+    errors.SchemaNotFound: NOT_FOUND,
     FileNotFoundError: NOT_FOUND,
     errors.Timeout: TIMED_OUT,
     errors.TopicExists: CONFLICT,
@@ -31,6 +32,7 @@ _BY_CLASS: dict[type[BaseException], int] = {
     errors.SubscriptionExists: CONFLICT,
     errors.SubscriptionBusy: CONFLICT,
     errors.NothingExpired: CONFLICT,
+    errors.IncompatibleSchema: CONFLICT,
     errors.ProducerBusy: CONFLICT,
     errors.AddressInUse: CONFLICT,
     errors.CompactionRunning: CONFLICT,

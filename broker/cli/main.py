@@ -18,7 +18,7 @@ from ledgerfold.broker.cli.demo import demos
 from ledgerfold.broker.cli.exit_codes import DONE, USAGE, exit_code
 from ledgerfold.broker.cli.kafka import cleaner
 from ledgerfold.broker.cli.parsing import Parser
-from ledgerfold.broker.cli.topics import compacting, compaction, explaining, topics
+from ledgerfold.broker.cli.topics import compacting, compaction, explaining, schemas, topics
 from ledgerfold.broker.cli.what_if import command as what_if
 from ledgerfold.storage.errors import LedgerfoldError, ServiceError, Unavailable
 from ledgerfold.storage.message_ids import FORM
@@ -30,6 +30,7 @@ _COMMANDS = (
     producing.COMMANDS,
     consuming.COMMANDS,
     topics.COMMANDS,
+    schemas.COMMANDS,
     compacting.COMMANDS,
     compaction.COMMANDS,
     cleaner.COMMANDS,

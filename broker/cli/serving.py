@@ -10,6 +10,7 @@ from ledgerfold.broker.cli.kafka.config import KAFKA_CONFIG, serve_config
 from ledgerfold.broker.cli.topics.serve_options import (
     ALLOW_STRATEGY,
     EMULATION_OPTIONS,
+    SCHEMA_STRATEGIES,
     allowed_of,
     emulation_of,
     strategy_and_service_of,
@@ -175,6 +176,12 @@ def _add_policies(group: argparse._ArgumentGroup) -> None:
     add("--message-ttl", **TIME, default=0, help=ttl)
     keys = "retain messages without a key in compaction; default: drop them"
     add("--retain-null-key", action="store_true", help=keys)
+    schemas = "what a new schema must be compatible with; default BACKWARD"
+    add("--schema-compatibility", default="BACKWARD", choices=SCHEMA_STRATEGIES, help=schemas)
+    enforced = "refuse producers without a schema on a topic with one; default: accept them"
+    add("--schema-validation-enforced", action="store_true", help=enforced)
+    updates = "let only administrators add schemas; default: producers and consumers, too"
+    add("--no-schema-auto-update", action="store_true", help=updates)
     EMULATION_OPTIONS.add_to(group)
 
 
@@ -250,6 +257,9 @@ def _serve(options: argparse.Namespace) -> int:
             strategy_timeout_ms=options.strategy_timeout,
             strategy_memory_bytes=options.strategy_memory,
             emulation=emulation_of(options),
+            schema_compatibility=options.schema_compatibility,
+            schema_validation_enforced=options.schema_validation_enforced,
+            allow_auto_update_schema=not options.no_schema_auto_update,
             kafka_config=serve_config(options),
             compaction_monitor_interval_ms=options.compaction_monitor_interval,
             test_clock_start_ms=options.test_clock,

@@ -18,7 +18,10 @@ from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.settings import StoreSettings
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.catalogue import DEFAULT
-from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation
+from ledgerfold.v1.records_pb2 import (
+    CompactionStrategy,
+    Emulation,
+)
 
 # For an entry's bytes other than values. Source: Pulsar's Commands.MESSAGE_SIZE_FRAME_PADDING.
 _MARGIN_BYTES = 10 * 1024
@@ -42,6 +45,11 @@ class BrokerSettings:
     compaction_strategy: CompactionStrategy = field(
         default_factory=lambda: CompactionStrategy(name=DEFAULT)
     )
+    # What a new schema must be compatible with; whether producers without a schema are refused on a
+    # topic with one; whether clients may add new schemas.
+    schema_compatibility: str = "BACKWARD"
+    schema_validation_enforced: bool = False
+    allow_auto_update_schema: bool = True
     # The user-defined strategies that may be loaded, in addition to those of installed packages.
     allowed_strategies: AllowedStrategies = field(default_factory=AllowedStrategies)
     # Empty: the profile `documented` (broker/policies/profiles.py).

@@ -203,8 +203,9 @@ def _roles(body: Any) -> list[str]:
     return roles
 
 
-# Those that have no effect in one cluster without schemas, and Pulsar's words for "not set".
-_HARMLESS = ("bundles", "replication_clusters", "is_allow_auto_update_schema")
+# Those that have no effect in one cluster, the default of one, and Pulsar's words for "not set".
+_HARMLESS = ("bundles", "replication_clusters")
+_TRUE_BY_DEFAULT = "is_allow_auto_update_schema"
 _NOT_SET = (None, False, "", "None", "UNDEFINED", -1)
 
 
@@ -214,9 +215,15 @@ def _check_no_policies(body: Any) -> None:
         return
     if not isinstance(body, dict):
         raise Refusal(400, "Policies are an object.")
-    given = [name for name, value in body.items() if name not in _HARMLESS and not _is_unset(value)]
+    given = [name for name, value in body.items() if _is_given(name, value)]
     if given:
         raise Refusal(501, f"Create the namespace, then set its policies: {', '.join(given)[:200]}")
+
+
+def _is_given(name: str, value: Any) -> bool:
+    if name == _TRUE_BY_DEFAULT:
+        return value is False
+    return name not in _HARMLESS and not _is_unset(value)
 
 
 def _is_unset(value: Any) -> bool:

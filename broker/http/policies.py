@@ -16,6 +16,7 @@ from typing import Any
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
 from ledgerfold.broker.http.cluster import CLUSTER, check_exists
 from ledgerfold.broker.http.routes import Route
+from ledgerfold.broker.http.schema_policies import schema_policies
 from ledgerfold.broker.http.topics import NAMESPACE, TOPIC, named_topic
 from ledgerfold.broker.rpc.admin import PolicyHandlers
 from ledgerfold.broker.topics.broker import Broker
@@ -191,7 +192,7 @@ class PolicyVerbs:
         for name, policy in zip(names, POLICIES, strict=True):
             if policy.is_set(policies):
                 document[name] = policy.show(policies)
-        return shown(document)
+        return shown(document | schema_policies(policies))
 
     async def bundles(self, request: Request) -> Answer:
         self._scope(request)

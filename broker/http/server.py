@@ -34,6 +34,8 @@ from ledgerfold.broker.http.cluster import cluster_routes
 from ledgerfold.broker.http.messages import message_routes
 from ledgerfold.broker.http.policies import policy_routes
 from ledgerfold.broker.http.routes import Route, Routes
+from ledgerfold.broker.http.schema_policies import schema_policy_routes
+from ledgerfold.broker.http.schemas import schema_routes
 from ledgerfold.broker.http.scrape import scrape_routes
 from ledgerfold.broker.http.subscriptions import subscription_routes
 from ledgerfold.broker.http.topics import topic_routes
@@ -44,7 +46,8 @@ CONNECTIONS_MAX = 64
 CONNECTION_S = 120.0
 # A name of 1024 characters may take 12 KiB in a path.
 LINE_BYTES_MAX = 32 * 1024
-BODY_BYTES_MAX = 64 * 1024
+# The definition of a schema is the largest body.
+BODY_BYTES_MAX = 512 * 1024
 BODY_S = 10.0
 REQUEST_S = 60.0
 # For requests in progress when the broker stops.
@@ -61,7 +64,15 @@ _log = logging.getLogger(__name__)
 def all_routes(broker: Broker, address: str, pulsar_url: str | None) -> list[Route]:
     """Returns all routes. `address`: the "host:port" at which they are served."""
     routes = cluster_routes(broker, address, pulsar_url)
-    for more in (topic_routes, subscription_routes, policy_routes, message_routes, scrape_routes):
+    for more in (
+        topic_routes,
+        subscription_routes,
+        policy_routes,
+        schema_policy_routes,
+        schema_routes,
+        message_routes,
+        scrape_routes,
+    ):
         routes += more(broker)
     return routes
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ledgerfold.broker.common.names import TopicName
 from ledgerfold.broker.policies.profiles import FIELDS as EMULATION_FIELDS
 from ledgerfold.broker.policies.profiles import Emulation, check_settings, emulation, in_force
+from ledgerfold.broker.schemas.compatibility import check_strategy
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.partition_names import parse_partition
 from ledgerfold.strategies.catalogue import checked
@@ -55,6 +56,9 @@ def broker_policies(settings: BrokerSettings) -> Policies:
         compaction_strategy=settings.compaction_strategy,
         retain_null_key=settings.retain_null_key,
         emulation=settings.emulation,
+        schema_compatibility_strategy=f"SCHEMA_COMPATIBILITY_STRATEGY_{settings.schema_compatibility}",
+        schema_validation_enforced=settings.schema_validation_enforced,
+        allow_auto_update_schema=settings.allow_auto_update_schema,
     )
 
 
@@ -142,6 +146,8 @@ def check_policies(policies: Policies) -> None:
             raise InvalidRequest(f"{name} is {value}; the minimum is {lowest}.")
     if policies.HasField("compaction_strategy"):
         checked(policies.compaction_strategy)
+    if policies.HasField("schema_compatibility_strategy"):
+        check_strategy(policies.schema_compatibility_strategy)
     check_settings(policies.emulation)
 
 

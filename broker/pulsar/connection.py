@@ -21,6 +21,7 @@ from ledgerfold.broker.pulsar.frames import Frame, Splitter, command, encode, pa
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.lookups import Lookups
 from ledgerfold.broker.pulsar.producing import Producing, refusal
+from ledgerfold.broker.pulsar.schemas import SchemaCommands
 from ledgerfold.broker.pulsar.shared import Shared
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import pulsar_pb2
@@ -231,6 +232,7 @@ class Connection(asyncio.Protocol):
     ) -> tuple[dict[int, tuple[str, _Handler]], dict[int, tuple[str, _Handler]]]:
         """Returns the handlers of commands that are done at once, and of those that may wait."""
         producing, consuming, types = self._producing, self._consuming, pulsar_pb2
+        schemas = SchemaCommands(self._link)
         at_once: dict[int, tuple[str, _Handler]] = {
             types.FLOW: ("flow", consuming.flow),
             types.ACK: ("ack", consuming.acknowledge),
@@ -238,8 +240,7 @@ class Connection(asyncio.Protocol):
             types.PARTITIONED_METADATA: ("partitioned_metadata", lookups.partitions),
             types.LOOKUP: ("lookup", lookups.lookup),
             types.CONSUMER_STATS: ("consumer_stats", consuming.stats),
-            types.GET_SCHEMA: ("get_schema", lookups.schema),
-            types.GET_OR_CREATE_SCHEMA: ("get_or_create_schema", lookups.new_schema),
+            types.GET_SCHEMA: ("get_schema", schemas.get),
             types.TC_CLIENT_CONNECT_REQUEST: ("tc_client_connect_request", lookups.transactions),
         }
         as_tasks: dict[int, tuple[str, _Handler]] = {
@@ -248,6 +249,7 @@ class Connection(asyncio.Protocol):
             types.SUBSCRIBE: ("subscribe", consuming.open),
             types.CLOSE_CONSUMER: ("close_consumer", consuming.close),
             types.UNSUBSCRIBE: ("unsubscribe", consuming.unsubscribe),
+            types.GET_OR_CREATE_SCHEMA: ("get_or_create_schema", schemas.get_or_create),
             types.SEEK: ("seek", consuming.seek),
             types.GET_LAST_MESSAGE_ID: ("get_last_message_id", consuming.last_message_id),
             types.GET_TOPICS_OF_NAMESPACE: ("get_topics_of_namespace", lookups.topics),

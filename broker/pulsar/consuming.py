@@ -20,7 +20,8 @@ from ledgerfold.broker.pulsar.delivery import AttachedConsumer
 from ledgerfold.broker.pulsar.frames import command, message_id
 from ledgerfold.broker.pulsar.from_native import bits_of
 from ledgerfold.broker.pulsar.link import Link, properties_of
-from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, check_schema
+from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS
+from ledgerfold.broker.pulsar.schemas import check_consumer, takes_any
 from ledgerfold.broker.pulsar.starts import start_at, start_of
 from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
@@ -95,6 +96,7 @@ class Consuming:
         broker, options = self._link.broker, _options(opening)
         name = persistent_topic(opening.topic, "subscribed to")
         topic = await broker.topic(name, create=opening.force_topic_creation)
+        await check_consumer(self._link, topic, opening)
         subscription = await create_subscription(
             topic,
             opening.subscription,
@@ -129,6 +131,7 @@ class Consuming:
             attached.detach()
             return
         consumer.peer = self._link.peer(opening.metadata)
+        consumer.takes_any_schema = takes_any(opening)
         self._consumers[attached.id] = attached
         self._sought.pop(subscription, None)
         self._succeed(opening.request_id)
@@ -319,8 +322,6 @@ def _options(opening: CommandSubscribe) -> ConsumerOptions:
         raise InvalidRequest(f"Unknown subscription type {opening.sub_type}.")
     if opening.subscription == COMPACTION_CURSOR:
         raise NotAllowed(f"{COMPACTION_CURSOR} is reserved for compaction: it has no consumers.")
-    if opening.HasField("schema"):
-        check_schema(opening.schema)
     if opening.key_shared_meta.key_shared_mode or opening.key_shared_meta.hash_ranges:
         raise NotAllowed("A Key_Shared consumer cannot choose its hashes: use the mode AUTO_SPLIT.")
     name = opening.consumer_name or secrets.token_hex(5)

@@ -1,6 +1,6 @@
 """Lookups: where a topic is (here), how many partitions it has, which topics there are.
 
-Schemas, transactions and watchers of topics are refused, each in the answer that its command has.
+Transactions and watchers of topics are refused, each in the answer that its command has.
 """
 
 from __future__ import annotations
@@ -16,10 +16,6 @@ from ledgerfold.v1.pulsar_pb2 import BaseCommand
 _CONNECT, _LOOKUP_FAILED, _METADATA_FAILED = 1, 2, 1
 # Of modes of GET_TOPICS_OF_NAMESPACE.
 _NON_PERSISTENT = 1
-NO_SCHEMAS = (
-    "Schemas are not stored: use a schema of bytes, strings or primitives, or none, and encode "
-    "values in the application."
-)
 NO_TRANSACTIONS = "There are no transactions: create the client without enable_transaction."
 _NO_WATCHERS = "Lists of topics are not watched: clients poll them."
 
@@ -69,23 +65,6 @@ class Lookups:
         type_ = pulsar_pb2.GET_TOPICS_OF_NAMESPACE_RESPONSE
         self._link.send(command(type_, get_topics_of_namespace_response=answer))
 
-    async def schema(self, request: BaseCommand) -> None:
-        answer = pulsar_pb2.CommandGetSchemaResponse(
-            request_id=request.get_schema.request_id,
-            error_code=pulsar_pb2.TOPIC_NOT_FOUND,
-            error_message=NO_SCHEMAS,
-        )
-        self._link.send(command(pulsar_pb2.GET_SCHEMA_RESPONSE, get_schema_response=answer))
-
-    async def new_schema(self, request: BaseCommand) -> None:
-        answer = pulsar_pb2.CommandGetOrCreateSchemaResponse(
-            request_id=request.get_or_create_schema.request_id,
-            error_code=pulsar_pb2.NOT_ALLOWED,
-            error_message=NO_SCHEMAS,
-        )
-        type_ = pulsar_pb2.GET_OR_CREATE_SCHEMA_RESPONSE
-        self._link.send(command(type_, get_or_create_schema_response=answer))
-
     async def transactions(self, request: BaseCommand) -> None:
         answer = pulsar_pb2.CommandTcClientConnectResponse(
             request_id=request.tc_client_connect_request.request_id,
@@ -98,16 +77,3 @@ class Lookups:
     async def watch(self, request: BaseCommand) -> None:
         """Raises NotAllowed."""
         raise NotAllowed(_NO_WATCHERS)
-
-
-def check_schema(schema: pulsar_pb2.Schema) -> None:
-    """Checks the schema of a producer or consumer: those without a definition need no registry.
-
-    Raises NotAllowed.
-    """
-    if schema.type in _DEFINED:
-        raise NotAllowed(NO_SCHEMAS)
-
-
-# JSON, Protobuf, Avro, KeyValue, Protobuf with its own descriptor.
-_DEFINED = frozenset((2, 3, 4, 15, 20))

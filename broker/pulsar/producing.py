@@ -26,7 +26,8 @@ from ledgerfold.broker.pulsar.frames import (
     parse_message,
 )
 from ledgerfold.broker.pulsar.link import THREAD_BYTES, THREAD_MESSAGES, Link, properties_of
-from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, check_schema
+from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS
+from ledgerfold.broker.pulsar.schemas import schema_of_producer
 from ledgerfold.broker.pulsar.to_native import to_native
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.topics.producer import Producer
@@ -50,11 +51,17 @@ _log = logging.getLogger(__name__)
 class AttachedProducer:
     """A connected producer of a link."""
 
-    def __init__(self, opening: CommandProducer, producer: Producer, resources: ExitStack) -> None:
+    def __init__(
+        self,
+        opening: CommandProducer,
+        producer: Producer,
+        schema_version: bytes,
+        resources: ExitStack,
+    ) -> None:
         self.id, self.epoch = opening.producer_id, opening.epoch
         # A generated name stays the client's when it connects again.
         self.has_own_name = opening.user_provided_producer_name and bool(opening.producer_name)
-        self.producer = producer
+        self.producer, self.schema_version = producer, schema_version
         # The ids that clients await, in the order of the receipts.
         self.sent: deque[int] = deque()
         self._resources = resources
@@ -111,6 +118,7 @@ class Producing:
         check_name("A producer", name)
         check_properties("a producer", properties_of(opening.metadata))
         topic = await broker.topic(persistent_topic(opening.topic, "published to"), to_write=True)
+        schema_version = await schema_of_producer(self._link, topic, opening)
         if opening.initial_subscription_name:
             await create_subscription(
                 topic,
@@ -122,7 +130,7 @@ class Producing:
             resources.enter_context(broker.outgoing.stream())
             self._replace(topic, name, opening)
             producer = await topic.attach_producer(name, reuses_ids=True)
-            attached = AttachedProducer(opening, producer, resources.pop_all())
+            attached = AttachedProducer(opening, producer, schema_version, resources.pop_all())
         if self._link.is_closed or self._opening.get(opening.producer_id) is not mark:
             attached.detach()
             return
@@ -148,8 +156,8 @@ class Producing:
             request_id=opening.request_id,
             producer_name=attached.producer.name,
             last_sequence_id=last,
-            # The Java client does not accept an answer without one.
-            schema_version=b"",
+            # The Java client does not accept an answer without one, even if it has no schema.
+            schema_version=attached.schema_version,
         )
         self._link.send(command(pulsar_pb2.PRODUCER_SUCCESS, producer_success=answer))
 
@@ -266,8 +274,6 @@ def _check(opening: CommandProducer) -> None:
         raise NotAllowed("The access mode of a producer can only be Shared.")
     if opening.initial_subscription_name == COMPACTION_CURSOR:
         raise NotAllowed(f"{COMPACTION_CURSOR} is reserved for compaction.")
-    if opening.HasField("schema"):
-        check_schema(opening.schema)
 
 
 async def _converted(payload: bytes, send: CommandSend) -> bytes:

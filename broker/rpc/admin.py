@@ -19,6 +19,7 @@ from ledgerfold.broker.common.names import parse_namespace, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.rpc.admin_partitions import PartitionedTopicHandlers
+from ledgerfold.broker.rpc.admin_schemas import SchemaHandlers
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
 from ledgerfold.broker.rpc.admin_topics import TopicHandlers
 from ledgerfold.broker.rpc.handlers import Handler
@@ -37,6 +38,7 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
     partitioned = PartitionedTopicHandlers(broker)
     subscriptions = SubscriptionHandlers(broker)
     policies = PolicyHandlers(broker)
+    schemas = SchemaHandlers(broker)
     compaction = CompactionHandlers(broker)
     clock = ClockHandlers(broker)
 
@@ -75,6 +77,11 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
         "ClearBacklog": subscriptions.clear_backlog,
         "GetPolicies": policies.get,
         "UpdatePolicies": policies.update,
+        "GetSchema": schemas.get,
+        "ListSchemas": schemas.list_all,
+        "PutSchema": schemas.put,
+        "DeleteSchema": schemas.delete,
+        "CheckSchema": schemas.check,
         "TriggerCompaction": compaction.trigger,
         "GetCompactionStatus": compaction.status,
         "WatchCompaction": compaction.watch,

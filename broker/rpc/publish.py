@@ -41,6 +41,7 @@ async def publish(broker: Broker, context: Context) -> None:
     if opening is None:
         return
     topic = await broker.any_topic(persistent_topic(opening.topic, "published to"), to_write=True)
+    broker.schemas.without(topic.name)
     producer = await _attach(topic, opening)
     producer.peer = peer_of(context, broker.clock_ms())
     try:

@@ -78,8 +78,8 @@ class Consumer:
         self._given_bytes = 0
         self.read_compacted = read_compacted
         self.traffic = Traffic()
-        # Set by the stream handler.
-        self.peer = Peer()
+        # Set by the stream handler. `takes_any_schema`: it decodes messages of any schema.
+        self.peer, self.takes_any_schema = Peer(), False
         self._on_room = on_room
         self._deliveries: deque[Delivery] = deque()
         self._acked_request_ids: list[int] = []

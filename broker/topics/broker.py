@@ -39,6 +39,7 @@ from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.namespaces import Namespaces
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.policy_store import PolicyStore
+from ledgerfold.broker.topics.schemas import Schemas
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
@@ -86,6 +87,7 @@ class Broker:
         self.compactor = compactor
         self.policy_levels = PolicyLevels(metadata, settings)
         self.policies = PolicyStore(self)
+        self.schemas = Schemas(metadata, self.policy_levels, self.in_thread, self.clock_ms)
         self.namespaces = Namespaces(metadata, self.policies.turn, self.in_thread)
         self.compaction = CompactionScheduler(self, compactor, self.clock.sleep)
         self.cleaner = Cleaner(self, compactor, functools.partial(defects_of, self))
@@ -374,9 +376,8 @@ class Broker:
                 await self._unload(name)
             records = filter(None, map(self.metadata.topic, names))
             ledger_ids = [each for record in records for each in all_ledger_ids(record)]
-            await run_to_completion(
-                self.in_thread(lambda: self._forget(names, ledger_ids, and_also))
-            )
+            forget = functools.partial(self._forget, names, ledger_ids, and_also)
+            await run_to_completion(self.in_thread(lambda: self.metadata.change(forget)))
             for name in names:
                 for callback in self.on_deleted:
                     callback(name)
@@ -388,10 +389,10 @@ class Broker:
         names: Sequence[str],
         ledger_ids: Sequence[int],
         and_also: Callable[[MetadataBatch], None],
+        batch: MetadataBatch,
     ) -> None:
-        with self.metadata.batch() as batch:
-            for name in names:
-                batch.delete_topic(name)
-            and_also(batch)
-            for ledger_id in ledger_ids:
-                self.store.mark_deleting(ledger_id, batch)
+        for name in names:
+            batch.delete_topic(name)
+        and_also(batch)
+        for ledger_id in ledger_ids:
+            self.store.mark_deleting(ledger_id, batch)

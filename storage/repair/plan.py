@@ -35,7 +35,6 @@ from ledgerfold.storage.records import (
     KAFKA_TOPICS,
     LABELS,
     STORE_KEY,
-    TENANTS,
     key_of,
     new_store_record,
 )
@@ -329,8 +328,8 @@ class _Planner(Draft):
         segments = (each for record in self.ledgers.values() for each in record.segments)
         if DELETION_VECTORS not in mended.features and any(s.HasField("dead") for s in segments):
             mended.features.append(DELETION_VECTORS)
-        if store is None and self.survey.has_tenants():
-            mended.features.append(TENANTS)
+        if store is None:
+            mended.features.extend(self.survey.features())
         mended.next_ledger_id = max(mended.next_ledger_id, max(ids, default=0) + 1)
         mended.is_incomplete = False
         if mended != store:

@@ -39,7 +39,14 @@ from ledgerfold.storage.label import Label, read_label
 from ledgerfold.storage.losses import load_mark, signs_of_loss
 from ledgerfold.storage.names import ledgers_dir, parse_ledger_dir, segment_number
 from ledgerfold.storage.partition_names import parse_partition
-from ledgerfold.storage.records import STORE_KEY, WRITES_KEY, decode_record, key
+from ledgerfold.storage.records import (
+    SCHEMAS,
+    STORE_KEY,
+    TENANTS,
+    WRITES_KEY,
+    decode_record,
+    key,
+)
 from ledgerfold.storage.repair.ledger_check import LedgerCheck, check_ledger
 from ledgerfold.storage.repair_manifest import split_by_unfinished
 from ledgerfold.storage.segment import with_segments
@@ -56,6 +63,7 @@ from ledgerfold.v1.records_pb2 import (
     PartitionedTopicRecord,
     ProducerRecord,
     RunRecord,
+    SchemaRecord,
     SegmentRecord,
     StoreRecord,
     TenantRecord,
@@ -108,8 +116,11 @@ class Survey:
         found = self.records.values()
         return {each.name: each for each in found if isinstance(each, TopicRecord)}
 
-    def has_tenants(self) -> bool:
-        return any(isinstance(each, TenantRecord) for each in self.records.values())
+    def features(self) -> list[str]:
+        """Returns the features that readable records need."""
+        kinds = {type(each) for each in self.records.values()}
+        needed = {TENANTS: TenantRecord, SCHEMAS: SchemaRecord}
+        return [feature for feature, kind in needed.items() if kind in kinds]
 
     def ledger_records(self) -> dict[int, LedgerRecord]:
         """Returns all readable ledger records, including those in state DELETING."""

@@ -18,6 +18,7 @@ from ledgerfold.storage.records import (
     FEATURES,
     KAFKA_TOPICS,
     RECORD_VERSION,
+    SCHEMAS,
     STORE_KEY,
     TENANTS,
 )
@@ -90,8 +91,8 @@ def test_it_opens_and_nothing_is_missing(data: Path) -> None:
     # Builds from before features were told read version 1 alone.
     assert value[0] > RECORD_VERSION
     features = set(StoreRecord.FromString(value[1:]).features)
-    # None of them has a deletion vector or a tenant.
-    expected = FEATURES - {DELETION_VECTORS, TENANTS}
+    # None of them has a deletion vector, a tenant or a schema.
+    expected = FEATURES - {DELETION_VECTORS, TENANTS, SCHEMAS}
     assert features == (expected if has_kafka else expected - {KAFKA_TOPICS})
 
 

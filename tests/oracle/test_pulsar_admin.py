@@ -7,6 +7,7 @@ without it, or without Java, this is skipped.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -26,6 +27,7 @@ pytestmark = [
     pytest.mark.skipif(not has_java(), reason="Java is not installed"),
 ]
 T, P = "persistent://public/default/orders", "persistent://acme/ns/parts"
+SCHEMA = '{"type": "record", "name": "Price", "fields": []}'
 # A command, and what it prints, or says when it is refused.
 COMMANDS = (
     ("tenants create acme", ""),
@@ -70,6 +72,19 @@ COMMANDS = (
     (f"topicPolicies get-retention {T} -ap", '"retentionSizeInMB" : 1'),
     (f"topicPolicies set-message-ttl {T} -t 6000", ""),
     (f"topicPolicies get-message-ttl {T}", "6000"),
+    (f"schemas get {T}", "Schema not found"),
+    (f"schemas upload {T} -f schema.json", ""),
+    (f"schemas get {T}", '"type": "AVRO"'),
+    (f"schemas get {T} --version 0", '"name": "Price"'),
+    (f"schemas compatibility {T} -f schema.json", ""),
+    (f"schemas delete {T}", ""),
+    (f"topicPolicies set-schema-compatibility-strategy {T} FULL", ""),
+    ("namespaces set-schema-compatibility-strategy -c FORWARD acme/ns", ""),
+    ("namespaces get-schema-compatibility-strategy acme/ns", "FORWARD"),
+    ("namespaces set-schema-validation-enforce -e acme/ns", ""),
+    ("namespaces get-schema-validation-enforce acme/ns", "true"),
+    ("namespaces set-is-allow-auto-update-schema --disable acme/ns", ""),
+    ("namespaces get-is-allow-auto-update-schema acme/ns", "false"),
     (f"topics compaction-status {T}", "Compaction has not been run"),
     (f"topics compact {T}", "Topic compaction requested"),
     (f"topics compaction-status {T} -w", "Compaction was a success"),
@@ -122,6 +137,7 @@ def run(folder: Path, address: str) -> list[str]:
     """Returns the output of each command."""
     url = f"http://{address}"
     (folder / "client.conf").write_text(f"webServiceUrl={url}\nbrokerServiceUrl=pulsar://none:1\n")
+    (folder / "schema.json").write_text(json.dumps({"type": "AVRO", "schema": SCHEMA}))
     lines = (f"admin {command}\n" for command, _ in COMMANDS)
     (folder / "commands").write_text("".join(lines))
     java = Path(os.environ["JAVA_HOME"], "bin", "java") if "JAVA_HOME" in os.environ else "java"

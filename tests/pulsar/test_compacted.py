@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pulsar
 import pytest
+from pulsar.schema import AvroSchema, Integer, Record, String
 
 from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
@@ -131,3 +132,44 @@ def test_both_doors_see_one_view(
         assert {key: value for key, (value, _) in found.items()} == {
             key: table.get(key) for key in found
         }
+
+
+class Stock(Record):  # type: ignore[misc]
+    left = Integer(required=True)
+
+
+class MoreOfStock(Record):  # type: ignore[misc]
+    left = Integer(required=True)
+    place = String(default="?", required=True, required_default=True)
+
+
+@pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
+def test_schema_versions_survive(
+    client: pulsar.Client, broker: BrokerProcess, topic: str, batching: bool
+) -> None:
+    """Messages in the view, of both versions, are decoded by a reader of the newer one."""
+    for kind, keys in ((Stock, "ab"), (MoreOfStock, "bc")):
+        producer = client.create_producer(
+            topic,
+            schema=AvroSchema(kind),
+            batching_enabled=batching,
+            batching_max_publish_delay_ms=100,
+        )
+        for key in keys:
+            value = Stock(left=1) if kind is Stock else MoreOfStock(left=2, place="here")
+            producer.send_async(value, lambda result, message_id: None, partition_key=key)
+        producer.flush()
+        producer.close()
+    compact(broker, topic)
+    with Admin(broker.url) as admin:
+        admin.unload(topic)
+    reader = client.create_reader(
+        topic, pulsar.MessageId.earliest, schema=AvroSchema(MoreOfStock), is_read_compacted=True
+    )
+    found = {}
+    while reader.has_message_available():
+        message = reader.read_next(WAIT_MS)
+        value = message.value()
+        version = message.schema_version().encode()[-1]
+        found[message.partition_key()] = version, value.left, value.place
+    assert found == {"a": (0, 1, "?"), "b": (1, 2, "here"), "c": (1, 2, "here")}

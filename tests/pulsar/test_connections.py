@@ -303,6 +303,12 @@ def test_a_reader_that_seeks_and_goes(
         wait_until(lambda: not admin.stats(topic)["subscriptions"], "its end")
 
 
+RECORD = {
+    "name": b"",
+    "schema_data": b'{"type":"record","name":"A","fields":[{"name":"x","type":"int"}]}',
+    "type": 4,
+    "properties": [{"key": b"p", "value": b"q"}],
+}
 SESSION = (
     encode(producer("fuzz")),
     frame_of(send(1), metadata(1), b"value"),
@@ -319,6 +325,14 @@ SESSION = (
     encode(BaseCommand(type=20, redeliver={"consumer_id": 1})),
     encode(BaseCommand(type=12, unsubscribe={"consumer_id": 1, "request_id": 6})),
     encode(BaseCommand(type=15, close_producer={"producer_id": 1, "request_id": 7})),
+    encode(producer("fuzz", schema=RECORD)),
+    encode(subscribe("fuzz", schema=RECORD)),
+    encode(BaseCommand(type=34, get_schema={"request_id": 8, "topic": "fuzz"})),
+    encode(
+        BaseCommand(
+            type=39, get_or_create_schema={"request_id": 9, "topic": "fuzz", "schema": RECORD}
+        )
+    ),
 )
 
 
@@ -350,11 +364,15 @@ def test_a_session_in_any_order_damaged_and_cut(
     assert "Traceback" not in broker.stderr, broker.stderr
 
 
+SCHEMA = {"name": b"", "schema_data": b"", "type": 1}
+NEW = {"request_id": 1, "topic": "t", "schema": SCHEMA}
+
+
 @pytest.mark.parametrize(
     "command",
     [
         BaseCommand(type=34, get_schema={"request_id": 1, "topic": "t"}),
-        BaseCommand(type=39, get_or_create_schema={"request_id": 1, "topic": "t"}),
+        BaseCommand(type=39, get_or_create_schema=NEW),
         BaseCommand(type=62, tc_client_connect_request={"request_id": 1}),
         BaseCommand(type=64, watch_topic_list={"request_id": 1}),
     ],

@@ -141,22 +141,6 @@ def test_only_shared_producers(client: pulsar.Client, topic: str, mode: str) -> 
         client.create_producer(topic, access_mode=getattr(pulsar.ProducerAccessMode, mode))
 
 
-def test_schemas(client: pulsar.Client, topic: str) -> None:
-    """Strings need no registry; definitions are refused, and never lost."""
-    producer = client.create_producer(topic, schema=pulsar.schema.StringSchema())
-    producer.send("grün")
-    reader = client.create_reader(
-        topic, pulsar.MessageId.earliest, schema=pulsar.schema.StringSchema()
-    )
-    assert reader.read_next(10_000).value() == "grün"
-
-    class Order(pulsar.schema.Record):  # type: ignore[misc]
-        number = pulsar.schema.Integer()
-
-    with pytest.raises(pulsar.NotAllowedError):
-        client.create_producer(topic, schema=pulsar.schema.JsonSchema(Order))
-
-
 def test_a_second_producer_of_the_name(client: pulsar.Client, topic: str) -> None:
     producer = client.create_producer(topic, producer_name="one")
     with pytest.raises(pulsar.ProducerBusy):

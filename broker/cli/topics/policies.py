@@ -12,9 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import TOPIC, admin_of
 from ledgerfold.broker.cli.output import ANSWER, print_object
-from ledgerfold.broker.cli.topics.serve_options import PROFILE_NAMES, strategy_settings
+from ledgerfold.broker.cli.topics.serve_options import (
+    PROFILE_NAMES,
+    SCHEMA_STRATEGIES,
+    strategy_settings,
+)
 from ledgerfold.broker.cli.units import LIMIT_SIZE, LIMIT_TIME, SIZE, TIME, settings_of
-from ledgerfold.broker.cli.verbs import Argument, Verbs, argument, defaults, flag, together
+from ledgerfold.broker.cli.verbs import (
+    Argument,
+    Verbs,
+    argument,
+    defaults,
+    flag,
+    one_of,
+    together,
+)
 from ledgerfold.storage.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -24,6 +36,7 @@ POLICIES = Verbs()
 _APPLIED = flag("-ap --applied", "including an inherited one")
 _NAMESPACE = argument("namespace", "TENANT/NAMESPACE")
 _EMULATION = ("emulation", "retain_null_key")
+_COMPATIBILITY = "schema_compatibility_strategy"
 
 
 def of_scope(scope: str) -> Argument:
@@ -133,6 +146,70 @@ def _get_ttl(options: argparse.Namespace) -> None:
 @POLICIES.verb("remove-message-ttl", "inherit the message TTL")
 def _remove_ttl(options: argparse.Namespace) -> None:
     _remove(options, "message_ttl_ms")
+
+
+@POLICIES.verb("set-schema-compatibility-strategy", "set what a new schema must be compatible with")
+@argument("-c --compatibility", "the strategy", choices=SCHEMA_STRATEGIES, required=True)
+def _set_compatibility(options: argparse.Namespace) -> None:
+    _set(options, schema_compatibility_strategy=f"{_COMPATIBILITY.upper()}_{options.compatibility}")
+
+
+@POLICIES.verb("get-schema-compatibility-strategy", "show the schemas' strategy", _APPLIED, ANSWER)
+def _get_compatibility(options: argparse.Namespace) -> None:
+    from ledgerfold.broker.schemas.compatibility import strategy_name
+
+    policies = _policies(options)
+    is_set = policies.HasField(_COMPATIBILITY)
+    name = strategy_name(policies.schema_compatibility_strategy) if is_set else None
+    print_object(options, {_COMPATIBILITY: name}, name or "null")
+
+
+@POLICIES.verb("remove-schema-compatibility-strategy", "inherit the schemas' strategy")
+def _remove_compatibility(options: argparse.Namespace) -> None:
+    _remove(options, _COMPATIBILITY)
+
+
+_SWITCH = one_of(
+    flag("-e --enable", "enable it", dest="is_enabled"),
+    flag("-d --disable", "disable it", dest="is_disabled"),
+    required=True,
+)
+
+
+@POLICIES.verb("set-schema-validation-enforce", "refuse producers without a schema", _SWITCH)
+def _set_enforced(options: argparse.Namespace) -> None:
+    _set(options, schema_validation_enforced=options.is_enabled)
+
+
+@POLICIES.verb("get-schema-validation-enforce", "show whether they are refused", _APPLIED, ANSWER)
+def _get_enforced(options: argparse.Namespace) -> None:
+    _print_flag(options, "schema_validation_enforced")
+
+
+@POLICIES.verb("remove-schema-validation-enforce", "inherit whether they are refused")
+def _remove_enforced(options: argparse.Namespace) -> None:
+    _remove(options, "schema_validation_enforced")
+
+
+@POLICIES.verb("set-is-allow-auto-update-schema", "let clients add schemas", _SWITCH)
+def _set_updates(options: argparse.Namespace) -> None:
+    _set(options, allow_auto_update_schema=options.is_enabled)
+
+
+@POLICIES.verb("get-is-allow-auto-update-schema", "show whether they may", _APPLIED, ANSWER)
+def _get_updates(options: argparse.Namespace) -> None:
+    _print_flag(options, "allow_auto_update_schema")
+
+
+@POLICIES.verb("remove-is-allow-auto-update-schema", "inherit whether they may")
+def _remove_updates(options: argparse.Namespace) -> None:
+    _remove(options, "allow_auto_update_schema")
+
+
+def _print_flag(options: argparse.Namespace, name: str) -> None:
+    policies = _policies(options)
+    value = getattr(policies, name) if policies.HasField(name) else None
+    print_object(options, {name: value}, "null" if value is None else str(value).lower())
 
 
 @POLICIES.verb("set-emulation", "set the version of Pulsar or Kafka to emulate")

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from ledgerfold.v1.records_pb2 import CompactionStrategy, Emulation
 
 PROFILE_NAMES = ("documented", "pulsar-4", "kafka-4.1")
+# STRATEGIES of broker/schemas/compatibility.py, which `--help` need not load.
+SCHEMA_STRATEGIES = (
+    *("ALWAYS_INCOMPATIBLE", "ALWAYS_COMPATIBLE", "BACKWARD", "FORWARD", "FULL"),
+    *("BACKWARD_TRANSITIVE", "FORWARD_TRANSITIVE", "FULL_TRANSITIVE"),
+)
 # The two types of Pulsar's compact-topic tool.
 _COMPACTOR_TYPES = ("PUBLISHING", "EVENT_TIME")
 

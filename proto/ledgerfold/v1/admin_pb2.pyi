@@ -52,6 +52,80 @@ COMPACTION_PHASE_ONE: CompactionPhase
 COMPACTION_PHASE_TWO: CompactionPhase
 COMPACTION_PHASE_COMMIT: CompactionPhase
 
+class GetSchemaRequest(_message.Message):
+    __slots__ = ("topic", "version")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    version: int
+    def __init__(self, topic: _Optional[str] = ..., version: _Optional[int] = ...) -> None: ...
+
+class GetSchemaResponse(_message.Message):
+    __slots__ = ("schema",)
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    schema: _records_pb2.SchemaRecord
+    def __init__(self, schema: _Optional[_Union[_records_pb2.SchemaRecord, _Mapping]] = ...) -> None: ...
+
+class ListSchemasRequest(_message.Message):
+    __slots__ = ("topic",)
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    def __init__(self, topic: _Optional[str] = ...) -> None: ...
+
+class ListSchemasResponse(_message.Message):
+    __slots__ = ("schemas",)
+    SCHEMAS_FIELD_NUMBER: _ClassVar[int]
+    schemas: _containers.RepeatedCompositeFieldContainer[_records_pb2.SchemaRecord]
+    def __init__(self, schemas: _Optional[_Iterable[_Union[_records_pb2.SchemaRecord, _Mapping]]] = ...) -> None: ...
+
+class PutSchemaRequest(_message.Message):
+    __slots__ = ("topic", "definition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    definition: _records_pb2.SchemaDefinition
+    def __init__(self, topic: _Optional[str] = ..., definition: _Optional[_Union[_records_pb2.SchemaDefinition, _Mapping]] = ...) -> None: ...
+
+class PutSchemaResponse(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class DeleteSchemaRequest(_message.Message):
+    __slots__ = ("topic", "force")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    force: bool
+    def __init__(self, topic: _Optional[str] = ..., force: _Optional[bool] = ...) -> None: ...
+
+class DeleteSchemaResponse(_message.Message):
+    __slots__ = ("version",)
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    def __init__(self, version: _Optional[int] = ...) -> None: ...
+
+class CheckSchemaRequest(_message.Message):
+    __slots__ = ("topic", "definition")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    definition: _records_pb2.SchemaDefinition
+    def __init__(self, topic: _Optional[str] = ..., definition: _Optional[_Union[_records_pb2.SchemaDefinition, _Mapping]] = ...) -> None: ...
+
+class CheckSchemaResponse(_message.Message):
+    __slots__ = ("is_compatible", "reason", "strategy", "version")
+    IS_COMPATIBLE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    is_compatible: bool
+    reason: str
+    strategy: _records_pb2.SchemaCompatibilityStrategy
+    version: int
+    def __init__(self, is_compatible: _Optional[bool] = ..., reason: _Optional[str] = ..., strategy: _Optional[_Union[_records_pb2.SchemaCompatibilityStrategy, str]] = ..., version: _Optional[int] = ...) -> None: ...
+
 class GetBrokerInfoRequest(_message.Message):
     __slots__ = ("await_compactor",)
     AWAIT_COMPACTOR_FIELD_NUMBER: _ClassVar[int]

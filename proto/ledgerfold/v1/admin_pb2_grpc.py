@@ -206,6 +206,31 @@ class AdminServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.UpdatePoliciesRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.UpdatePoliciesResponse.FromString,
                 _registered_method=True)
+        self.GetSchema = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/GetSchema',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetSchemaRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetSchemaResponse.FromString,
+                _registered_method=True)
+        self.ListSchemas = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/ListSchemas',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListSchemasRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListSchemasResponse.FromString,
+                _registered_method=True)
+        self.PutSchema = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/PutSchema',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.PutSchemaRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.PutSchemaResponse.FromString,
+                _registered_method=True)
+        self.DeleteSchema = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/DeleteSchema',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteSchemaRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteSchemaResponse.FromString,
+                _registered_method=True)
+        self.CheckSchema = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/CheckSchema',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.CheckSchemaRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.CheckSchemaResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -461,6 +486,44 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GetSchema(self, request, context):
+        """A topic has one schema, in versions; all partitions of a partitioned topic have the same. The topic need not exist.
+
+        Returns a version of a topic's schema. NOT_FOUND (SCHEMA_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSchemas(self, request, context):
+        """Lists the versions of a topic's schema, oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PutSchema(self, request, context):
+        """Adds a version, unless one has the same definition. INVALID_ARGUMENT (INVALID_SCHEMA), FAILED_PRECONDITION
+        (INCOMPATIBLE_SCHEMA).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSchema(self, request, context):
+        """Deletes all versions of a topic's schema. Messages that were published with them stay.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckSchema(self, request, context):
+        """Returns whether a definition could be added, and whether it is a version already. Changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -633,6 +696,31 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.UpdatePolicies,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.UpdatePoliciesRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.UpdatePoliciesResponse.SerializeToString,
+            ),
+            'GetSchema': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSchema,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetSchemaRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetSchemaResponse.SerializeToString,
+            ),
+            'ListSchemas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSchemas,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListSchemasRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListSchemasResponse.SerializeToString,
+            ),
+            'PutSchema': grpc.unary_unary_rpc_method_handler(
+                    servicer.PutSchema,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.PutSchemaRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.PutSchemaResponse.SerializeToString,
+            ),
+            'DeleteSchema': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSchema,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteSchemaRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteSchemaResponse.SerializeToString,
+            ),
+            'CheckSchema': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckSchema,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.CheckSchemaRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.CheckSchemaResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1553,6 +1641,141 @@ class AdminService:
             '/ledgerfold.v1.AdminService/UpdatePolicies',
             ledgerfold_dot_v1_dot_admin__pb2.UpdatePoliciesRequest.SerializeToString,
             ledgerfold_dot_v1_dot_admin__pb2.UpdatePoliciesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSchema(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/GetSchema',
+            ledgerfold_dot_v1_dot_admin__pb2.GetSchemaRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.GetSchemaResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSchemas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/ListSchemas',
+            ledgerfold_dot_v1_dot_admin__pb2.ListSchemasRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.ListSchemasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PutSchema(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/PutSchema',
+            ledgerfold_dot_v1_dot_admin__pb2.PutSchemaRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.PutSchemaResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSchema(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/DeleteSchema',
+            ledgerfold_dot_v1_dot_admin__pb2.DeleteSchemaRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.DeleteSchemaResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckSchema(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/CheckSchema',
+            ledgerfold_dot_v1_dot_admin__pb2.CheckSchemaRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.CheckSchemaResponse.FromString,
             options,
             channel_credentials,
             insecure,

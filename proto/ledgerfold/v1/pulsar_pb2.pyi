@@ -68,6 +68,7 @@ class ServerError(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TOPIC_TERMINATED: _ClassVar[ServerError]
     PRODUCER_BUSY: _ClassVar[ServerError]
     INVALID_TOPIC_NAME: _ClassVar[ServerError]
+    INCOMPATIBLE_SCHEMA: _ClassVar[ServerError]
     TRANSACTION_COORDINATOR_NOT_FOUND: _ClassVar[ServerError]
     NOT_ALLOWED: _ClassVar[ServerError]
 UNKNOWN_COMMAND: CommandType
@@ -126,6 +127,7 @@ TOO_MANY_REQUESTS: ServerError
 TOPIC_TERMINATED: ServerError
 PRODUCER_BUSY: ServerError
 INVALID_TOPIC_NAME: ServerError
+INCOMPATIBLE_SCHEMA: ServerError
 TRANSACTION_COORDINATOR_NOT_FOUND: ServerError
 NOT_ALLOWED: ServerError
 
@@ -398,14 +400,16 @@ class CommandLookupResponse(_message.Message):
     def __init__(self, broker_service_url: _Optional[str] = ..., response: _Optional[int] = ..., request_id: _Optional[int] = ..., authoritative: _Optional[bool] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class Schema(_message.Message):
-    __slots__ = ("name", "schema_data", "type")
+    __slots__ = ("name", "schema_data", "type", "properties")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_DATA_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     name: bytes
     schema_data: bytes
     type: int
-    def __init__(self, name: _Optional[bytes] = ..., schema_data: _Optional[bytes] = ..., type: _Optional[int] = ...) -> None: ...
+    properties: _containers.RepeatedCompositeFieldContainer[KeyValue]
+    def __init__(self, name: _Optional[bytes] = ..., schema_data: _Optional[bytes] = ..., type: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ...) -> None: ...
 
 class CommandProducer(_message.Message):
     __slots__ = ("topic", "producer_id", "request_id", "producer_name", "encrypted", "metadata", "schema", "epoch", "user_provided_producer_name", "producer_access_mode", "txn_enabled", "initial_subscription_name")
@@ -738,40 +742,50 @@ class CommandGetTopicsOfNamespaceResponse(_message.Message):
     def __init__(self, request_id: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CommandGetSchema(_message.Message):
-    __slots__ = ("request_id", "topic")
+    __slots__ = ("request_id", "topic", "schema_version")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     topic: str
-    def __init__(self, request_id: _Optional[int] = ..., topic: _Optional[str] = ...) -> None: ...
+    schema_version: bytes
+    def __init__(self, request_id: _Optional[int] = ..., topic: _Optional[str] = ..., schema_version: _Optional[bytes] = ...) -> None: ...
 
 class CommandGetSchemaResponse(_message.Message):
-    __slots__ = ("request_id", "error_code", "error_message")
+    __slots__ = ("request_id", "error_code", "error_message", "schema", "schema_version")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     error_code: int
     error_message: str
-    def __init__(self, request_id: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+    schema: Schema
+    schema_version: bytes
+    def __init__(self, request_id: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., schema_version: _Optional[bytes] = ...) -> None: ...
 
 class CommandGetOrCreateSchema(_message.Message):
-    __slots__ = ("request_id", "topic")
+    __slots__ = ("request_id", "topic", "schema")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     topic: str
-    def __init__(self, request_id: _Optional[int] = ..., topic: _Optional[str] = ...) -> None: ...
+    schema: Schema
+    def __init__(self, request_id: _Optional[int] = ..., topic: _Optional[str] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ...) -> None: ...
 
 class CommandGetOrCreateSchemaResponse(_message.Message):
-    __slots__ = ("request_id", "error_code", "error_message")
+    __slots__ = ("request_id", "error_code", "error_message", "schema_version")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     error_code: int
     error_message: str
-    def __init__(self, request_id: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ...) -> None: ...
+    schema_version: bytes
+    def __init__(self, request_id: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., schema_version: _Optional[bytes] = ...) -> None: ...
 
 class CommandTcClientConnect(_message.Message):
     __slots__ = ("request_id",)

@@ -20,6 +20,42 @@ class LedgerState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LEDGER_STATE_CLOSED: _ClassVar[LedgerState]
     LEDGER_STATE_DELETING: _ClassVar[LedgerState]
 
+class SchemaCompatibilityStrategy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SCHEMA_COMPATIBILITY_STRATEGY_UNSPECIFIED: _ClassVar[SchemaCompatibilityStrategy]
+    SCHEMA_COMPATIBILITY_STRATEGY_ALWAYS_INCOMPATIBLE: _ClassVar[SchemaCompatibilityStrategy]
+    SCHEMA_COMPATIBILITY_STRATEGY_ALWAYS_COMPATIBLE: _ClassVar[SchemaCompatibilityStrategy]
+    SCHEMA_COMPATIBILITY_STRATEGY_BACKWARD: _ClassVar[SchemaCompatibilityStrategy]
+    SCHEMA_COMPATIBILITY_STRATEGY_FORWARD: _ClassVar[SchemaCompatibilityStrategy]
+    SCHEMA_COMPATIBILITY_STRATEGY_FULL: _ClassVar[SchemaCompatibilityStrategy]
+    SCHEMA_COMPATIBILITY_STRATEGY_BACKWARD_TRANSITIVE: _ClassVar[SchemaCompatibilityStrategy]
+    SCHEMA_COMPATIBILITY_STRATEGY_FORWARD_TRANSITIVE: _ClassVar[SchemaCompatibilityStrategy]
+    SCHEMA_COMPATIBILITY_STRATEGY_FULL_TRANSITIVE: _ClassVar[SchemaCompatibilityStrategy]
+
+class SchemaType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    SCHEMA_TYPE_NONE: _ClassVar[SchemaType]
+    SCHEMA_TYPE_STRING: _ClassVar[SchemaType]
+    SCHEMA_TYPE_JSON: _ClassVar[SchemaType]
+    SCHEMA_TYPE_PROTOBUF: _ClassVar[SchemaType]
+    SCHEMA_TYPE_AVRO: _ClassVar[SchemaType]
+    SCHEMA_TYPE_BOOLEAN: _ClassVar[SchemaType]
+    SCHEMA_TYPE_INT8: _ClassVar[SchemaType]
+    SCHEMA_TYPE_INT16: _ClassVar[SchemaType]
+    SCHEMA_TYPE_INT32: _ClassVar[SchemaType]
+    SCHEMA_TYPE_INT64: _ClassVar[SchemaType]
+    SCHEMA_TYPE_FLOAT: _ClassVar[SchemaType]
+    SCHEMA_TYPE_DOUBLE: _ClassVar[SchemaType]
+    SCHEMA_TYPE_DATE: _ClassVar[SchemaType]
+    SCHEMA_TYPE_TIME: _ClassVar[SchemaType]
+    SCHEMA_TYPE_TIMESTAMP: _ClassVar[SchemaType]
+    SCHEMA_TYPE_KEY_VALUE: _ClassVar[SchemaType]
+    SCHEMA_TYPE_INSTANT: _ClassVar[SchemaType]
+    SCHEMA_TYPE_LOCAL_DATE: _ClassVar[SchemaType]
+    SCHEMA_TYPE_LOCAL_TIME: _ClassVar[SchemaType]
+    SCHEMA_TYPE_LOCAL_DATE_TIME: _ClassVar[SchemaType]
+    SCHEMA_TYPE_PROTOBUF_NATIVE: _ClassVar[SchemaType]
+
 class RunState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     RUN_STATE_UNSPECIFIED: _ClassVar[RunState]
@@ -41,6 +77,36 @@ LEDGER_STATE_UNSPECIFIED: LedgerState
 LEDGER_STATE_OPEN: LedgerState
 LEDGER_STATE_CLOSED: LedgerState
 LEDGER_STATE_DELETING: LedgerState
+SCHEMA_COMPATIBILITY_STRATEGY_UNSPECIFIED: SchemaCompatibilityStrategy
+SCHEMA_COMPATIBILITY_STRATEGY_ALWAYS_INCOMPATIBLE: SchemaCompatibilityStrategy
+SCHEMA_COMPATIBILITY_STRATEGY_ALWAYS_COMPATIBLE: SchemaCompatibilityStrategy
+SCHEMA_COMPATIBILITY_STRATEGY_BACKWARD: SchemaCompatibilityStrategy
+SCHEMA_COMPATIBILITY_STRATEGY_FORWARD: SchemaCompatibilityStrategy
+SCHEMA_COMPATIBILITY_STRATEGY_FULL: SchemaCompatibilityStrategy
+SCHEMA_COMPATIBILITY_STRATEGY_BACKWARD_TRANSITIVE: SchemaCompatibilityStrategy
+SCHEMA_COMPATIBILITY_STRATEGY_FORWARD_TRANSITIVE: SchemaCompatibilityStrategy
+SCHEMA_COMPATIBILITY_STRATEGY_FULL_TRANSITIVE: SchemaCompatibilityStrategy
+SCHEMA_TYPE_NONE: SchemaType
+SCHEMA_TYPE_STRING: SchemaType
+SCHEMA_TYPE_JSON: SchemaType
+SCHEMA_TYPE_PROTOBUF: SchemaType
+SCHEMA_TYPE_AVRO: SchemaType
+SCHEMA_TYPE_BOOLEAN: SchemaType
+SCHEMA_TYPE_INT8: SchemaType
+SCHEMA_TYPE_INT16: SchemaType
+SCHEMA_TYPE_INT32: SchemaType
+SCHEMA_TYPE_INT64: SchemaType
+SCHEMA_TYPE_FLOAT: SchemaType
+SCHEMA_TYPE_DOUBLE: SchemaType
+SCHEMA_TYPE_DATE: SchemaType
+SCHEMA_TYPE_TIME: SchemaType
+SCHEMA_TYPE_TIMESTAMP: SchemaType
+SCHEMA_TYPE_KEY_VALUE: SchemaType
+SCHEMA_TYPE_INSTANT: SchemaType
+SCHEMA_TYPE_LOCAL_DATE: SchemaType
+SCHEMA_TYPE_LOCAL_TIME: SchemaType
+SCHEMA_TYPE_LOCAL_DATE_TIME: SchemaType
+SCHEMA_TYPE_PROTOBUF_NATIVE: SchemaType
 RUN_STATE_UNSPECIFIED: RunState
 RUN_STATE_QUEUED: RunState
 RUN_STATE_RUNNING: RunState
@@ -174,7 +240,7 @@ class LedgerRecord(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., kind: _Optional[_Union[LedgerKind, str]] = ..., state: _Optional[_Union[LedgerState, str]] = ..., topic: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentRecord, _Mapping]]] = ..., created_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., damaged: _Optional[bool] = ...) -> None: ...
 
 class Policies(_message.Message):
-    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "message_ttl_ms", "compaction_strategy", "emulation")
+    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "message_ttl_ms", "compaction_strategy", "emulation", "schema_compatibility_strategy", "schema_validation_enforced", "allow_auto_update_schema")
     COMPACTION_THRESHOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
@@ -182,6 +248,9 @@ class Policies(_message.Message):
     MESSAGE_TTL_MS_FIELD_NUMBER: _ClassVar[int]
     COMPACTION_STRATEGY_FIELD_NUMBER: _ClassVar[int]
     EMULATION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_COMPATIBILITY_STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VALIDATION_ENFORCED_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_AUTO_UPDATE_SCHEMA_FIELD_NUMBER: _ClassVar[int]
     compaction_threshold_bytes: int
     retention_ms: int
     retention_bytes: int
@@ -189,7 +258,41 @@ class Policies(_message.Message):
     message_ttl_ms: int
     compaction_strategy: CompactionStrategy
     emulation: Emulation
-    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., message_ttl_ms: _Optional[int] = ..., compaction_strategy: _Optional[_Union[CompactionStrategy, _Mapping]] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ...) -> None: ...
+    schema_compatibility_strategy: SchemaCompatibilityStrategy
+    schema_validation_enforced: bool
+    allow_auto_update_schema: bool
+    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., message_ttl_ms: _Optional[int] = ..., compaction_strategy: _Optional[_Union[CompactionStrategy, _Mapping]] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ..., schema_compatibility_strategy: _Optional[_Union[SchemaCompatibilityStrategy, str]] = ..., schema_validation_enforced: _Optional[bool] = ..., allow_auto_update_schema: _Optional[bool] = ...) -> None: ...
+
+class SchemaDefinition(_message.Message):
+    __slots__ = ("type", "data", "properties")
+    class PropertiesEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    type: SchemaType
+    data: bytes
+    properties: _containers.ScalarMap[str, str]
+    def __init__(self, type: _Optional[_Union[SchemaType, str]] = ..., data: _Optional[bytes] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class SchemaRecord(_message.Message):
+    __slots__ = ("topic", "version", "definition", "created_ms", "deleted")
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
+    topic: str
+    version: int
+    definition: SchemaDefinition
+    created_ms: int
+    deleted: bool
+    def __init__(self, topic: _Optional[str] = ..., version: _Optional[int] = ..., definition: _Optional[_Union[SchemaDefinition, _Mapping]] = ..., created_ms: _Optional[int] = ..., deleted: _Optional[bool] = ...) -> None: ...
 
 class CompactionStrategy(_message.Message):
     __slots__ = ("name", "settings")

@@ -42,6 +42,11 @@ SHOWING: dict[str, str | None] = {
     "topics expire-messages-all-subscriptions": f"{T} -t 1s",
     "topics skip": f"{T} -s s -n 1",
     "topics clear-backlog": f"{T} -s s",
+    "schemas upload": "public/walked/s -f {schema}",
+    "schemas get": "public/walked/s",
+    "schemas versions": "public/walked/s",
+    "schemas compatibility": "public/walked/s -f {schema}",
+    "schemas delete": "public/walked/none",
     "topics compact": f"{T} --wait",
     "topics compaction-status": T,
     "topics cancel-compaction": T,
@@ -95,6 +100,9 @@ POLICIES = {
     "compaction-strategy": "event-time",
     "message-ttl": "-t 1d",
     "emulation": "exact_backlog=true",
+    "schema-compatibility-strategy": "-c FULL",
+    "schema-validation-enforce": "--disable",
+    "is-allow-auto-update-schema": "--enable",
 }
 for scope, name in (("topics", T), ("topicPolicies", T), ("namespaces", "public/walked")):
     for policy, values in POLICIES.items():
@@ -140,7 +148,8 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledgerfold]:
         worker.stdout.readline()
         address = f"127.0.0.1:{json.loads(worker.stdout.readline())['port']}"
         arguments = ("--compactor", address, "--test-clock")
-        data = tmp_path_factory.mktemp("walked") / "data"
+        folder = tmp_path_factory.mktemp("walked")
+        data, schema = folder / "data", schema_file(folder)
         with BrokerProcess(data, arguments=arguments, environment=SECRET) as broker:
 
             def cli(*arguments: str, stdin: bytes = b"") -> Ran:
@@ -154,6 +163,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledgerfold]:
                 f"topics create {K} --cleanup-policy compact",
                 f"produce {K} -k a -m 1",
                 f"produce {K} -k a -m 2",
+                f"schemas upload public/walked/s -f {schema}",
             ):
                 assert cli(*setup.split()).code == 0, setup
             yield cli
@@ -167,7 +177,14 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     with BrokerProcess(data, arguments=("--compactor", "off")) as broker:
         assert ledgerfold("--url", broker.url, "produce", "t", "-m", "1").code == 0
         broker.stop()
-    return {"data": data, "segment": next(data.glob("ledgers/*/*.log"))}
+    segment = next(data.glob("ledgers/*/*.log"))
+    return {"data": data, "segment": segment, "schema": schema_file(data.parent)}
+
+
+def schema_file(folder: Path) -> Path:
+    path = folder / "schema.json"
+    path.write_text('{"type": "STRING"}')
+    return path
 
 
 def test_each_command_is_known() -> None:

@@ -50,7 +50,7 @@ def test_a_body_of_unknown_length_is_bounded(lab: HttpLab) -> None:
         head = f"PUT /admin/v2{TENANT} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
         connection.sendall(head.encode())
         chunk = b"8000\r\n" + b" " * 0x8000 + b"\r\n"
-        connection.sendall(3 * chunk)
+        connection.sendall((BODY_BYTES_MAX // 0x8000 + 1) * chunk)
         assert b" 413 " in connection.recv(4096).partition(b"\r\n")[0]
 
 

@@ -33,12 +33,12 @@ PULSAR_NAMES = words(
     UnknownError UnsupportedVersionError
     """
 )
-# There is nothing here that could raise them: no users, keys, schemas, transactions, quotas,
+# There is nothing here that could raise them: no users, keys, transactions, quotas,
 # lookups.
 WITHOUT_COUNTERPART = words(
     """
     AuthenticationError AuthorizationError BrokerMetadataError ConsumerAssignError ConsumerNotFound
-    ConsumerNotInitialized CryptoError ErrorGettingAuthenticationData IncompatibleSchema Interrupted
+    ConsumerNotInitialized CryptoError ErrorGettingAuthenticationData Interrupted
     InvalidTxnStatusError LookupError MemoryBufferIsFull ProducerBlockedQuotaExceededError
     ProducerBlockedQuotaExceededException ProducerFenced ProducerNotInitialized
     TooManyLookupRequestException TransactionConflict TransactionCoordinatorNotFoundError

@@ -45,6 +45,9 @@ def test_effective_policies_are_complete_and_merged_field_by_field() -> None:
         message_ttl_ms=0,
         compaction_strategy=CompactionStrategy(name="publishing-order"),
         retain_null_key=False,
+        schema_compatibility_strategy="SCHEMA_COMPATIBILITY_STRATEGY_BACKWARD",
+        schema_validation_enforced=False,
+        allow_auto_update_schema=True,
         emulation=in_force(PROFILES["documented"]),
     )
 

@@ -322,6 +322,9 @@ def test_applied_policies_of_a_topic_are_complete() -> None:
                 message_ttl_ms=0,
                 compaction_strategy=CompactionStrategy(name="publishing-order"),
                 retain_null_key=False,
+                schema_compatibility_strategy="SCHEMA_COMPATIBILITY_STRATEGY_BACKWARD",
+                schema_validation_enforced=False,
+                allow_auto_update_schema=True,
                 emulation=in_force(PROFILES["documented"]),
             )
             nobody = stub.GetPolicies(admin_pb2.GetPoliciesRequest())

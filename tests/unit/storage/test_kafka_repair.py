@@ -8,8 +8,8 @@ import pytest
 
 from ledgerfold.broker.kafka.producers.producer import Origin
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.storage.records import KAFKA_TOPICS, TENANTS, encode_record, key_of
-from ledgerfold.v1.records_pb2 import LedgerRecord, TenantRecord, TopicRecord
+from ledgerfold.storage.records import KAFKA_TOPICS, SCHEMAS, TENANTS, encode_record, key_of
+from ledgerfold.v1.records_pb2 import LedgerRecord, SchemaRecord, TenantRecord, TopicRecord
 from tests.model.broker_lab import DATA, TOPIC
 from tests.support.kafka_lab import KafkaLab
 from tests.support.lossy_files import LossyFiles
@@ -190,11 +190,12 @@ def test_a_topic_record_is_made_from_its_ledgers(disk: Disk) -> None:
 
 def test_a_store_record_that_is_lost_tells_of_features_again(disk: Disk) -> None:
     tenant = TenantRecord(name="acme")
-    disk.pairs.write({key_of(tenant): encode_record(tenant)}, [b"store"])
+    schema = SchemaRecord(topic="persistent://acme/ns/t")
+    disk.pairs.write({key_of(each): encode_record(each) for each in (tenant, schema)}, [b"store"])
     disk.offline.repair()
     store = disk.metadata.store()
     assert store is not None
-    assert {KAFKA_TOPICS, TENANTS} <= set(store.features)
+    assert {KAFKA_TOPICS, TENANTS, SCHEMAS} <= set(store.features)
     assert store.next_producer_id > 7
     assert disk.offline.damage() == []
 

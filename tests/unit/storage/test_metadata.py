@@ -29,6 +29,7 @@ from ledgerfold.v1.records_pb2 import (
     NamespaceRecord,
     ProducerRecord,
     RunRecord,
+    SchemaRecord,
     StoreRecord,
     TenantRecord,
     TopicRecord,
@@ -99,6 +100,7 @@ def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
     cursor = CursorRecord(topic=topic.name, subscription="s/1")
     producer = ProducerRecord(topic=topic.name, name="p", number=3)
     runs = [RunRecord(topic=topic.name, number=number) for number in (9, 10, 1)]
+    schemas = [SchemaRecord(topic=topic.name, version=number) for number in (10, 9)]
     with metadata.batch() as batch:
         for each in (topic, twin):
             batch.put(each)
@@ -112,6 +114,8 @@ def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
         for run in runs:
             batch.put(run)
         batch.put(RunRecord(topic=twin.name, number=1))
+        for schema in (*schemas, SchemaRecord(topic=twin.name, version=1)):
+            batch.put(schema)
     assert metadata.topic(topic.name) == topic
     assert metadata.topics() == [topic, twin]
     assert metadata.namespace("a/b") == namespace
@@ -123,6 +127,7 @@ def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
     assert metadata.ledger(10) == ledgers[1]
     assert [each.ledger_id for each in metadata.ledgers()] == [2, 9, 10]
     assert metadata.cursors(topic.name) == [cursor]
+    assert metadata.schemas(topic.name) == schemas[::-1]
     assert metadata.producers(topic.name) == [producer]
     assert [each.number for each in metadata.runs(topic.name)] == [1, 9, 10]
     assert len(metadata.runs()) == 4
@@ -132,7 +137,7 @@ def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
 
 
 def test_deleting_a_topic_takes_what_belongs_to_it(pairs: KeyValueStore) -> None:
-    """Its cursors, producers and runs, but nothing of a topic whose name begins alike."""
+    """Its cursors, producers, runs and schemas, but nothing of a topic whose name begins alike."""
     metadata = MetadataStore(pairs)
     with metadata.batch() as batch:
         for name in ("t", "t2"):
@@ -140,12 +145,13 @@ def test_deleting_a_topic_takes_what_belongs_to_it(pairs: KeyValueStore) -> None
             batch.put(CursorRecord(topic=name, subscription="s"))
             batch.put(ProducerRecord(topic=name, name="p"))
             batch.put(RunRecord(topic=name, number=1))
+            batch.put(SchemaRecord(topic=name, version=1))
     with metadata.batch() as batch:
         batch.delete_topic("t")
     assert [each.name for each in metadata.topics()] == ["t2"]
-    assert (metadata.cursors("t"), metadata.producers("t"), metadata.runs("t")) == ([], [], [])
-    kept = (metadata.cursors("t2"), metadata.producers("t2"), metadata.runs("t2"))
-    assert [len(each) for each in kept] == [1, 1, 1]
+    lists = (metadata.cursors, metadata.producers, metadata.runs, metadata.schemas)
+    assert [each("t") for each in lists] == [[], [], [], []]
+    assert [len(each("t2")) for each in lists] == [1, 1, 1, 1]
     with metadata.batch() as batch:
         batch.delete_cursor("t2", "s")
         batch.delete_run("t2", 1)

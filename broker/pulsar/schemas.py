@@ -1,0 +1,124 @@
+"""Schemas: those of producers and consumers, GET_SCHEMA, GET_OR_CREATE_SCHEMA.
+
+A version is 8 bytes, big-endian. Clients without a schema send none; a consumer that takes any has
+a type of its own. The rules are in broker/topics/schemas.py.
+"""
+
+from __future__ import annotations
+
+from ledgerfold.broker.common.names import persistent_topic
+from ledgerfold.broker.pulsar.errors import number_of
+from ledgerfold.broker.pulsar.frames import command
+from ledgerfold.broker.pulsar.link import Link, properties_of
+from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.storage.entry import EARLIEST
+from ledgerfold.storage.errors import InvalidRequest, InvalidSchema, LedgerfoldError, TopicNotFound
+from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducer, CommandSubscribe
+from ledgerfold.v1.records_pb2 import SchemaDefinition, SchemaRecord, SchemaType
+
+_NONE, _ANY = 0, 21
+_VERSION_BYTES = 8
+
+
+class SchemaCommands:
+    """The commands of one connection about schemas."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def get(self, request: BaseCommand) -> None:
+        asked = request.get_schema
+        answer = pulsar_pb2.CommandGetSchemaResponse(request_id=asked.request_id)
+        try:
+            name = persistent_topic(asked.topic)
+            number = number_from(asked.schema_version) if asked.HasField("schema_version") else None
+            record = self._link.broker.schemas.version(name, number)
+            answer.schema.CopyFrom(_shown(record))
+            answer.schema_version = version_bytes(record.version)
+        except LedgerfoldError as error:
+            answer.error_code, answer.error_message = number_of(error), str(error)
+        self._link.send(command(pulsar_pb2.GET_SCHEMA_RESPONSE, get_schema_response=answer))
+
+    async def get_or_create(self, request: BaseCommand) -> None:
+        asked, broker = request.get_or_create_schema, self._link.broker
+        answer = pulsar_pb2.CommandGetOrCreateSchemaResponse(request_id=asked.request_id)
+        try:
+            name = persistent_topic(asked.topic)
+            if broker.metadata.topic(name) is None:
+                raise TopicNotFound(name)
+            version = await broker.schemas.for_producer(name, definition_of(asked.schema))
+            answer.schema_version = version_bytes(version)
+        except LedgerfoldError as error:
+            answer.error_code, answer.error_message = number_of(error), str(error)
+        type_ = pulsar_pb2.GET_OR_CREATE_SCHEMA_RESPONSE
+        self._link.send(command(type_, get_or_create_schema_response=answer))
+
+
+async def schema_of_producer(link: Link, topic: Topic, opening: CommandProducer) -> bytes:
+    """Returns the schema version of a producer, as in its answer: empty without a schema.
+
+    Raises what refuses its schema, or that it has none.
+    """
+    schemas = link.broker.schemas
+    if not _has_schema(opening):
+        schemas.without(topic.name)
+        return b""
+    return version_bytes(await schemas.for_producer(topic.name, definition_of(opening.schema)))
+
+
+async def check_consumer(link: Link, topic: Topic, opening: CommandSubscribe) -> None:
+    """Raises what refuses the consumer's schema."""
+    if not _has_schema(opening) or takes_any(opening):
+        return
+
+    def is_idle() -> bool:
+        consumers = (each for one in topic.subscriptions.values() for each in one.consumers)
+        if topic.producers or topic.readers or any(not each.takes_any_schema for each in consumers):
+            return False
+        return not topic.log.ledgers.bytes_after(EARLIEST)
+
+    definition = definition_of(opening.schema)
+    await link.broker.schemas.for_consumer(topic.name, definition, is_idle=is_idle)
+
+
+def takes_any(opening: CommandSubscribe) -> bool:
+    """Returns whether the consumer takes messages of any schema."""
+    return opening.HasField("schema") and opening.schema.type == _ANY
+
+
+def _has_schema(opening: CommandProducer | CommandSubscribe) -> bool:
+    return opening.HasField("schema") and opening.schema.type != _NONE
+
+
+def definition_of(schema: pulsar_pb2.Schema) -> SchemaDefinition:
+    """Raises InvalidSchema."""
+    if schema.type not in SchemaType.values():
+        raise InvalidSchema("such a", f"the broker does not know the type {schema.type}.")
+    properties = properties_of(schema.properties)
+    type_ = SchemaType.Name(schema.type)
+    return SchemaDefinition(type=type_, data=schema.schema_data, properties=properties)
+
+
+def _shown(record: SchemaRecord) -> pulsar_pb2.Schema:
+    definition, (_, _, name) = record.definition, record.topic.partition("://")
+    return pulsar_pb2.Schema(
+        name=name.encode(),
+        schema_data=definition.data,
+        type=definition.type,
+        properties=[
+            pulsar_pb2.KeyValue(key=key.encode(), value=value.encode())
+            for key, value in definition.properties.items()
+        ],
+    )
+
+
+def version_bytes(version: int) -> bytes:
+    return version.to_bytes(_VERSION_BYTES, "big")
+
+
+def number_from(version: bytes) -> int:
+    """Raises InvalidRequest for bytes that are no version."""
+    if len(version) != _VERSION_BYTES:
+        raise InvalidRequest(f"A schema version has {_VERSION_BYTES} bytes, not {len(version)}.")
+    return int.from_bytes(version, "big")

@@ -1,0 +1,1 @@
+"""Schemas of Pulsar topics: their definitions, and which may follow which. Pure."""

@@ -1,0 +1,250 @@
+"""Avro definitions: parsed from JSON into a graph of nodes, with Avro's rules for names.
+
+  >>> parse_avro('{"type": "array", "items": "int"}').inner.kind
+  'int'
+  >>> parse_avro('{"type": "array", "items": "Unknown"}')
+  Traceback (most recent call last):
+  ledgerfold.storage.errors.InvalidSchema: Invalid schema definition data for AVRO schema: ...
+
+Rules and their source: those of Avro's Java library 1.11, which Pulsar's broker uses (Schema.parse
+without the check of defaults). The official Python package refuses other definitions.
+
+Definitions come from clients: their size is bounded by the caller, their nesting here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ledgerfold.broker.schemas.definitions import parse_json
+from ledgerfold.storage.errors import InvalidSchema
+
+PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
+NAMED = frozenset(("record", "enum", "fixed"))
+NESTED_MAX = 100
+_SHOWN = 60
+# Attributes with a meaning of their own; others are compared as they are.
+_RESERVED = frozenset(
+    ["type", "name", "namespace", "doc", "aliases", "fields", "symbols", "size", "items", "values"]
+)
+_FIELD_RESERVED = frozenset(["name", "type", "doc", "aliases", "default", "order"])
+
+
+class _Absent:
+    """The default of a field that has none: `null` is one."""
+
+
+ABSENT = _Absent()
+
+
+@dataclass(eq=False, slots=True)
+class Field:
+    name: str
+    type: Node
+    default: Any
+    aliases: tuple[str, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A type. Names are full; `items`: of an array or a map; `branches`: of a union."""
+
+    kind: str
+    name: str = ""
+    aliases: tuple[str, ...] = ()
+    fields: dict[str, Field] = field(default_factory=dict)
+    symbols: tuple[str, ...] = ()
+    size: int = 0
+    items: Node | None = None
+    branches: tuple[Node, ...] = ()
+
+    @property
+    def short_name(self) -> str:
+        return self.name.rpartition(".")[2]
+
+    @property
+    def inner(self) -> Node:
+        assert self.items is not None
+        return self.items
+
+
+def parse_avro(data: str | bytes, type_: str = "AVRO") -> Node:
+    """Parses a definition. Raises InvalidSchema."""
+    return _parse(data, type_)[0]
+
+
+def canonical_avro(data: bytes) -> str | None:
+    """Returns a text that equal definitions have in common; None if it is not a definition.
+
+    As in Java, names of types and fields, defaults and attributes count; texts for people do not.
+    """
+    try:
+        return json.dumps(_parse(data, "AVRO")[1], sort_keys=True)
+    except InvalidSchema:
+        return None
+
+
+def _parse(data: str | bytes, type_: str) -> tuple[Node, Any]:
+    """Returns a definition's node and its canonical form. Raises InvalidSchema."""
+    if isinstance(data, bytes):
+        try:
+            data = data.decode()
+        except UnicodeDecodeError:
+            raise InvalidSchema(type_, "it is not UTF-8.") from None
+    return _Parser(type_).parse(parse_json(type_, data), "", 0)
+
+
+class _Parser:
+    def __init__(self, type_: str) -> None:
+        self._type = type_
+        self._named: dict[str, Node] = {}
+
+    def _invalid(self, why: str) -> InvalidSchema:
+        return InvalidSchema(self._type, why)
+
+    def parse(self, value: Any, namespace: str, depth: int) -> tuple[Node, Any]:
+        """Returns the node and its canonical form."""
+        if depth > NESTED_MAX:
+            raise self._invalid(f"it is nested more than {NESTED_MAX} deep.")
+        if isinstance(value, str):
+            return self._by_name(value, namespace)
+        if isinstance(value, list):
+            return self._union(value, namespace, depth)
+        if not isinstance(value, dict):
+            raise self._invalid(f"{_shown(value)} is no type.")
+        return self._complex(value, namespace, depth)
+
+    def _by_name(self, name: str, namespace: str) -> tuple[Node, Any]:
+        if name in PRIMITIVES:
+            return Node(name), name
+        full = name if "." in name or not namespace else f"{namespace}.{name}"
+        # Java also looks for a name without a namespace.
+        found = self._named.get(full) or self._named.get(name)
+        if found is None:
+            raise self._invalid(f"the name {_shown(name)} is not defined before its use.")
+        return found, {"ref": found.name}
+
+    def _union(self, value: list[Any], namespace: str, depth: int) -> tuple[Node, Any]:
+        branches, canonical, seen = list[Node](), list[Any](), set[str]()
+        for each in value:
+            node, form = self.parse(each, namespace, depth + 1)
+            if node.kind == "union":
+                raise self._invalid("a union is directly inside another one.")
+            if (name := node.name or node.kind) in seen:
+                raise self._invalid(f"a union has {_shown(name)} twice.")
+            seen.add(name)
+            branches.append(node)
+            canonical.append(form)
+        return Node("union", branches=tuple(branches)), canonical
+
+    def _complex(self, value: dict[str, Any], namespace: str, depth: int) -> tuple[Node, Any]:
+        kind = value.get("type")
+        if not isinstance(kind, str):
+            raise self._invalid(f"{_shown(value)} has no type that is a name.")
+        extra = {name: each for name, each in value.items() if name not in _RESERVED}
+        if kind in PRIMITIVES:
+            return Node(kind), {"type": kind, **extra} if extra else kind
+        if kind in ("record", "error", "enum", "fixed"):
+            return self._define(kind, value, extra, namespace, depth)
+        if kind in ("array", "map"):
+            what = "items" if kind == "array" else "values"
+            if what not in value:
+                raise self._invalid(f"this {kind} has no {what}: {_shown(value)}.")
+            node, form = self.parse(value[what], namespace, depth + 1)
+            return Node(kind, items=node), {"type": kind, what: form, **extra}
+        # A name in the form of an object.
+        return self._by_name(kind, namespace)
+
+    def _define(
+        self, kind: str, value: dict[str, Any], extra: Any, namespace: str, depth: int
+    ) -> tuple[Node, Any]:
+        full, space = self._full_name(value, namespace)
+        if full in self._named:
+            raise self._invalid(f"{_shown(full)} is defined twice.")
+        node = Node("record" if kind == "error" else kind, full, self._aliases(value, space))
+        self._named[full] = node
+        form = {"type": kind, "name": full, **extra}
+        if kind == "enum":
+            node.symbols = self._symbols(value)
+            form["symbols"] = list(node.symbols)
+        elif kind == "fixed":
+            size = value.get("size")
+            if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+                raise self._invalid(f"{_shown(full)} has no size.")
+            node.size = form["size"] = size
+        else:
+            form["fields"] = self._fields(node, value.get("fields"), space, depth)
+        return node, form
+
+    def _full_name(self, value: dict[str, Any], namespace: str) -> tuple[str, str]:
+        """Returns the full name, and the namespace of names inside."""
+        name = value.get("name")
+        if not isinstance(name, str):
+            raise self._invalid(f"{_shown(value)} has no name.")
+        space, _, short = name.rpartition(".")
+        if not space:
+            given = value.get("namespace")
+            space = given if isinstance(given, str) else namespace
+        self._check_name(short)
+        if not space and short in PRIMITIVES:
+            raise self._invalid(f"{short!r} is the name of a primitive type.")
+        return (f"{space}.{short}" if space else short), space
+
+    def _check_name(self, name: str) -> None:
+        ok = name.replace("_", "a")
+        if not ok or not ok.isalnum() or not ok[0].isalpha():
+            raise self._invalid(f"{_shown(name)} is not a valid name.")
+
+    def _aliases(self, value: dict[str, Any], space: str) -> tuple[str, ...]:
+        given = _texts(value.get("aliases"))
+        return tuple(each if "." in each or not space else f"{space}.{each}" for each in given)
+
+    def _symbols(self, value: dict[str, Any]) -> tuple[str, ...]:
+        symbols = value.get("symbols")
+        if not isinstance(symbols, list) or not all(isinstance(each, str) for each in symbols):
+            raise self._invalid(f"this enum has no symbols: {_shown(value)}.")
+        for each in symbols:
+            self._check_name(each)
+        if len(set(symbols)) < len(symbols):
+            raise self._invalid("an enum has a symbol twice.")
+        default = value.get("default")
+        if default is not None and default not in symbols:
+            raise self._invalid(f"{_shown(default)} is no symbol of its enum.")
+        return tuple(symbols)
+
+    def _fields(self, node: Node, given: Any, space: str, depth: int) -> list[Any]:
+        if not isinstance(given, list):
+            raise self._invalid(f"the record {_shown(node.name)} has no fields.")
+        forms = list[Any]()
+        for each in given:
+            if not isinstance(each, dict) or not isinstance(name := each.get("name"), str):
+                raise self._invalid(f"{_shown(each)} is no field.")
+            self._check_name(name)
+            if name in node.fields:
+                raise self._invalid(f"{_shown(node.name)} has the field {_shown(name)} twice.")
+            if "type" not in each:
+                raise self._invalid(f"the field {_shown(name)} has no type.")
+            type_, form = self.parse(each["type"], space, depth + 1)
+            default = each.get("default", ABSENT)
+            aliases = tuple(_texts(each.get("aliases")))
+            node.fields[name] = Field(name, type_, default, aliases)
+            forms.append(_field_form(each, name, form))
+        return forms
+
+
+def _field_form(given: Mapping[str, Any], name: str, type_: Any) -> dict[str, Any]:
+    form = {key: each for key, each in given.items() if key not in _FIELD_RESERVED}
+    form |= {"name": name, "type": type_, "order": str(given.get("order", "ascending")).lower()}
+    return form | ({"default": given["default"]} if "default" in given else {})
+
+
+def _texts(value: Any) -> list[str]:
+    return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

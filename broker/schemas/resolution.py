@@ -1,0 +1,269 @@
+"""Decides whether a reader with one Avro definition can read what was written with another one.
+
+  >>> from ledgerfold.broker.schemas.avro import parse_avro
+  >>> old = parse_avro('{"type": "record", "name": "A", "fields": [{"name": "x", "type": "int"}]}')
+  >>> why_unreadable(old, parse_avro('"int"'))
+  "record 'A' cannot be read as int"
+  >>> new = parse_avro('{"type": "record", "name": "B", "fields": [{"name": "x", "type": "long"}]}')
+  >>> why_unreadable(old, new) is None
+  True
+
+The rules are those of Pulsar's broker, which asks Avro's Java library (1.11, Resolver and
+ResolvingGrammarGenerator): records match whatever their names, a symbol that the reader's enum does
+not have is no error, and every branch of a writer's union must be readable. The official Python
+package has other rules (avro.compatibility).
+
+Definitions come from clients: a comparison is ended after STEPS_MAX steps, or DEPTH_MAX deep.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ledgerfold.broker.schemas.avro import ABSENT, Field, Node
+from ledgerfold.storage.errors import InvalidSchema
+
+STEPS_MAX = 200_000
+DEPTH_MAX = 150
+# Which types of a writer each type of a reader accepts, too.
+_PROMOTED = {
+    "long": ("int",),
+    "float": ("int", "long"),
+    "double": ("int", "long", "float"),
+    "bytes": ("string",),
+    "string": ("bytes",),
+}
+
+
+class _Outcome:
+    """The result for a pair of types: an error, or the outcomes of its parts."""
+
+    __slots__ = ("parts", "why")
+
+    def __init__(self, why: str = "") -> None:
+        self.why = why
+        self.parts: list[_Outcome] = []
+
+
+_FINE = _Outcome()
+
+
+class _Renamed(NamedTuple):
+    """The reader's aliases: full names by alias; of records by name, fields by alias."""
+
+    names: dict[str, str]
+    fields: dict[str, dict[str, str]]
+
+
+def why_unreadable(writer: Node, reader: Node) -> str | None:
+    """Returns why the reader cannot read what the writer writes; None: it can.
+
+    Raises InvalidSchema if that takes too long to find out.
+    """
+    outcome = _Resolver(_aliases(reader)).resolve(writer, reader, 0)
+    queue, seen = [outcome], {id(outcome)}
+    while queue:
+        each = queue.pop()
+        if each.why:
+            return each.why
+        for part in each.parts:
+            if id(part) not in seen:
+                seen.add(id(part))
+                queue.append(part)
+    return None
+
+
+def _aliases(reader: Node) -> _Renamed:
+    renamed, seen, queue = _Renamed({}, {}), {id(reader)}, [reader]
+    while queue:
+        node = queue.pop()
+        renamed.names.update(dict.fromkeys(node.aliases, node.name))
+        for each in node.fields.values():
+            for alias in each.aliases:
+                renamed.fields.setdefault(node.name, {})[alias] = each.name
+        inner = [each.type for each in node.fields.values()]
+        inner += [*node.branches, *filter(None, (node.items,))]
+        for each_node in inner:
+            if id(each_node) not in seen:
+                seen.add(id(each_node))
+                queue.append(each_node)
+    return renamed
+
+
+class _Resolver:
+    def __init__(self, renamed: _Renamed) -> None:
+        self._renamed, self._steps = renamed, 0
+        self._records: dict[tuple[int, int], _Outcome] = {}
+        self._fields: dict[int, dict[str, Field]] = {}
+
+    def _step(self, depth: int) -> None:
+        self._steps += 1
+        if self._steps > STEPS_MAX or depth > DEPTH_MAX:
+            raise InvalidSchema("AVRO", "it is too complex to be compared with the one before.")
+
+    def _name(self, writer: Node) -> str:
+        return self._renamed.names.get(writer.name, writer.name)
+
+    def _short_name(self, writer: Node) -> str:
+        return self._name(writer).rpartition(".")[2]
+
+    def _fields_of(self, writer: Node) -> dict[str, Field]:
+        """Returns the writer's fields by the names that the reader knows."""
+        found = self._fields.get(id(writer))
+        if found is None:
+            aliases = self._renamed.fields.get(self._name(writer), {})
+            fields = writer.fields.items()
+            found = {aliases.get(name, name): each for name, each in fields}
+            self._fields[id(writer)] = found
+        return found
+
+    def resolve(self, writer: Node, reader: Node, depth: int) -> _Outcome:
+        self._step(depth)
+        if writer.kind == "union":
+            return self._written_union(writer, reader, depth)
+        if writer.kind != reader.kind:
+            if reader.kind == "union":
+                return self._read_union(writer, reader, depth)
+            if writer.kind in _PROMOTED.get(reader.kind, ()):
+                return _FINE
+            return _Outcome(f"{_called(writer)} cannot be read as {reader.name or reader.kind}")
+        if writer.kind == "record":
+            return self._record(writer, reader, depth)
+        if writer.kind in ("enum", "fixed") and self._short_name(writer) != reader.short_name:
+            return _Outcome(f"{_called(writer)} cannot be read as {reader.name!r}")
+        if writer.size != reader.size:
+            return _Outcome(f"{_called(writer)} has {writer.size} bytes, not {reader.size}")
+        outcome = _FINE
+        if writer.items is not None:
+            outcome = _Outcome()
+            outcome.parts.append(self.resolve(writer.items, reader.inner, depth + 1))
+        return outcome
+
+    def _record(self, writer: Node, reader: Node, depth: int) -> _Outcome:
+        pair = id(writer), id(reader)
+        found = self._records.get(pair)
+        if found is not None:
+            return found
+        # Early, for records that contain themselves.
+        outcome = self._records[pair] = _Outcome()
+        fields = self._fields_of(writer)
+        for name, each in fields.items():
+            read = reader.fields.get(name)
+            if read is not None:
+                outcome.parts.append(self.resolve(each.type, read.type, depth + 1))
+        for name, read in reader.fields.items():
+            if name not in fields:
+                self._step(depth)
+                why = "has no default" if read.default is ABSENT else ""
+                if not why and not self._is_default(read.type, read.default, depth + 1):
+                    why = "has a default of another type"
+                if why:
+                    failed = self._records[pair] = _Outcome(
+                        f"the field {name!r} of {reader.name!r} was not written, and {why}"
+                    )
+                    return failed
+        return outcome
+
+    def _is_default(self, type_: Node, default: Any, depth: int) -> bool:
+        self._step(depth)
+        match type_.kind:
+            case "null":
+                return default is None
+            case "boolean":
+                return isinstance(default, bool)
+            case "int" | "long" | "float" | "double":
+                return isinstance(default, int | float) and not isinstance(default, bool)
+            case "string" | "bytes" | "fixed":
+                return isinstance(default, str)
+            case "enum":
+                return default in type_.symbols
+            case "union":
+                return bool(type_.branches) and self._is_default(
+                    type_.branches[0], default, depth + 1
+                )
+            case "record":
+                given = default if isinstance(default, dict) else {}
+                return all(
+                    (value := given.get(each.name, each.default)) is not ABSENT
+                    and self._is_default(each.type, value, depth + 1)
+                    for each in type_.fields.values()
+                )
+        values = list(default.values()) if isinstance(default, dict) else default
+        return not isinstance(values, list) or all(
+            self._is_default(type_.inner, each, depth + 1) for each in values
+        )
+
+    # Unions
+
+    def _written_union(self, writer: Node, reader: Node, depth: int) -> _Outcome:
+        if self._is_alike(writer, reader, {}, depth):
+            return _FINE
+        outcome = _Outcome()
+        outcome.parts = [self.resolve(each, reader, depth + 1) for each in writer.branches]
+        return outcome
+
+    def _read_union(self, writer: Node, reader: Node, depth: int) -> _Outcome:
+        branch = self._branch(writer, reader, depth)
+        if branch is None:
+            return _Outcome(f"{_called(writer)} is in no branch of a union")
+        outcome = _Outcome()
+        outcome.parts.append(self.resolve(writer, branch, depth + 1))
+        return outcome
+
+    def _branch(self, writer: Node, reader: Node, depth: int) -> Node | None:
+        """Returns the branch that the reader chooses."""
+        alike: Node | None = None
+        for each in reader.branches:
+            self._step(depth)
+            if each.kind != writer.kind:
+                continue
+            if not each.name or self._name(writer) == each.name:
+                return each
+            if each.kind == "record":
+                found = self._record(writer, each, depth + 1)
+                is_alike = not found.why and not any(part.why for part in found.parts)
+                is_called = self._short_name(writer) == each.short_name
+                if is_alike and (alike is None or is_called):
+                    alike = each
+        if alike is not None:
+            return alike
+        promoted = (each for each in reader.branches if writer.kind in _PROMOTED.get(each.kind, ()))
+        return next(promoted, None)
+
+    def _is_alike(
+        self, one: Node, other: Node, seen: dict[tuple[int, int], bool], depth: int
+    ) -> bool:
+        """Returns whether two types have the same structure; namespaces may differ."""
+        self._step(depth)
+        if one.kind != other.kind:
+            return False
+        if one.name and self._short_name(one) != other.short_name:
+            return False
+        if one.kind == "record":
+            return self._are_records_alike(one, other, seen, depth)
+        if one.items is not None:
+            return self._is_alike(one.items, other.inner, seen, depth + 1)
+        if (one.size, one.symbols, len(one.branches)) != (
+            *(other.size, other.symbols, len(other.branches)),
+        ):
+            return False
+        pairs = zip(one.branches, other.branches, strict=True)
+        return all(self._is_alike(a, b, seen, depth + 1) for a, b in pairs)
+
+    def _are_records_alike(
+        self, one: Node, other: Node, seen: dict[tuple[int, int], bool], depth: int
+    ) -> bool:
+        pair = id(one), id(other)
+        if pair not in seen:
+            seen[pair] = True
+            fields = self._fields_of(one)
+            seen[pair] = list(fields) == list(other.fields) and all(
+                self._is_alike(each.type, other.fields[name].type, seen, depth + 1)
+                for name, each in fields.items()
+            )
+        return seen[pair]
+
+
+def _called(node: Node) -> str:
+    article = "an" if node.kind[0] in "aei" else "a"
+    return f"{node.kind} {node.name!r}" if node.name else f"{article} {node.kind}"

@@ -1,0 +1,267 @@
+"""The schemas of topics: their versions, stored in the metadata, and who may add one.
+
+A topic has one schema, in versions from 0 on; a new version must be compatible with the ones before
+by the topic's strategy (broker/schemas/compatibility.py). All partitions of a partitioned topic
+have its schema. The topic need not exist: an administrator may register its schema first. Rules and
+their source: Pulsar's SchemaRegistryServiceImpl, AbstractTopic and PersistentTopic.
+
+* A definition that a version has already is that version.
+* A deletion leaves a mark, so that its versions are not used again: `force` removes that, too.
+  Deleting the topic is such a deletion, in the same write.
+* Every change is one synced write, and is decided on the versions that it is written after.
+
+Definitions are checked and compared in a thread, since clients choose how large they are. Bounds:
+broker/schemas/definitions.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+from weakref import WeakValueDictionary
+
+from ledgerfold.broker.common.given_names import check_topic
+from ledgerfold.broker.common.shielding import runs_to_completion
+from ledgerfold.broker.policies.effective import PolicyLevels
+from ledgerfold.broker.schemas.compatibility import same_as, why_incompatible, why_no_consumer
+from ledgerfold.broker.schemas.definitions import TOPIC_BYTES_MAX, VERSIONS_MAX, size_of
+from ledgerfold.broker.schemas.validation import check_definition
+from ledgerfold.storage.errors import (
+    IncompatibleSchema,
+    LimitExceeded,
+    Moved,
+    SchemaNotFound,
+)
+from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.records import SCHEMAS
+from ledgerfold.v1.records_pb2 import Policies, SchemaDefinition, SchemaRecord, TopicRecord
+
+_T = TypeVar("_T")
+InThread = Callable[[Callable[[], _T]], Coroutine[Any, Any, _T]]
+_ADVICE = "Delete the topic's schema, or change it less often."
+_NO_UPDATES = (
+    "it is not a version of the topic's schema, and clients may not add versions "
+    "(allow_auto_update_schema): let an administrator add it."
+)
+_NO_SCHEMA = (
+    "the topic has a schema, and producers without one are refused (schema_validation_enforced)."
+)
+
+
+class Schemas:
+    """The schemas of one broker's topics. Names are full; that of a partition means its topic."""
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        levels: PolicyLevels,
+        in_thread: InThread[Any],
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._metadata, self._levels = metadata, levels
+        self._in_thread, self._clock_ms = in_thread, clock_ms
+        # Each lock exists while a task holds it or waits for it.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    # Queries.
+
+    def versions(self, topic: str) -> list[SchemaRecord]:
+        """Returns all versions, oldest first."""
+        return [each for each in self._metadata.schemas(owner_of(topic)) if not each.deleted]
+
+    def version(self, topic: str, number: int | None = None) -> SchemaRecord:
+        """Returns a version, by default the latest. Raises SchemaNotFound."""
+        versions = self.versions(topic)
+        found = (each for each in reversed(versions) if number in (None, each.version))
+        record = next(found, None)
+        if record is None:
+            raise SchemaNotFound(owner_of(topic), number)
+        return record
+
+    def policies(self, topic: str) -> Policies:
+        """Returns the policies in force for the topic, which need not exist."""
+        name = owner_of(topic)
+        partitioned = self._metadata.partitioned_topic(name)
+        if partitioned is not None:
+            return self._levels.in_force(TopicRecord(name=name, policies=partitioned.policies))
+        return self._levels.in_force(self._metadata.topic(name) or TopicRecord(name=name))
+
+    async def find(self, topic: str, definition: SchemaDefinition) -> int:
+        """Returns the version that is this schema; -1 if none is. Raises InvalidSchema."""
+
+        def search() -> int:
+            check_definition(definition)
+            versions = self.versions(topic)
+            at = same_as(definition, _definitions(versions))
+            return -1 if at is None else versions[at].version
+
+        return await self._work(search)
+
+    async def check(self, topic: str, definition: SchemaDefinition) -> None:
+        """Checks that it could be added. Raises InvalidSchema, IncompatibleSchema."""
+        strategy = self.policies(topic).schema_compatibility_strategy
+
+        def compare() -> None:
+            check_definition(definition)
+            why = why_incompatible(_definitions(self.versions(topic)), definition, strategy)
+            if why is not None:
+                raise IncompatibleSchema(owner_of(topic), why)
+
+        await self._work(compare)
+
+    # What clients ask for.
+
+    async def for_producer(self, topic: str, definition: SchemaDefinition) -> int:
+        """Returns the version of an existing topic's producer; adds it if it may.
+
+        Raises InvalidSchema, IncompatibleSchema, LimitExceeded, Moved (the topic was deleted).
+        """
+        return await self._put(topic, definition, by_client=True)
+
+    def without(self, topic: str) -> None:
+        """Checks that a producer needs no schema. Raises IncompatibleSchema."""
+        # Most topics have none, which is quicker to find out.
+        if self.versions(topic) and self.policies(topic).schema_validation_enforced:
+            raise IncompatibleSchema(owner_of(topic), _NO_SCHEMA)
+
+    async def for_consumer(
+        self, topic: str, definition: SchemaDefinition, *, is_idle: Callable[[], bool]
+    ) -> None:
+        """Checks that a consumer may have this schema, and adds it to a topic without a schema.
+
+        `is_idle`: whether nothing was published to the topic, and no client is connected. Raises
+        like for_producer().
+        """
+        if is_idle() and not self.versions(topic):
+            await self._put(topic, definition, by_client=True)
+            return
+        strategy = self.policies(topic).schema_compatibility_strategy
+
+        def compare() -> None:
+            check_definition(definition)
+            why = why_no_consumer(_definitions(self.versions(topic)), definition, strategy)
+            if why is not None:
+                raise IncompatibleSchema(owner_of(topic), why)
+
+        await self._work(compare)
+
+    # Changes.
+
+    async def put(self, topic: str, definition: SchemaDefinition) -> int:
+        """Adds a version, as an administrator. Returns its number, or that of the same schema.
+
+        Raises InvalidSchema, IncompatibleSchema, LimitExceeded, InvalidRequest (the name).
+        """
+        check_topic(topic)
+        return await self._put(topic, definition, by_client=False)
+
+    @runs_to_completion
+    async def _put(self, topic: str, definition: SchemaDefinition, *, by_client: bool) -> int:
+        async with self._turn(owner_of(topic)):
+            policies, now_ms = self.policies(topic), self._clock_ms()
+            adding = _Adding(self._metadata, topic, definition, policies, now_ms)
+            return await self._work(lambda: adding.put(by_client=by_client))
+
+    @runs_to_completion
+    async def delete(self, topic: str, *, force: bool) -> int:
+        """Deletes all versions. Returns the number of the mark, -1 with `force`."""
+        name = owner_of(topic)
+        check_topic(name)
+        mark = SchemaRecord(topic=name, deleted=True, created_ms=self._clock_ms())
+
+        def edit(batch: MetadataBatch) -> None:
+            mark.version = _next_version(self._metadata.schemas(name))
+            batch.delete_schemas(name)
+            if not force:
+                batch.put(mark)
+
+        def change() -> None:
+            if not force:
+                self._metadata.need_feature(SCHEMAS)
+            self._metadata.change(edit)
+
+        async with self._turn(name):
+            await self._work(change)
+        return -1 if force else mark.version
+
+    def _turn(self, name: str) -> asyncio.Lock:
+        """Returns the lock of changes of a topic's schema."""
+        return self._turns.setdefault(name, asyncio.Lock())
+
+    async def _work(self, work: Callable[[], _T]) -> _T:
+        done: _T = await self._in_thread(work)
+        return done
+
+
+class _Adding:
+    """One definition that is added to a topic, in a thread. Nobody else adds to the topic."""
+
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        topic: str,
+        definition: SchemaDefinition,
+        policies: Policies,
+        now_ms: int,
+    ) -> None:
+        self._metadata, self._definition, self._policies = metadata, definition, policies
+        self._given, self._topic, self._now_ms = topic, owner_of(topic), now_ms
+
+    def put(self, *, by_client: bool) -> int:
+        """Returns the number of the version. Raises what refuses it."""
+        definition = self._definition
+        check_definition(definition)
+        stored = self._metadata.schemas(self._topic)
+        versions = [each for each in stored if not each.deleted]
+        known = same_as(definition, _definitions(versions))
+        if known is not None:
+            return versions[known].version
+        if by_client and not self._policies.allow_auto_update_schema:
+            raise IncompatibleSchema(self._topic, _NO_UPDATES)
+        strategy = self._policies.schema_compatibility_strategy
+        why = why_incompatible(_definitions(versions), definition, strategy)
+        if why is not None:
+            raise IncompatibleSchema(self._topic, why)
+        self._check_room(versions)
+        record = SchemaRecord(
+            topic=self._topic,
+            version=_next_version(stored),
+            definition=definition,
+            created_ms=self._now_ms,
+        )
+
+        def edit(batch: MetadataBatch) -> None:
+            # A deletion of the topic is either before this, or deletes this version, too.
+            if by_client and self._metadata.topic(self._given) is None:
+                raise Moved(f"{self._given} was deleted; try again.")
+            batch.put(record)
+
+        self._metadata.need_feature(SCHEMAS)
+        self._metadata.change(edit)
+        return record.version
+
+    def _check_room(self, versions: Sequence[SchemaRecord]) -> None:
+        """Raises LimitExceeded."""
+        if len(versions) >= VERSIONS_MAX:
+            what = f"Versions of the schema of {self._topic}"
+            raise LimitExceeded(what, len(versions) + 1, VERSIONS_MAX, _ADVICE)
+        sizes = sum(map(size_of, _definitions(versions))) + size_of(self._definition)
+        if sizes > TOPIC_BYTES_MAX:
+            what = f"Bytes of all versions of the schema of {self._topic}"
+            raise LimitExceeded(what, sizes, TOPIC_BYTES_MAX, _ADVICE)
+
+
+def owner_of(topic: str) -> str:
+    """Returns the name that has the schema: of a partition, that of its partitioned topic."""
+    partition = parse_partition(topic)
+    return topic if partition is None else partition.topic
+
+
+def _definitions(records: Sequence[SchemaRecord]) -> list[SchemaDefinition]:
+    return [each.definition for each in records]
+
+
+def _next_version(stored: Sequence[SchemaRecord]) -> int:
+    return stored[-1].version + 1 if stored else 0

@@ -1,0 +1,89 @@
+"""A batch of changes of the metadata, which become durable together (storage/metadata.py)."""
+
+from __future__ import annotations
+
+from google.protobuf.message import Message
+
+from ledgerfold.storage.key_value import KeyValueStore
+from ledgerfold.storage.records import encode_record, key, key_of, ledger_key
+from ledgerfold.v1.records_pb2 import LEDGER_STATE_DELETING, LedgerRecord
+
+
+class MetadataBatch:
+    """Puts and deletes that become durable together, or not at all.
+
+    `marks_deleting`: it puts a ledger in state DELETING, whose files may be removed once the batch
+    is durable.
+    """
+
+    def __init__(self, store: KeyValueStore) -> None:
+        self._store = store
+        self.puts: dict[bytes, bytes] = {}
+        self.deletes: set[bytes] = set()
+        self.marks_deleting = False
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.puts or self.deletes)
+
+    def put(self, record: Message) -> None:
+        """Puts a record of any kind under its key."""
+        if isinstance(record, LedgerRecord):
+            self.marks_deleting |= record.state == LEDGER_STATE_DELETING
+        at = key_of(record)
+        self.deletes.discard(at)
+        self.puts[at] = encode_record(record)
+
+    def _delete(self, at: bytes) -> None:
+        self.puts.pop(at, None)
+        self.deletes.add(at)
+
+    def _delete_all(self, prefix: bytes) -> None:
+        """Deletes the records that are in the store now."""
+        for at, _ in self._store.scan(prefix):
+            self._delete(at)
+
+    def follow_with(self, later: MetadataBatch) -> None:
+        """Adds the changes of a later batch."""
+        self.deletes -= later.puts.keys()
+        self.puts.update(later.puts)
+        for at in later.deletes:
+            self._delete(at)
+        self.marks_deleting |= later.marks_deleting
+
+    def delete_producer(self, topic: str, name: str) -> None:
+        self._delete(key("producer", topic, name))
+
+    def delete_topic(self, name: str) -> None:
+        """Deletes a topic with its cursors, producers, runs and schemas; the caller deletes its
+        ledgers.
+        """
+        self._delete(key("topic", name))
+        for kind in ("cursor", "producer", "run", "schema"):
+            self._delete_all(key(kind, name, ""))
+
+    def delete_partitioned_topic(self, name: str) -> None:
+        """Deletes the record and the schemas; the partitions are topics of their own."""
+        self._delete(key("partitioned", name))
+        self.delete_schemas(name)
+
+    def delete_schemas(self, topic: str) -> None:
+        """Deletes all versions of a topic's schema."""
+        self._delete_all(key("schema", topic, ""))
+
+    def delete_ledger(self, ledger_id: int) -> None:
+        self._delete(ledger_key(ledger_id))
+
+    def delete_cursor(self, topic: str, subscription: str) -> None:
+        self._delete(key("cursor", topic, subscription))
+
+    def delete_run(self, topic: str, number: int) -> None:
+        self._delete(key("run", topic, f"{number:020d}"))
+
+    def delete_tenant(self, name: str) -> None:
+        self._delete(key("tenant", name))
+
+    def delete_namespace(self, name: str) -> None:
+        """Deletes the record, and schemas of topics that were never created."""
+        self._delete(key("namespace", name))
+        self._delete_all(key("schema", f"persistent://{name}/"))
