@@ -66,6 +66,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "SUBSCRIPTION_BUSY": grpc.StatusCode.FAILED_PRECONDITION,
     "NOT_ALLOWED": grpc.StatusCode.FAILED_PRECONDITION,
     "PRODUCER_BUSY": grpc.StatusCode.ALREADY_EXISTS,
+    "PRODUCER_FENCED": grpc.StatusCode.FAILED_PRECONDITION,
     "KAFKA": grpc.StatusCode.FAILED_PRECONDITION,
     "KAFKA_RECORDS": grpc.StatusCode.FAILED_PRECONDITION,
     "COMPACTION_RUNNING": grpc.StatusCode.ABORTED,

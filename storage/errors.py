@@ -20,7 +20,8 @@
     │   ├── SubscriptionBusy         exclusive, of another type, or being moved
     │   ├── NothingExpired           no backlog, or a consumer that has nearly caught up
     │   ├── NotAllowed               read-compacted on a shared subscription, for example
-    │   ├── ProducerBusy             a producer with that name is connected
+    │   ├── ProducerBusy             a producer with that name, or an exclusive one, is connected
+    │   ├── ProducerFenced           another producer has, or had, exclusive access
     │   ├── KafkaError               Kafka rejects it, with the protocol's error code and class
     │   │   └── RecordsRefused       records of a batch are rejected; the first ones are listed
     │   ├── AddressInUse             another process listens there
@@ -256,12 +257,24 @@ class NotAllowed(RequestError):
 class ProducerBusy(RequestError):
     reason = "PRODUCER_BUSY"
 
-    def __init__(self, topic: str, producer: str) -> None:
+    def __init__(self, topic: str, producer: str, why: str | None = None) -> None:
         super().__init__(
-            f"A producer named {producer!r} is already connected to {topic}. Close it, or use "
+            f"Topic {topic} accepts no producer: {why}"
+            if why is not None
+            else f"A producer named {producer!r} is already connected to {topic}. Close it, or use "
             "another name."
         )
         self.topic, self.producer = topic, producer
+
+
+class ProducerFenced(RequestError):
+    """A producer without access, because another one has it exclusively, or had it meanwhile."""
+
+    reason = "PRODUCER_FENCED"
+
+    def __init__(self, topic: str, why: str) -> None:
+        super().__init__(f"The producer has no access to {topic}: {why} Create a new producer.")
+        self.topic, self.why = topic, why
 
 
 class AddressInUse(RequestError):

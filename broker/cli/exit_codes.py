@@ -32,6 +32,7 @@ _BY_CLASS: dict[type[BaseException], int] = {
     errors.SubscriptionBusy: CONFLICT,
     errors.NothingExpired: CONFLICT,
     errors.ProducerBusy: CONFLICT,
+    errors.ProducerFenced: CONFLICT,
     errors.AddressInUse: CONFLICT,
     errors.CompactionRunning: CONFLICT,
     errors.DirectoryLocked: CONFLICT,

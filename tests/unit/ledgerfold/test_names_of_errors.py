@@ -40,7 +40,7 @@ WITHOUT_COUNTERPART = words(
     AuthenticationError AuthorizationError BrokerMetadataError ConsumerAssignError ConsumerNotFound
     ConsumerNotInitialized CryptoError ErrorGettingAuthenticationData IncompatibleSchema Interrupted
     InvalidTxnStatusError LookupError MemoryBufferIsFull ProducerBlockedQuotaExceededError
-    ProducerBlockedQuotaExceededException ProducerFenced ProducerNotInitialized
+    ProducerBlockedQuotaExceededException ProducerNotInitialized
     TooManyLookupRequestException TransactionConflict TransactionCoordinatorNotFoundError
     TransactionNotFound UnknownError UnsupportedVersionError
     """
