@@ -37,6 +37,7 @@ from ledgerfold.storage.errors import (
     DiskFailure,
     EntryTooLarge,
     IncompatibleFormat,
+    InvalidHashRanges,
     InvalidRequest,
     InvalidStrategy,
     InvalidUrl,
@@ -79,6 +80,7 @@ PulsarException = LedgerfoldError
 InvalidConfiguration = InvalidMessage = InvalidTopicName = InvalidRequest
 NotAllowedError = OperationNotSupported = CumulativeAcknowledgementNotAllowedError = NotAllowed
 ConsumerBusy = SubscriptionBusy
+ConsumerAssignError = InvalidHashRanges
 ConnectError = NotConnected = ReadError = Unavailable
 ServiceUnitNotReady = Moved
 ProducerQueueIsFull = Overloaded
@@ -100,6 +102,7 @@ __all__ = [
     "CompactionRunning",
     "CompactorUnavailable",
     "ConnectError",
+    "ConsumerAssignError",
     "ConsumerBusy",
     "Corruption",
     "CumulativeAcknowledgementNotAllowedError",
@@ -108,6 +111,7 @@ __all__ = [
     "EntryTooLarge",
     "IncompatibleFormat",
     "InvalidConfiguration",
+    "InvalidHashRanges",
     "InvalidMessage",
     "InvalidRequest",
     "InvalidStrategy",

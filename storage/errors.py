@@ -18,6 +18,7 @@
     │   ├── SubscriptionNotFound
     │   ├── SubscriptionExists
     │   ├── SubscriptionBusy         exclusive, of another type, or being moved
+    │   ├── InvalidHashRanges        of a Key_Shared consumer; or another one has them
     │   ├── NothingExpired           no backlog, or a consumer that has nearly caught up
     │   ├── NotAllowed               read-compacted on a shared subscription, for example
     │   ├── ProducerBusy             a producer with that name, or an exclusive one, is connected
@@ -235,6 +236,12 @@ class SubscriptionBusy(RequestError):
     def __init__(self, topic: str, subscription: str, why: str) -> None:
         super().__init__(f"Subscription {subscription!r} of {topic}: {why}")
         self.topic, self.subscription = topic, subscription
+
+
+class InvalidHashRanges(RequestError):
+    """Hash ranges of a Key_Shared consumer that are not valid, or that another consumer has."""
+
+    reason = "INVALID_HASH_RANGES"
 
 
 class NothingExpired(RequestError):

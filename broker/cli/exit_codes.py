@@ -30,6 +30,7 @@ _BY_CLASS: dict[type[BaseException], int] = {
     errors.TopicBusy: CONFLICT,
     errors.SubscriptionExists: CONFLICT,
     errors.SubscriptionBusy: CONFLICT,
+    errors.InvalidHashRanges: USAGE,
     errors.NothingExpired: CONFLICT,
     errors.ProducerBusy: CONFLICT,
     errors.ProducerFenced: CONFLICT,

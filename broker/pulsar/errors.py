@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ledgerfold.storage.errors import (
     DiskFailure,
+    InvalidHashRanges,
     LedgerfoldError,
     Moved,
     Overloaded,
@@ -35,6 +36,7 @@ _NUMBERS: tuple[tuple[type[LedgerfoldError], int], ...] = (
     (TopicTerminated, pulsar_pb2.TOPIC_TERMINATED),
     (SubscriptionNotFound, pulsar_pb2.SUBSCRIPTION_NOT_FOUND),
     (SubscriptionBusy, pulsar_pb2.CONSUMER_BUSY),
+    (InvalidHashRanges, pulsar_pb2.CONSUMER_ASSIGN_ERROR),
     (ProducerBusy, pulsar_pb2.PRODUCER_BUSY),
     (ProducerFenced, pulsar_pb2.PRODUCER_FENCED),
     (RequestError, pulsar_pb2.NOT_ALLOWED),

@@ -151,7 +151,7 @@ class SubscribeRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[SubscribeOpen, _Mapping]] = ..., permits: _Optional[int] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., redeliver: _Optional[_Union[Redeliver, _Mapping]] = ...) -> None: ...
 
 class SubscribeOpen(_message.Message):
-    __slots__ = ("topic", "subscription", "type", "durable", "start", "read_compacted", "consumer_name", "priority", "properties")
+    __slots__ = ("topic", "subscription", "type", "durable", "start", "read_compacted", "consumer_name", "priority", "properties", "key_shared")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -168,6 +168,7 @@ class SubscribeOpen(_message.Message):
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    KEY_SHARED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     type: SubscriptionType
@@ -177,7 +178,26 @@ class SubscribeOpen(_message.Message):
     consumer_name: str
     priority: int
     properties: _containers.ScalarMap[str, str]
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., durable: _Optional[bool] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    key_shared: KeyShared
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., durable: _Optional[bool] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., key_shared: _Optional[_Union[KeyShared, _Mapping]] = ...) -> None: ...
+
+class KeyShared(_message.Message):
+    __slots__ = ("sticky", "hash_ranges", "allow_out_of_order")
+    STICKY_FIELD_NUMBER: _ClassVar[int]
+    HASH_RANGES_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_OUT_OF_ORDER_FIELD_NUMBER: _ClassVar[int]
+    sticky: bool
+    hash_ranges: _containers.RepeatedCompositeFieldContainer[HashRange]
+    allow_out_of_order: bool
+    def __init__(self, sticky: _Optional[bool] = ..., hash_ranges: _Optional[_Iterable[_Union[HashRange, _Mapping]]] = ..., allow_out_of_order: _Optional[bool] = ...) -> None: ...
+
+class HashRange(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class Ack(_message.Message):
     __slots__ = ("positions", "cumulative", "request_id")

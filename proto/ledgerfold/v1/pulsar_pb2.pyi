@@ -71,6 +71,7 @@ class ServerError(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TOPIC_TERMINATED: _ClassVar[ServerError]
     PRODUCER_BUSY: _ClassVar[ServerError]
     INVALID_TOPIC_NAME: _ClassVar[ServerError]
+    CONSUMER_ASSIGN_ERROR: _ClassVar[ServerError]
     TRANSACTION_COORDINATOR_NOT_FOUND: _ClassVar[ServerError]
     NOT_ALLOWED: _ClassVar[ServerError]
     PRODUCER_FENCED: _ClassVar[ServerError]
@@ -133,6 +134,7 @@ TOO_MANY_REQUESTS: ServerError
 TOPIC_TERMINATED: ServerError
 PRODUCER_BUSY: ServerError
 INVALID_TOPIC_NAME: ServerError
+CONSUMER_ASSIGN_ERROR: ServerError
 TRANSACTION_COORDINATOR_NOT_FOUND: ServerError
 NOT_ALLOWED: ServerError
 PRODUCER_FENCED: ServerError

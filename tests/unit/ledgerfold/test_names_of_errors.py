@@ -37,7 +37,7 @@ PULSAR_NAMES = words(
 # lookups.
 WITHOUT_COUNTERPART = words(
     """
-    AuthenticationError AuthorizationError BrokerMetadataError ConsumerAssignError ConsumerNotFound
+    AuthenticationError AuthorizationError BrokerMetadataError ConsumerNotFound
     ConsumerNotInitialized CryptoError ErrorGettingAuthenticationData IncompatibleSchema Interrupted
     InvalidTxnStatusError LookupError MemoryBufferIsFull ProducerBlockedQuotaExceededError
     ProducerBlockedQuotaExceededException ProducerNotInitialized
