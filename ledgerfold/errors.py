@@ -24,6 +24,7 @@ from __future__ import annotations
 from ledgerfold.storage.errors import (
     AddressInUse,
     AlreadyClosed,
+    BacklogQuotaExceeded,
     CompactedLedgerDamaged,
     CompactionCancelled,
     CompactionError,
@@ -52,6 +53,7 @@ from ledgerfold.storage.errors import (
     NotAllowed,
     NothingExpired,
     Overloaded,
+    ProducerBlocked,
     ProducerBusy,
     ProducerFenced,
     RecordsRefused,
@@ -81,6 +83,8 @@ InvalidConfiguration = InvalidMessage = InvalidTopicName = InvalidRequest
 NotAllowedError = OperationNotSupported = CumulativeAcknowledgementNotAllowedError = NotAllowed
 ConsumerBusy = SubscriptionBusy
 ConsumerAssignError = InvalidHashRanges
+ProducerBlockedQuotaExceededError = ProducerBlocked
+ProducerBlockedQuotaExceededException = BacklogQuotaExceeded
 ConnectError = NotConnected = ReadError = Unavailable
 ServiceUnitNotReady = Moved
 ProducerQueueIsFull = Overloaded
@@ -91,6 +95,7 @@ MessageTooBig = MessageTooLarge
 __all__ = [
     "AddressInUse",
     "AlreadyClosed",
+    "BacklogQuotaExceeded",
     "BrokerPersistenceError",
     "ChecksumError",
     "CompactedLedgerDamaged",
@@ -132,6 +137,9 @@ __all__ = [
     "NothingExpired",
     "OperationNotSupported",
     "Overloaded",
+    "ProducerBlocked",
+    "ProducerBlockedQuotaExceededError",
+    "ProducerBlockedQuotaExceededException",
     "ProducerBusy",
     "ProducerFenced",
     "ProducerQueueIsFull",

@@ -23,6 +23,8 @@
     │   ├── NotAllowed               read-compacted on a shared subscription, for example
     │   ├── ProducerBusy             a producer with that name, or an exclusive one, is connected
     │   ├── ProducerFenced           another producer has, or had, exclusive access
+    │   ├── BacklogQuotaExceeded     the backlog is too large for further messages
+    │   │   └── ProducerBlocked      wait until it is smaller
     │   ├── KafkaError               Kafka rejects it, with the protocol's error code and class
     │   │   └── RecordsRefused       records of a batch are rejected; the first ones are listed
     │   ├── AddressInUse             another process listens there
@@ -282,6 +284,26 @@ class ProducerFenced(RequestError):
     def __init__(self, topic: str, why: str) -> None:
         super().__init__(f"The producer has no access to {topic}: {why} Create a new producer.")
         self.topic, self.why = topic, why
+
+
+class BacklogQuotaExceeded(RequestError):
+    """A producer of a topic whose backlog is too large. Its messages fail."""
+
+    reason = "BACKLOG_QUOTA_EXCEEDED"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"The backlog of {topic} exceeds its quota. Consume its messages, skip them, or raise "
+            "the quota."
+        )
+        self.topic = topic
+
+
+class ProducerBlocked(BacklogQuotaExceeded):
+    """A producer of a topic whose backlog is too large. It waits."""
+
+    reason = "PRODUCER_BLOCKED"
+    retryable = True
 
 
 class AddressInUse(RequestError):

@@ -32,6 +32,7 @@ _BY_CLASS: dict[type[BaseException], int] = {
     errors.SubscriptionBusy: CONFLICT,
     errors.InvalidHashRanges: USAGE,
     errors.NothingExpired: CONFLICT,
+    errors.BacklogQuotaExceeded: CONFLICT,
     errors.ProducerBusy: CONFLICT,
     errors.ProducerFenced: CONFLICT,
     errors.AddressInUse: CONFLICT,

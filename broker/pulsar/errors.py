@@ -9,11 +9,13 @@ Source: the reference of the protocol, "Errors: what the client does".
 from __future__ import annotations
 
 from ledgerfold.storage.errors import (
+    BacklogQuotaExceeded,
     DiskFailure,
     InvalidHashRanges,
     LedgerfoldError,
     Moved,
     Overloaded,
+    ProducerBlocked,
     ProducerBusy,
     ProducerFenced,
     RequestError,
@@ -37,6 +39,8 @@ _NUMBERS: tuple[tuple[type[LedgerfoldError], int], ...] = (
     (SubscriptionNotFound, pulsar_pb2.SUBSCRIPTION_NOT_FOUND),
     (SubscriptionBusy, pulsar_pb2.CONSUMER_BUSY),
     (InvalidHashRanges, pulsar_pb2.CONSUMER_ASSIGN_ERROR),
+    (ProducerBlocked, pulsar_pb2.PRODUCER_BLOCKED),
+    (BacklogQuotaExceeded, pulsar_pb2.PRODUCER_BLOCKED_QUOTA_EXCEEDED),
     (ProducerBusy, pulsar_pb2.PRODUCER_BUSY),
     (ProducerFenced, pulsar_pb2.PRODUCER_FENCED),
     (RequestError, pulsar_pb2.NOT_ALLOWED),

@@ -21,6 +21,7 @@ from ledgerfold.broker.topics.access import Claim, ProducerAccess
 from ledgerfold.broker.topics.deduplication import Deduplication, last_sequence_ids
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic, TopicContext
 from ledgerfold.broker.topics.producer import Producer
+from ledgerfold.broker.topics.quotas import check_producer
 from ledgerfold.broker.topics.reader import Reader, ReaderOptions
 from ledgerfold.broker.topics.trimming import trim
 from ledgerfold.storage.crash_points import reach
@@ -141,10 +142,11 @@ class Topic(LoadedTopic):
         """Connects a producer. `claim`: its access, Shared without one. `reuses_ids`: see Producer.
 
         Raises ProducerBusy if one of that name is connected or another one is exclusive,
-        ProducerFenced, TopicTerminated, Moved, StorageError.
+        ProducerFenced, BacklogQuotaExceeded, TopicTerminated, Moved, StorageError.
         """
         claim = claim or Claim()
         self.log.tail.check_open()
+        await check_producer(self)
         try:
             await self.access.take(claim)
             self._check_producer(name)
@@ -276,6 +278,11 @@ class Topic(LoadedTopic):
     def emulation(self) -> Emulation:
         """Returns the profile's fields in force for this topic."""
         return self.broker.policy_levels.emulation(self.record)
+
+    def delays_delivery(self) -> bool:
+        """Returns whether shared subscriptions hold delayed messages back."""
+        policies = self.policies()
+        return policies.delayed_delivery or not policies.HasField("delayed_delivery")
 
     # -- compaction ------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Access modes, by Pulsar's own client, by this package's, and by bare frames."""
+"""Access modes and backlog quotas, by Pulsar's client, by this package's, and by bare frames."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import pytest
 
 from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.storage.errors import ProducerBusy
+from ledgerfold.storage.errors import BacklogQuotaExceeded, ProducerBusy
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducerSuccess
+from ledgerfold.v1.records_pb2 import BacklogQuota, Policies
 from tests.pulsar.recorded import RawClient, metadata, producer, send
 from tests.pulsar.test_pulsar_producers import read_all
 from tests.support.broker_process import BrokerProcess
@@ -108,3 +109,20 @@ def test_one_that_waits_may_be_closed(broker: BrokerProcess, topic: str) -> None
         }
         second.send(producer(topic))
         success(second)
+
+
+def test_a_backlog_above_its_quota_refuses_producers(
+    broker: BrokerProcess, client: pulsar.Client, native: Client, topic: str
+) -> None:
+    client.subscribe(topic, "slow").close()
+    client.create_producer(topic).send(b"v" * 1000)
+    quota = BacklogQuota(limit_bytes=500, policy="BACKLOG_POLICY_PRODUCER_EXCEPTION")
+    with Admin(broker.url) as admin:
+        admin.update_policies(topic=topic, values=Policies(backlog_size_quota=quota))
+        with pytest.raises(pulsar.ProducerBlockedQuotaExceededException):
+            client.create_producer(topic)
+        with pytest.raises(BacklogQuotaExceeded, match="exceeds its quota"):
+            native.create_producer(topic)
+        admin.clear_backlog(topic, "slow")
+    client.create_producer(topic).close()
+    native.create_producer(topic).close()

@@ -62,6 +62,7 @@ class ServerError(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     AUTHENTICATION_ERROR: _ClassVar[ServerError]
     CONSUMER_BUSY: _ClassVar[ServerError]
     SERVICE_NOT_READY: _ClassVar[ServerError]
+    PRODUCER_BLOCKED: _ClassVar[ServerError]
     PRODUCER_BLOCKED_QUOTA_EXCEEDED: _ClassVar[ServerError]
     CHECKSUM_ERROR: _ClassVar[ServerError]
     TOPIC_NOT_FOUND: _ClassVar[ServerError]
@@ -125,6 +126,7 @@ PERSISTENCE_ERROR: ServerError
 AUTHENTICATION_ERROR: ServerError
 CONSUMER_BUSY: ServerError
 SERVICE_NOT_READY: ServerError
+PRODUCER_BLOCKED: ServerError
 PRODUCER_BLOCKED_QUOTA_EXCEEDED: ServerError
 CHECKSUM_ERROR: ServerError
 TOPIC_NOT_FOUND: ServerError

@@ -20,6 +20,12 @@ class LedgerState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     LEDGER_STATE_CLOSED: _ClassVar[LedgerState]
     LEDGER_STATE_DELETING: _ClassVar[LedgerState]
 
+class BacklogPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    BACKLOG_POLICY_PRODUCER_REQUEST_HOLD: _ClassVar[BacklogPolicy]
+    BACKLOG_POLICY_PRODUCER_EXCEPTION: _ClassVar[BacklogPolicy]
+    BACKLOG_POLICY_CONSUMER_BACKLOG_EVICTION: _ClassVar[BacklogPolicy]
+
 class RunState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     RUN_STATE_UNSPECIFIED: _ClassVar[RunState]
@@ -41,6 +47,9 @@ LEDGER_STATE_UNSPECIFIED: LedgerState
 LEDGER_STATE_OPEN: LedgerState
 LEDGER_STATE_CLOSED: LedgerState
 LEDGER_STATE_DELETING: LedgerState
+BACKLOG_POLICY_PRODUCER_REQUEST_HOLD: BacklogPolicy
+BACKLOG_POLICY_PRODUCER_EXCEPTION: BacklogPolicy
+BACKLOG_POLICY_CONSUMER_BACKLOG_EVICTION: BacklogPolicy
 RUN_STATE_UNSPECIFIED: RunState
 RUN_STATE_QUEUED: RunState
 RUN_STATE_RUNNING: RunState
@@ -174,13 +183,16 @@ class LedgerRecord(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., kind: _Optional[_Union[LedgerKind, str]] = ..., state: _Optional[_Union[LedgerState, str]] = ..., topic: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentRecord, _Mapping]]] = ..., created_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., damaged: _Optional[bool] = ...) -> None: ...
 
 class Policies(_message.Message):
-    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "message_ttl_ms", "compaction_strategy", "emulation")
+    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "message_ttl_ms", "compaction_strategy", "backlog_size_quota", "backlog_age_quota", "delayed_delivery", "emulation")
     COMPACTION_THRESHOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETAIN_NULL_KEY_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_TTL_MS_FIELD_NUMBER: _ClassVar[int]
     COMPACTION_STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_SIZE_QUOTA_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_AGE_QUOTA_FIELD_NUMBER: _ClassVar[int]
+    DELAYED_DELIVERY_FIELD_NUMBER: _ClassVar[int]
     EMULATION_FIELD_NUMBER: _ClassVar[int]
     compaction_threshold_bytes: int
     retention_ms: int
@@ -188,8 +200,21 @@ class Policies(_message.Message):
     retain_null_key: bool
     message_ttl_ms: int
     compaction_strategy: CompactionStrategy
+    backlog_size_quota: BacklogQuota
+    backlog_age_quota: BacklogQuota
+    delayed_delivery: bool
     emulation: Emulation
-    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., message_ttl_ms: _Optional[int] = ..., compaction_strategy: _Optional[_Union[CompactionStrategy, _Mapping]] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ...) -> None: ...
+    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., message_ttl_ms: _Optional[int] = ..., compaction_strategy: _Optional[_Union[CompactionStrategy, _Mapping]] = ..., backlog_size_quota: _Optional[_Union[BacklogQuota, _Mapping]] = ..., backlog_age_quota: _Optional[_Union[BacklogQuota, _Mapping]] = ..., delayed_delivery: _Optional[bool] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ...) -> None: ...
+
+class BacklogQuota(_message.Message):
+    __slots__ = ("limit_bytes", "limit_ms", "policy")
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_MS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    limit_bytes: int
+    limit_ms: int
+    policy: BacklogPolicy
+    def __init__(self, limit_bytes: _Optional[int] = ..., limit_ms: _Optional[int] = ..., policy: _Optional[_Union[BacklogPolicy, str]] = ...) -> None: ...
 
 class CompactionStrategy(_message.Message):
     __slots__ = ("name", "settings")

@@ -33,14 +33,13 @@ PULSAR_NAMES = words(
     UnknownError UnsupportedVersionError
     """
 )
-# There is nothing here that could raise them: no users, keys, schemas, transactions, quotas,
+# There is nothing here that could raise them: no users, keys, schemas, transactions,
 # lookups.
 WITHOUT_COUNTERPART = words(
     """
     AuthenticationError AuthorizationError BrokerMetadataError ConsumerNotFound
     ConsumerNotInitialized CryptoError ErrorGettingAuthenticationData IncompatibleSchema Interrupted
-    InvalidTxnStatusError LookupError MemoryBufferIsFull ProducerBlockedQuotaExceededError
-    ProducerBlockedQuotaExceededException ProducerNotInitialized
+    InvalidTxnStatusError LookupError MemoryBufferIsFull ProducerNotInitialized
     TooManyLookupRequestException TransactionConflict TransactionCoordinatorNotFoundError
     TransactionNotFound UnknownError UnsupportedVersionError
     """
