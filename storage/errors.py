@@ -13,6 +13,10 @@
     │   ├── TopicNotFound
     │   │   └── TopicIsPartitioned   its partitions hold the data: name one of them
     │   ├── TopicExists
+    │   ├── TenantNotFound
+    │   ├── TenantExists
+    │   ├── NamespaceNotFound
+    │   ├── NamespaceExists
     │   ├── TopicBusy                producers or consumers are connected
     │   ├── TopicTerminated          the topic accepts no more messages
     │   ├── SubscriptionNotFound
@@ -192,6 +196,34 @@ class TopicExists(RequestError):
     def __init__(self, topic: str) -> None:
         super().__init__(f"Topic {topic} already exists.")
         self.topic = topic
+
+
+class TenantNotFound(RequestError):
+    reason = "TENANT_NOT_FOUND"
+
+    def __init__(self, tenant: str) -> None:
+        super().__init__(f"Tenant {tenant!r} does not exist. Create it first.")
+
+
+class TenantExists(RequestError):
+    reason = "TENANT_EXISTS"
+
+    def __init__(self, tenant: str) -> None:
+        super().__init__(f"Tenant {tenant!r} already exists.")
+
+
+class NamespaceNotFound(RequestError):
+    reason = "NAMESPACE_NOT_FOUND"
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(f"Namespace {namespace!r} does not exist.")
+
+
+class NamespaceExists(RequestError):
+    reason = "NAMESPACE_EXISTS"
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(f"Namespace {namespace!r} already exists.")
 
 
 class TopicBusy(RequestError):

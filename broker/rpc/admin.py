@@ -18,6 +18,7 @@ from ledgerfold.broker.common.given_names import check_namespace
 from ledgerfold.broker.common.names import parse_namespace, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
+from ledgerfold.broker.rpc.admin_namespaces import NamespaceHandlers
 from ledgerfold.broker.rpc.admin_partitions import PartitionedTopicHandlers
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
 from ledgerfold.broker.rpc.admin_topics import TopicHandlers
@@ -36,6 +37,7 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
     topics = TopicHandlers(broker)
     partitioned = PartitionedTopicHandlers(broker)
     subscriptions = SubscriptionHandlers(broker)
+    namespaces = NamespaceHandlers(broker)
     policies = PolicyHandlers(broker)
     compaction = CompactionHandlers(broker)
     clock = ClockHandlers(broker)
@@ -73,6 +75,12 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
         "ResetCursor": subscriptions.reset_cursor,
         "SkipMessages": subscriptions.skip_messages,
         "ClearBacklog": subscriptions.clear_backlog,
+        "ListTenants": namespaces.tenants,
+        "CreateTenant": namespaces.create_tenant,
+        "DeleteTenant": namespaces.delete_tenant,
+        "ListNamespaces": namespaces.namespaces,
+        "CreateNamespace": namespaces.create,
+        "DeleteNamespace": namespaces.delete,
         "GetPolicies": policies.get,
         "UpdatePolicies": policies.update,
         "TriggerCompaction": compaction.trigger,

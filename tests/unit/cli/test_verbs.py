@@ -333,3 +333,26 @@ def test_quotas_and_delays_are_policies_of_both(cli: Ledgerfold, topic: str, sco
     assert cli(scope, "get-delayed-delivery", name).out.strip() == "false"
     assert cli(scope, "remove-delayed-delivery", name).code == 0
     assert cli(scope, "get-delayed-delivery", name).out.strip() == "null"
+
+
+def test_tenants_and_namespaces(cli: Ledgerfold) -> None:
+    assert cli("namespaces", "create", "acme/shop").code == 3
+    assert cli("tenants", "create", "acme", "-r", "me").code == 0
+    again = cli("tenants", "create", "acme")
+    assert (again.code, again.err) == (5, "ledgerfold: Tenant 'acme' already exists.\n")
+    assert cli("namespaces", "create", "acme/shop").code == 0
+    assert cli("namespaces", "create", "acme/shop").code == 5
+    assert cli("namespaces", "list", "acme").out == "acme/shop\n"
+    assert "acme\n" in cli("tenants", "list").out
+    assert "public/default\n" in cli("namespaces", "list").out
+    assert "delete them first" in cli("tenants", "delete", "acme").err
+    cli("topics", "create", "acme/shop/t")
+    assert "delete them first" in cli("namespaces", "delete", "acme/shop").err
+    cli("topics", "delete", "acme/shop/t")
+    assert cli("namespaces", "delete", "acme/shop").code == 0
+    assert cli("namespaces", "delete", "acme/shop").code == 3
+    assert cli("tenants", "delete", "acme").code == 0
+    assert cli("tenants", "delete", "acme").code == 3
+    assert cli("namespaces", "list", "acme").code == 3
+    for name in ("acme", "a/b/c", "a/b!"):
+        assert cli("namespaces", "create", name).code == 2
