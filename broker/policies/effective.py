@@ -58,6 +58,9 @@ def broker_policies(settings: BrokerSettings) -> Policies:
         compaction_strategy=settings.compaction_strategy,
         retain_null_key=settings.retain_null_key,
         emulation=settings.emulation,
+        backlog_size_quota=settings.backlog_size_quota,
+        backlog_age_quota=settings.backlog_age_quota,
+        delayed_delivery=None if settings.delays_delivery else False,
     )
 
 

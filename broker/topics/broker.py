@@ -178,7 +178,7 @@ class Broker:
         self, name: str, create: bool = True, *, to_write: bool = False, kafka: KafkaValues = None
     ) -> AnyTopic:
         """Returns a topic of either kind; see topic(). `kafka`: settings of a new Kafka topic."""
-        loaded = self._usable(name, to_write)
+        loaded, create = self._usable(name, to_write), create and self.settings.creates_topics
         while loaded is None:
             found = await run_to_completion(self._load_locked(name, create, to_write, kafka))
             # It may have been unloaded again before this task resumed.

@@ -1,4 +1,4 @@
-"""`topics`, `tenants`, `namespaces`, `topicPolicies`: verbs of pulsar-admin, as far as they apply."""
+"""`topics`, `tenants`, `namespaces` and `topicPolicies`: the verbs of pulsar-admin that apply."""
 
 from __future__ import annotations
 
