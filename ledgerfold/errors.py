@@ -24,6 +24,7 @@ from __future__ import annotations
 from ledgerfold.storage.errors import (
     AddressInUse,
     AlreadyClosed,
+    BacklogQuotaExceeded,
     CompactedLedgerDamaged,
     CompactionCancelled,
     CompactionError,
@@ -38,6 +39,7 @@ from ledgerfold.storage.errors import (
     EntryTooLarge,
     IncompatibleFormat,
     IncompatibleSchema,
+    InvalidHashRanges,
     InvalidRequest,
     InvalidSchema,
     InvalidStrategy,
@@ -50,10 +52,14 @@ from ledgerfold.storage.errors import (
     MetadataLost,
     MissingFile,
     Moved,
+    NamespaceExists,
+    NamespaceNotFound,
     NotAllowed,
     NothingExpired,
     Overloaded,
+    ProducerBlocked,
     ProducerBusy,
+    ProducerFenced,
     RecordsRefused,
     RequestError,
     SchemaNotFound,
@@ -65,6 +71,8 @@ from ledgerfold.storage.errors import (
     SubscriptionBusy,
     SubscriptionExists,
     SubscriptionNotFound,
+    TenantExists,
+    TenantNotFound,
     Timeout,
     TopicBusy,
     TopicExists,
@@ -81,6 +89,9 @@ PulsarException = LedgerfoldError
 InvalidConfiguration = InvalidMessage = InvalidTopicName = InvalidRequest
 NotAllowedError = OperationNotSupported = CumulativeAcknowledgementNotAllowedError = NotAllowed
 ConsumerBusy = SubscriptionBusy
+ConsumerAssignError = InvalidHashRanges
+ProducerBlockedQuotaExceededError = ProducerBlocked
+ProducerBlockedQuotaExceededException = BacklogQuotaExceeded
 ConnectError = NotConnected = ReadError = Unavailable
 ServiceUnitNotReady = Moved
 ProducerQueueIsFull = Overloaded
@@ -91,6 +102,7 @@ MessageTooBig = MessageTooLarge
 __all__ = [
     "AddressInUse",
     "AlreadyClosed",
+    "BacklogQuotaExceeded",
     "BrokerPersistenceError",
     "ChecksumError",
     "CompactedLedgerDamaged",
@@ -102,6 +114,7 @@ __all__ = [
     "CompactionRunning",
     "CompactorUnavailable",
     "ConnectError",
+    "ConsumerAssignError",
     "ConsumerBusy",
     "Corruption",
     "CumulativeAcknowledgementNotAllowedError",
@@ -111,6 +124,7 @@ __all__ = [
     "IncompatibleFormat",
     "IncompatibleSchema",
     "InvalidConfiguration",
+    "InvalidHashRanges",
     "InvalidMessage",
     "InvalidRequest",
     "InvalidSchema",
@@ -126,13 +140,19 @@ __all__ = [
     "MetadataLost",
     "MissingFile",
     "Moved",
+    "NamespaceExists",
+    "NamespaceNotFound",
     "NotAllowed",
     "NotAllowedError",
     "NotConnected",
     "NothingExpired",
     "OperationNotSupported",
     "Overloaded",
+    "ProducerBlocked",
+    "ProducerBlockedQuotaExceededError",
+    "ProducerBlockedQuotaExceededException",
     "ProducerBusy",
+    "ProducerFenced",
     "ProducerQueueIsFull",
     "PulsarException",
     "ReadError",
@@ -148,6 +168,8 @@ __all__ = [
     "SubscriptionBusy",
     "SubscriptionExists",
     "SubscriptionNotFound",
+    "TenantExists",
+    "TenantNotFound",
     "Timeout",
     "TopicBusy",
     "TopicExists",

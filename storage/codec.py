@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ledgerfold.storage.decoded import DecodedBatch
+from ledgerfold.storage.decoded import DecodedBatch, Routing
 from ledgerfold.storage.entry import Buffer, Codec, EntryHeader, read_header
 from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError
 from ledgerfold.storage.kafka.entries import KafkaBatch
@@ -40,6 +40,12 @@ def decode(entry: Buffer, header: EntryHeader | None = None) -> DecodedBatch:
     return codec_of(header)(
         header, view[keys_at:values_at], view[values_at : values_at + header.value_bytes]
     )
+
+
+def routing_of(entry: Buffer, header: EntryHeader) -> Routing:
+    """Returns what dispatch needs of an entry, without values. Raises InvalidRequest."""
+    keys = memoryview(entry)[header.header_bytes : header.header_bytes + header.key_bytes]
+    return codec_of(header).routing(header, keys)
 
 
 def last_batch_index(entry: Buffer, header: EntryHeader) -> int:

@@ -13,6 +13,17 @@ def key_bytes(key: bytes | str) -> bytes:
     return key if isinstance(key, bytes) else key.encode(errors="surrogateescape")
 
 
+class Routing(NamedTuple):
+    """The part of an entry that dispatch to consumers needs.
+
+    `key`: the first message's ordering key, or its key; None: it has neither. `deliver_at_ms`: the
+    time before which shared subscriptions do not deliver it; 0: at once.
+    """
+
+    key: bytes | None
+    deliver_at_ms: int = 0
+
+
 class StoredMessage(NamedTuple):
     """A decoded message of an entry. `batch_index` is -1 if it was published alone."""
 
@@ -42,6 +53,8 @@ class DecodedBatch(Protocol):
     rows: int
     # The number of messages before a compaction removed any.
     batch_size: int
+    # Shared subscriptions do not deliver the entry before this time. 0: at once.
+    deliver_at_ms: int = 0
 
     def __init__(self, header: EntryHeader, key_section: Buffer, value_section: Buffer) -> None:
         """Decodes an entry; the sections are parsed when they are needed."""
@@ -51,6 +64,11 @@ class DecodedBatch(Protocol):
     def first_key(header: EntryHeader, key_section: Buffer) -> bytes | None:
         """Returns the first message's key, which key-shared dispatch uses."""
         ...
+
+    @classmethod
+    def routing(cls, header: EntryHeader, key_section: Buffer) -> Routing:
+        """Returns what dispatch to consumers needs. Raises InvalidRequest."""
+        return Routing(cls.first_key(header, key_section))
 
     @staticmethod
     def last_batch_index(header: EntryHeader, key_section: Buffer) -> int:

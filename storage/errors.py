@@ -14,16 +14,24 @@
     │   ├── TopicNotFound
     │   │   └── TopicIsPartitioned   its partitions hold the data: name one of them
     │   ├── TopicExists
+    │   ├── TenantNotFound
+    │   ├── TenantExists
+    │   ├── NamespaceNotFound
+    │   ├── NamespaceExists
     │   ├── TopicBusy                producers or consumers are connected
     │   ├── TopicTerminated          the topic accepts no more messages
     │   ├── SubscriptionNotFound
     │   ├── SubscriptionExists
     │   ├── SubscriptionBusy         exclusive, of another type, or being moved
+    │   ├── InvalidHashRanges        of a Key_Shared consumer; or another one has them
     │   ├── NothingExpired           no backlog, or a consumer that has nearly caught up
     │   ├── SchemaNotFound           the topic has no schema, or not that version
     │   ├── IncompatibleSchema       the topic's schemas exclude it
     │   ├── NotAllowed               read-compacted on a shared subscription, for example
-    │   ├── ProducerBusy             a producer with that name is connected
+    │   ├── ProducerBusy             a producer with that name, or an exclusive one, is connected
+    │   ├── ProducerFenced           another producer has, or had, exclusive access
+    │   ├── BacklogQuotaExceeded     the backlog is too large for further messages
+    │   │   └── ProducerBlocked      wait until it is smaller
     │   ├── KafkaError               Kafka rejects it, with the protocol's error code and class
     │   │   └── RecordsRefused       records of a batch are rejected; the first ones are listed
     │   ├── AddressInUse             another process listens there
@@ -203,6 +211,34 @@ class TopicExists(RequestError):
         self.topic = topic
 
 
+class TenantNotFound(RequestError):
+    reason = "TENANT_NOT_FOUND"
+
+    def __init__(self, tenant: str) -> None:
+        super().__init__(f"Tenant {tenant!r} does not exist. Create it first.")
+
+
+class TenantExists(RequestError):
+    reason = "TENANT_EXISTS"
+
+    def __init__(self, tenant: str) -> None:
+        super().__init__(f"Tenant {tenant!r} already exists.")
+
+
+class NamespaceNotFound(RequestError):
+    reason = "NAMESPACE_NOT_FOUND"
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(f"Namespace {namespace!r} does not exist.")
+
+
+class NamespaceExists(RequestError):
+    reason = "NAMESPACE_EXISTS"
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__(f"Namespace {namespace!r} already exists.")
+
+
 class TopicBusy(RequestError):
     reason = "TOPIC_BUSY"
 
@@ -249,6 +285,12 @@ class SubscriptionBusy(RequestError):
         self.topic, self.subscription = topic, subscription
 
 
+class InvalidHashRanges(RequestError):
+    """Hash ranges of a Key_Shared consumer that are not valid, or that another consumer has."""
+
+    reason = "INVALID_HASH_RANGES"
+
+
 class NothingExpired(RequestError):
     """An expiry request without effect, which is reported as an error. Pulsar's HTTP 409."""
 
@@ -288,12 +330,44 @@ class NotAllowed(RequestError):
 class ProducerBusy(RequestError):
     reason = "PRODUCER_BUSY"
 
-    def __init__(self, topic: str, producer: str) -> None:
+    def __init__(self, topic: str, producer: str, why: str | None = None) -> None:
         super().__init__(
-            f"A producer named {producer!r} is already connected to {topic}. Close it, or use "
+            f"Topic {topic} accepts no producer: {why}"
+            if why is not None
+            else f"A producer named {producer!r} is already connected to {topic}. Close it, or use "
             "another name."
         )
         self.topic, self.producer = topic, producer
+
+
+class ProducerFenced(RequestError):
+    """A producer without access, because another one has it exclusively, or had it meanwhile."""
+
+    reason = "PRODUCER_FENCED"
+
+    def __init__(self, topic: str, why: str) -> None:
+        super().__init__(f"The producer has no access to {topic}: {why} Create a new producer.")
+        self.topic, self.why = topic, why
+
+
+class BacklogQuotaExceeded(RequestError):
+    """A producer of a topic whose backlog is too large. Its messages fail."""
+
+    reason = "BACKLOG_QUOTA_EXCEEDED"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"The backlog of {topic} exceeds its quota. Consume its messages, skip them, or raise "
+            "the quota."
+        )
+        self.topic = topic
+
+
+class ProducerBlocked(BacklogQuotaExceeded):
+    """A producer of a topic whose backlog is too large. It waits."""
+
+    reason = "PRODUCER_BLOCKED"
+    retryable = True
 
 
 class AddressInUse(RequestError):

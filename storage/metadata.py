@@ -124,11 +124,9 @@ class MetadataStore:
     def topics(self) -> list[TopicRecord]:
         return self._all(TopicRecord, b"topic/")
 
-    def has_topics(self, namespace: str) -> bool:
-        """Returns whether the namespace has a topic, partitioned or not. Decodes no record."""
-        kinds = ("topic", "partitioned")
-        prefixes = [key(kind, f"persistent://{namespace}/") for kind in kinds]
-        return any(map(self._store.scan, prefixes))
+    def topic_names(self, prefix: str = "", kind: str = "topic") -> list[str]:
+        """Returns the names that begin with `prefix`, in order. Decodes no record."""
+        return [at.decode()[len(kind) + 1 :] for at, _ in self._store.scan(key(kind, prefix))]
 
     def partitioned_topic(self, name: str) -> PartitionedTopicRecord | None:
         return self._get(PartitionedTopicRecord, key("partitioned", name))

@@ -73,6 +73,8 @@ class NativeBatchBuilder:
         self.properties: dict[int, dict[str, str]] = {}
         self.ordering_keys: dict[int, bytes] = {}
         self.sequence_ids: list[int] = []
+        # Of the whole entry; 0: at once.
+        self.deliver_at_ms = 0
         self.size_bytes = 0
 
     def __len__(self) -> int:
@@ -141,6 +143,10 @@ class NativeBatchBuilder:
             flags=bytes(self.flags),
             value_sizes=to_column("I", list(map(len, self.values))),
         )
+        if self.deliver_at_ms:
+            keys.deliver_at_ms = self.deliver_at_ms
+        if self.ordering_keys.get(0):
+            keys.dispatch_key = self.ordering_keys[0]
         if self.event_times:
             keys.event_times = to_column("q", [self.event_times.get(row, 0) for row in range(rows)])
         values = NativeValues(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
+from contextlib import suppress
 from itertools import pairwise
 
 from google.protobuf.message import DecodeError
 
 from ledgerfold.storage.columns import from_column, offsets_of
 from ledgerfold.storage.compression import decompress
-from ledgerfold.storage.decoded import DecodedBatch
+from ledgerfold.storage.decoded import DecodedBatch, Routing
 from ledgerfold.storage.entry import Buffer, EntryHeader
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.native import HAS_KEY, KEY_IS_BASE64, NULL_VALUE
@@ -26,6 +28,7 @@ class NativeBatch(DecodedBatch):
         "_values",
         "batch_indexes",
         "batch_size",
+        "deliver_at_ms",
         "event_times",
         "flags",
         "header",
@@ -49,6 +52,7 @@ class NativeBatch(DecodedBatch):
             from_column("I", keys.batch_indexes).tolist() if keys.batch_indexes else None
         )
         self.batch_size: int = keys.batch_size or rows
+        self.deliver_at_ms = keys.deliver_at_ms
         if not (
             rows == header.rows
             and len(self.key_offsets) == len(self.value_offsets) == rows + 1
@@ -91,6 +95,21 @@ class NativeBatch(DecodedBatch):
         if len(keys.flags) <= row or not keys.flags[row] & HAS_KEY:
             return None
         return _slice(keys.keys, keys.key_offsets, row)
+
+    @classmethod
+    def routing(cls, header: EntryHeader, key_section: Buffer) -> Routing:
+        keys = parse_keys(key_section)
+        if keys.dispatch_key:
+            return Routing(keys.dispatch_key, keys.deliver_at_ms)
+        row = row_numbers(header.live_rows, header.rows)[0] if header.live_rows else 0
+        flags = keys.flags[row] if row < len(keys.flags) else 0
+        if not flags & HAS_KEY:
+            return Routing(None, keys.deliver_at_ms)
+        key = _slice(keys.keys, keys.key_offsets, row)
+        if flags & KEY_IS_BASE64:
+            with suppress(ValueError):
+                key = b64decode(key, validate=True)
+        return Routing(key, keys.deliver_at_ms)
 
     @staticmethod
     def last_batch_index(header: EntryHeader, key_section: Buffer) -> int:

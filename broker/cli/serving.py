@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 
 from ledgerfold.broker.cli.kafka.config import KAFKA_CONFIG, serve_config
+from ledgerfold.broker.cli.pulsar_config import PULSAR_CONFIG, with_pulsar_config
 from ledgerfold.broker.cli.topics.serve_options import (
     ALLOW_STRATEGY,
     EMULATION_OPTIONS,
@@ -125,6 +126,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     _add_compactor(parser.add_argument_group("compaction"))
     _add_policies(parser.add_argument_group("default policies of namespaces and topics"))
     KAFKA_CONFIG.add_to(parser.add_argument_group("Kafka topics"))
+    PULSAR_CONFIG.add_to(parser.add_argument_group("settings of a Pulsar broker"))
     _add_bounds(parser.add_argument_group("limits for all clients together"))
     _add_sizes(parser.add_argument_group("sizes of segments and ledgers"))
 
@@ -231,40 +233,39 @@ def _serve(options: argparse.Namespace) -> int:
     given = {name: value for name, value in store.items() if value is not None}
     strategy, service = strategy_and_service_of(options)
     strategy = strategy or CompactionStrategy(name=DEFAULT)
-    return serve(
-        BrokerSettings(
-            data_dir=options.data,
-            listen=options.listen,
-            metrics_listen=options.metrics_listen,
-            admin_listen=options.admin_listen,
-            pulsar_listen=options.pulsar_listen,
-            pulsar_advertise=options.pulsar_advertise,
-            retain_null_key=options.retain_null_key,
-            compactor=options.compactor,
-            spark_master=options.spark_master,
-            compactor_nice=options.compactor_nice,
-            ready_file=options.ready_file,
-            log_level=options.log_level,
-            streams_max=options.streams_max,
-            segment_garbage_max=options.compaction_segment_garbage_max,
-            compaction_threshold_bytes=options.compaction_threshold,
-            retention_ms=options.retention_time,
-            retention_bytes=options.retention_size,
-            message_ttl_ms=options.message_ttl,
-            compaction_strategy=strategy,
-            allowed_strategies=allowed_of(options, strategy.name),
-            compaction_service=service,
-            strategy_timeout_ms=options.strategy_timeout,
-            strategy_memory_bytes=options.strategy_memory,
-            emulation=emulation_of(options),
-            schema_compatibility=options.schema_compatibility,
-            schema_validation_enforced=options.schema_validation_enforced,
-            allow_auto_update_schema=not options.no_schema_auto_update,
-            kafka_config=serve_config(options),
-            compaction_monitor_interval_ms=options.compaction_monitor_interval,
-            test_clock_start_ms=options.test_clock,
-            message_bytes_max=options.max_message_size,
-            unsent_bytes_max=options.unsent_max,
-            store=StoreSettings(durability=options.durability, **given),
-        )
+    settings = BrokerSettings(
+        data_dir=options.data,
+        listen=options.listen,
+        metrics_listen=options.metrics_listen,
+        admin_listen=options.admin_listen,
+        pulsar_listen=options.pulsar_listen,
+        pulsar_advertise=options.pulsar_advertise,
+        retain_null_key=options.retain_null_key,
+        compactor=options.compactor,
+        spark_master=options.spark_master,
+        compactor_nice=options.compactor_nice,
+        ready_file=options.ready_file,
+        log_level=options.log_level,
+        streams_max=options.streams_max,
+        segment_garbage_max=options.compaction_segment_garbage_max,
+        compaction_threshold_bytes=options.compaction_threshold,
+        retention_ms=options.retention_time,
+        retention_bytes=options.retention_size,
+        message_ttl_ms=options.message_ttl,
+        compaction_strategy=strategy,
+        allowed_strategies=allowed_of(options, strategy.name),
+        compaction_service=service,
+        strategy_timeout_ms=options.strategy_timeout,
+        strategy_memory_bytes=options.strategy_memory,
+        emulation=emulation_of(options),
+        schema_compatibility=options.schema_compatibility,
+        schema_validation_enforced=options.schema_validation_enforced,
+        allow_auto_update_schema=not options.no_schema_auto_update,
+        kafka_config=serve_config(options),
+        compaction_monitor_interval_ms=options.compaction_monitor_interval,
+        test_clock_start_ms=options.test_clock,
+        message_bytes_max=options.max_message_size,
+        unsent_bytes_max=options.unsent_max,
+        store=StoreSettings(durability=options.durability, **given),
     )
+    return serve(with_pulsar_config(settings, options))

@@ -18,10 +18,7 @@ from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.settings import StoreSettings
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.catalogue import DEFAULT
-from ledgerfold.v1.records_pb2 import (
-    CompactionStrategy,
-    Emulation,
-)
+from ledgerfold.v1.records_pb2 import BacklogQuota, CompactionStrategy, Emulation
 
 # For an entry's bytes other than values. Source: Pulsar's Commands.MESSAGE_SIZE_FRAME_PADDING.
 _MARGIN_BYTES = 10 * 1024
@@ -42,6 +39,13 @@ class BrokerSettings:
     # 0 = never: unacknowledged messages stay.
     message_ttl_ms: int = 0
     retain_null_key: bool = False
+    # The quotas of topics whose levels set none. None: no limit.
+    backlog_size_quota: BacklogQuota | None = None
+    backlog_age_quota: BacklogQuota | None = None
+    # Whether shared subscriptions hold delayed messages back.
+    delays_delivery: bool = True
+    # Whether publishing to a topic, or subscribing to it, creates it.
+    creates_topics: bool = True
     compaction_strategy: CompactionStrategy = field(
         default_factory=lambda: CompactionStrategy(name=DEFAULT)
     )

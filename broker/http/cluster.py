@@ -183,7 +183,7 @@ class TenantVerbs:
         check_exists(self._broker, request.namespace)
         if request.query.get("mode", "").upper() == "NON_PERSISTENT":
             return shown([])
-        return shown(self._broker.list_topics(request.namespace))
+        return shown(self._broker.names.listed(request.namespace))
 
 
 def _roles(body: Any) -> list[str]:

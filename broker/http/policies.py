@@ -15,6 +15,13 @@ from typing import Any
 
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
 from ledgerfold.broker.http.cluster import CLUSTER, check_exists
+from ledgerfold.broker.http.quotas import (
+    parse_delays,
+    parse_quota,
+    quota_field,
+    shown_delays,
+    shown_quotas,
+)
 from ledgerfold.broker.http.routes import Route
 from ledgerfold.broker.http.schema_policies import schema_policies
 from ledgerfold.broker.http.topics import NAMESPACE, TOPIC, named_topic
@@ -113,6 +120,7 @@ POLICIES = (
         lambda policies: _in_units(policies.message_ttl_ms, 1000),
         _ttl,
     ),
+    Policy("delayedDelivery", ("delayed_delivery",), shown_delays, parse_delays),
 )
 
 
@@ -131,8 +139,11 @@ def policy_routes(broker: Broker) -> list[Route]:
         routes.append(("DELETE", path, verbs.remove_deduplication))
     routes.append(("GET", f"{NAMESPACE}/bundles", verbs.bundles))
     routes.append(("GET", f"{NAMESPACE}/replication", verbs.replication))
-    quotas = f"{NAMESPACE}/backlogQuotaMap", f"{TOPIC}/backlogQuotaMap"
-    return [*routes, *(("GET", path, verbs.no_quotas) for path in quotas)]
+    for path in (NAMESPACE, TOPIC):
+        routes.append(("GET", f"{path}/backlogQuotaMap", verbs.quotas))
+        routes.append(("POST", f"{path}/backlogQuota", verbs.set_quota))
+        routes.append(("DELETE", f"{path}/backlogQuota", verbs.remove_quota))
+    return routes
 
 
 class PolicyVerbs:
@@ -184,11 +195,16 @@ class PolicyVerbs:
         document = {
             "replication_clusters": [CLUSTER],
             "bundles": _BUNDLES,
-            "backlog_quota_map": {},
+            "backlog_quota_map": shown_quotas(policies),
             "deduplicationEnabled": True,
             "deleted": False,
         }
-        names = ("compaction_threshold", "retention_policies", "message_ttl_in_seconds")
+        names = (
+            "compaction_threshold",
+            "retention_policies",
+            "message_ttl_in_seconds",
+            "delayed_delivery_policies",
+        )
         for name, policy in zip(names, POLICIES, strict=True):
             if policy.is_set(policies):
                 document[name] = policy.show(policies)
@@ -219,7 +235,21 @@ class PolicyVerbs:
         await self._of(self._scope(request), applied=False)
         return Answer()
 
-    async def no_quotas(self, request: Request) -> Answer:
-        """There are none; setting one is refused (broker/http/routes.py)."""
-        await self._of(self._scope(request), applied=False)
-        return shown({})
+    async def quotas(self, request: Request) -> Answer:
+        scope, applied = self._scope(request), request.flag("applied")
+        # As in Pulsar, those of a namespace are the ones in force.
+        applied = applied or scope.WhichOneof("scope") == "namespace"
+        return shown(shown_quotas(await self._of(scope, applied=applied)))
+
+    async def set_quota(self, request: Request) -> Answer:
+        scope = self._scope(request)
+        if request.body is None:
+            return await self.remove_quota(request)
+        changes = parse_quota(quota_field(request), request.body)
+        await self._policies.update(admin_pb2.UpdatePoliciesRequest(scope=scope, set=changes))
+        return Answer()
+
+    async def remove_quota(self, request: Request) -> Answer:
+        scope, name = self._scope(request), quota_field(request)
+        await self._policies.update(admin_pb2.UpdatePoliciesRequest(scope=scope, remove=[name]))
+        return Answer()

@@ -118,7 +118,7 @@ class TopicVerbs:
         check_exists(self._broker, request.namespace)
         if request.names["domain"] != PERSISTENT:
             return shown([])
-        return shown(self._broker.list_topics(request.namespace))
+        return shown(self._broker.names.listed(request.namespace))
 
     async def create(self, request: Request) -> Answer:
         name = self._name(request)
@@ -147,9 +147,9 @@ class TopicVerbs:
 
     async def unload_namespace(self, request: Request) -> Answer:
         check_exists(self._broker, request.namespace)
-        for name in self._broker.list_topics(request.namespace):
+        for name in self._broker.names.listed(request.namespace):
             # One that was deleted meanwhile needs no unload.
-            if name in self._broker.list_topics(request.namespace):
+            if name in self._broker.names.listed(request.namespace):
                 await self._topics.unload(admin_pb2.UnloadTopicRequest(topic=name))
         return Answer()
 

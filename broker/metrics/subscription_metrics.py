@@ -34,7 +34,7 @@ SUBSCRIPTION_METRICS = (
         "pulsar_subscription_back_log_no_delayed",
         GAUGE,
         "entries",
-        "Same value: messages are never delayed.",
+        "The same without those that are delayed.",
         "msgBacklogNoDelayed",
     ),
     _subscription(

@@ -24,7 +24,7 @@ from ledgerfold.broker.schemas.compatibility import check_strategy
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.partition_names import parse_partition
 from ledgerfold.strategies.catalogue import checked
-from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies, TopicRecord
+from ledgerfold.v1.records_pb2 import BacklogPolicy, CompactionStrategy, Policies, TopicRecord
 
 if TYPE_CHECKING:
     from ledgerfold.broker.common.settings import BrokerSettings
@@ -39,6 +39,9 @@ _LOWEST = {
 }
 
 
+_WHOLE = ("compaction_strategy", "backlog_size_quota", "backlog_age_quota")
+
+
 class Threshold(NamedTuple):
     """The compaction threshold in force, and the level that set it. 0 bytes: never."""
 
@@ -47,7 +50,7 @@ class Threshold(NamedTuple):
 
 
 def broker_policies(settings: BrokerSettings) -> Policies:
-    """Returns the lowest level, with every field set."""
+    """Returns the lowest level. Without a value there: no quotas, and delayed delivery."""
     return Policies(
         compaction_threshold_bytes=settings.compaction_threshold_bytes,
         retention_ms=settings.retention_ms,
@@ -59,6 +62,9 @@ def broker_policies(settings: BrokerSettings) -> Policies:
         schema_compatibility_strategy=f"SCHEMA_COMPATIBILITY_STRATEGY_{settings.schema_compatibility}",
         schema_validation_enforced=settings.schema_validation_enforced,
         allow_auto_update_schema=settings.allow_auto_update_schema,
+        backlog_size_quota=settings.backlog_size_quota,
+        backlog_age_quota=settings.backlog_age_quota,
+        delayed_delivery=None if settings.delays_delivery else False,
     )
 
 
@@ -114,9 +120,10 @@ def effective_policies(topic: Policies, namespace: Policies, broker: Policies) -
 
 
 def _set_over(policies: Policies, changes: Policies) -> None:
-    """Sets the fields of `changes`; a strategy is one value, including all its settings."""
-    if changes.HasField("compaction_strategy"):
-        policies.ClearField("compaction_strategy")
+    """Sets the fields of `changes`; a strategy, or a quota, is one value with all its parts."""
+    for name in _WHOLE:
+        if changes.HasField(name):
+            policies.ClearField(name)
     policies.MergeFrom(changes)
 
 
@@ -144,6 +151,11 @@ def check_policies(policies: Policies) -> None:
         value = getattr(policies, name)
         if policies.HasField(name) and value < lowest:
             raise InvalidRequest(f"{name} is {value}; the minimum is {lowest}.")
+    for quota in (policies.backlog_size_quota, policies.backlog_age_quota):
+        if quota.policy not in BacklogPolicy.values():
+            raise InvalidRequest(f"Unknown policy {quota.policy} of a backlog quota.")
+        if min(quota.limit_bytes, quota.limit_ms) < -1:
+            raise InvalidRequest("The limits of a backlog quota are at least -1, for none.")
     if policies.HasField("compaction_strategy"):
         checked(policies.compaction_strategy)
     if policies.HasField("schema_compatibility_strategy"):
@@ -170,6 +182,7 @@ def updated_policies(current: Policies, changes: Policies, remove: Iterable[str]
     for name in remove:
         _remove(name, updated, changes)
     _check_retention(updated)
+    _check_quotas(updated)
     return updated
 
 
@@ -181,6 +194,15 @@ def _check_retention(policies: Policies) -> None:
         raise InvalidRequest(
             "Retention of 0 conflicts with the other limit: use -1 for no limit, and 0 for both "
             "to keep nothing."
+        )
+
+
+def _check_quotas(policies: Policies) -> None:
+    """Raises InvalidRequest if the retention set on the same level is below a quota, as Pulsar."""
+    size, age = policies.backlog_size_quota.limit_bytes, policies.backlog_age_quota.limit_ms
+    if 0 < policies.retention_bytes <= size or 0 < policies.retention_ms <= age:
+        raise InvalidRequest(
+            "The backlog quota exceeds the retention of its level: raise the retention first."
         )
 
 

@@ -23,6 +23,7 @@ from ledgerfold.broker.pulsar.lookups import Lookups
 from ledgerfold.broker.pulsar.producing import Producing, refusal
 from ledgerfold.broker.pulsar.schemas import SchemaCommands
 from ledgerfold.broker.pulsar.shared import Shared
+from ledgerfold.broker.pulsar.watching import Watching
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
@@ -62,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._link = link = Link(shared.broker, self._transport)
         self._producing = Producing(link, shared.producers)
         self._consuming = Consuming(link, shared.batch_acks)
+        self._watching = Watching(link)
         self._at_once, self._as_tasks = self._handlers(
             Lookups(link, shared.service_url(self._transport))
         )
@@ -109,6 +111,7 @@ class Connection(asyncio.Protocol):
     def _end(self) -> None:
         self._producing.closed()
         self._consuming.closed()
+        self._watching.closed()
 
     # Called for all connections
 
@@ -223,7 +226,7 @@ class Connection(asyncio.Protocol):
             server_version="Ledgerfold",
             protocol_version=min(connect.protocol_version, PROTOCOL_VERSION),
             max_message_size=link.broker.settings.message_bytes_max,
-            feature_flags=pulsar_pb2.FeatureFlags(),
+            feature_flags=pulsar_pb2.FeatureFlags(supports_topic_watchers=True),
         )
         link.send(command(pulsar_pb2.CONNECTED, connected=answer))
 
@@ -253,7 +256,8 @@ class Connection(asyncio.Protocol):
             types.SEEK: ("seek", consuming.seek),
             types.GET_LAST_MESSAGE_ID: ("get_last_message_id", consuming.last_message_id),
             types.GET_TOPICS_OF_NAMESPACE: ("get_topics_of_namespace", lookups.topics),
-            types.WATCH_TOPIC_LIST: ("watch_topic_list", lookups.watch),
+            types.WATCH_TOPIC_LIST: ("watch_topic_list", self._watching.watch),
+            types.WATCH_TOPIC_LIST_CLOSE: ("watch_topic_list_close", self._watching.close),
         }
         return at_once, as_tasks
 

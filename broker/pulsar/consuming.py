@@ -24,7 +24,8 @@ from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS
 from ledgerfold.broker.pulsar.schemas import check_consumer, takes_any
 from ledgerfold.broker.pulsar.starts import start_at, start_of
 from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
-from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
+from ledgerfold.broker.subscriptions.dispatcher import HashRange, SubscriptionType
+from ledgerfold.broker.subscriptions.key_owners import KeySharedPolicy
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
     delete_subscription,
@@ -54,6 +55,8 @@ _TYPES = (
     SubscriptionType.KEY_SHARED,
 )
 _CUMULATIVE = 1
+# Of Key_Shared modes.
+_STICKY = 1
 # About a millisecond's work.
 _SLICE_IDS = 200
 # Of an ack set: 64 messages each. Longer ones are not heeded.
@@ -322,8 +325,6 @@ def _options(opening: CommandSubscribe) -> ConsumerOptions:
         raise InvalidRequest(f"Unknown subscription type {opening.sub_type}.")
     if opening.subscription == COMPACTION_CURSOR:
         raise NotAllowed(f"{COMPACTION_CURSOR} is reserved for compaction: it has no consumers.")
-    if opening.key_shared_meta.key_shared_mode or opening.key_shared_meta.hash_ranges:
-        raise NotAllowed("A Key_Shared consumer cannot choose its hashes: use the mode AUTO_SPLIT.")
     name = opening.consumer_name or secrets.token_hex(5)
     check_name("A consumer", name)
     check_properties("a consumer", properties_of(opening.metadata))
@@ -333,9 +334,19 @@ def _options(opening: CommandSubscribe) -> ConsumerOptions:
         read_compacted=opening.read_compacted,
         name=name,
         priority=opening.priority_level,
+        key_shared=_key_shared(opening),
     )
     options.check()
     return options
+
+
+def _key_shared(opening: CommandSubscribe) -> KeySharedPolicy:
+    if _TYPES[opening.sub_type] is not SubscriptionType.KEY_SHARED:
+        return KeySharedPolicy()
+    meta = opening.key_shared_meta
+    is_sticky = meta.key_shared_mode == _STICKY
+    ranges = tuple(HashRange(each.start, each.end) for each in meta.hash_ranges)
+    return KeySharedPolicy(is_sticky, ranges if is_sticky else (), meta.allow_out_of_order_delivery)
 
 
 def _positions(ids: Sequence[MessageIdData]) -> list[Position]:

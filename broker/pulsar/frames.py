@@ -35,12 +35,16 @@ _TWO_SIZES = struct.Struct(">II")
 _CHECKED = struct.Struct(">HII")
 _CHECKSUM_MAGIC = 0x0E01
 _BROKER_METADATA_MAGIC = 0x0E02
-# The fields of a command that are text, by its type. NOTE: protobuf returns bytes for those that
-# are not UTF-8.
+# The fields of a command that are text, by its type; clients send no lists of texts. NOTE: protobuf
+# returns bytes for those that are not UTF-8.
 _TEXTS = {
     field.number: (
         field.name,
-        [each.name for each in field.message_type.fields if each.type == each.TYPE_STRING],
+        [
+            each.name
+            for each in field.message_type.fields
+            if each.type == each.TYPE_STRING and not each.is_repeated
+        ],
     )
     for field in BaseCommand.DESCRIPTOR.fields
     if field.message_type is not None

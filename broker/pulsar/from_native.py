@@ -74,6 +74,8 @@ def _metadata(header: EntryHeader, batch: DecodedBatch, payload_bytes: int) -> M
         metadata.compression = header.compression
     if batch.schema_version:
         metadata.schema_version = batch.schema_version
+    if batch.deliver_at_ms:
+        metadata.deliver_at_time = batch.deliver_at_ms
     return metadata
 
 

@@ -1,15 +1,18 @@
 """Lookups: where a topic is (here), how many partitions it has, which topics there are.
 
-Transactions and watchers of topics are refused, each in the answer that its command has.
+Transactions are refused, each in the answer that its command has.
 """
 
 from __future__ import annotations
+
+from contextlib import suppress
 
 from ledgerfold.broker.common.names import parse_namespace, persistent_topic
 from ledgerfold.broker.pulsar.errors import number_of
 from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link
-from ledgerfold.storage.errors import LedgerfoldError, NotAllowed
+from ledgerfold.broker.pulsar.patterns import Pattern, hash_of
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 
@@ -17,7 +20,6 @@ _CONNECT, _LOOKUP_FAILED, _METADATA_FAILED = 1, 2, 1
 # Of modes of GET_TOPICS_OF_NAMESPACE.
 _NON_PERSISTENT = 1
 NO_TRANSACTIONS = "There are no transactions: create the client without enable_transaction."
-_NO_WATCHERS = "Lists of topics are not watched: clients poll them."
 
 
 class Lookups:
@@ -58,9 +60,22 @@ class Lookups:
         asked = request.get_topics_of_namespace
         names = list[str]()
         if asked.mode != _NON_PERSISTENT:
-            names = self._link.broker.list_topics(parse_namespace(asked.namespace))
+            names = self._link.broker.names.listed(parse_namespace(asked.namespace))
+        pattern = None
+        if asked.HasField("topics_pattern"):
+            # Of a pattern that is none here, the client finds the topics itself.
+            with suppress(InvalidRequest):
+                pattern = Pattern.of(asked.topics_pattern)
+        if pattern is not None:
+            names = await pattern.matching(names)
+        hash_ = hash_of(names)
+        is_known = hash_ == asked.topics_hash
         answer = pulsar_pb2.CommandGetTopicsOfNamespaceResponse(
-            request_id=asked.request_id, topics=names
+            request_id=asked.request_id,
+            topics=() if is_known else names,
+            filtered=pattern is not None,
+            topics_hash=hash_,
+            changed=not is_known,
         )
         type_ = pulsar_pb2.GET_TOPICS_OF_NAMESPACE_RESPONSE
         self._link.send(command(type_, get_topics_of_namespace_response=answer))
@@ -73,7 +88,3 @@ class Lookups:
         )
         type_ = pulsar_pb2.TC_CLIENT_CONNECT_RESPONSE
         self._link.send(command(type_, tc_client_connect_response=answer))
-
-    async def watch(self, request: BaseCommand) -> None:
-        """Raises NotAllowed."""
-        raise NotAllowed(_NO_WATCHERS)

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import secrets
 from collections import deque
+from collections.abc import Callable
 from contextlib import ExitStack
 from weakref import WeakKeyDictionary
 
@@ -30,6 +31,7 @@ from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS
 from ledgerfold.broker.pulsar.schemas import schema_of_producer
 from ledgerfold.broker.pulsar.to_native import to_native
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
+from ledgerfold.broker.topics.access import AccessMode, Claim
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.receipts import Receipt
 from ledgerfold.broker.topics.topic import Topic
@@ -44,6 +46,7 @@ from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend
 
+_MODES = tuple(AccessMode)
 _REQUEST_OF_SERVER = 2**64 - 1
 _log = logging.getLogger(__name__)
 
@@ -86,9 +89,9 @@ class Producing:
     def __init__(self, link: Link, attached: Attached) -> None:
         self._link, self._attached = link, attached
         self._producers: dict[int, AttachedProducer] = {}
-        # A mark for each id that is being connected: CLOSE_PRODUCER removes it, and the id may be
+        # The claim of each id that is being connected: CLOSE_PRODUCER removes it, and the id may be
         # opened again before the first attempt notices.
-        self._opening: dict[int, object] = {}
+        self._opening: dict[int, Claim] = {}
 
     # Commands
 
@@ -105,16 +108,17 @@ class Producing:
         if known is not None:
             del self._producers[opening.producer_id]
             known.detach()
-        mark = self._opening[opening.producer_id] = object()
+        name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
+        claim = _claim(opening, lambda: self._queued(opening, name))
+        self._opening[opening.producer_id] = claim
         try:
-            await self._open(opening, mark)
+            await self._open(opening, name, claim)
         finally:
-            if self._opening.get(opening.producer_id) is mark:
+            if self._opening.get(opening.producer_id) is claim:
                 del self._opening[opening.producer_id]
 
-    async def _open(self, opening: CommandProducer, mark: object) -> None:
+    async def _open(self, opening: CommandProducer, name: str, claim: Claim) -> None:
         broker = self._link.broker
-        name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
         check_name("A producer", name)
         check_properties("a producer", properties_of(opening.metadata))
         topic = await broker.topic(persistent_topic(opening.topic, "published to"), to_write=True)
@@ -129,9 +133,9 @@ class Producing:
         with ExitStack() as resources:
             resources.enter_context(broker.outgoing.stream())
             self._replace(topic, name, opening)
-            producer = await topic.attach_producer(name, reuses_ids=True)
+            producer = await topic.attach_producer(name, claim, reuses_ids=True)
             attached = AttachedProducer(opening, producer, schema_version, resources.pop_all())
-        if self._link.is_closed or self._opening.get(opening.producer_id) is not mark:
+        if self._link.is_closed or self._opening.get(opening.producer_id) is not claim:
             attached.detach()
             return
         producer.peer = self._link.peer(opening.metadata)
@@ -143,7 +147,12 @@ class Producing:
         """Disconnects the producer that the new one was before its client connected again."""
         old = topic.producers.get(name)
         attached = None if old is None else self._attached.get(old)
-        if attached is not None and attached.epoch < opening.epoch and not attached.has_own_name:
+        if attached is None or attached.epoch >= opening.epoch:
+            return
+        # Nobody but an exclusive producer knows its epoch.
+        had_access = bool(opening.producer_access_mode) and opening.HasField("topic_epoch")
+        is_same = had_access and opening.topic_epoch == attached.producer.topic_epoch
+        if is_same or not attached.has_own_name:
             attached.detach()
 
     def _answer(self, opening: CommandProducer, attached: AttachedProducer) -> None:
@@ -158,6 +167,17 @@ class Producing:
             last_sequence_id=last,
             # The Java client does not accept an answer without one, even if it has no schema.
             schema_version=attached.schema_version,
+            topic_epoch=attached.producer.topic_epoch,
+        )
+        self._link.send(command(pulsar_pb2.PRODUCER_SUCCESS, producer_success=answer))
+
+    def _queued(self, opening: CommandProducer, name: str) -> None:
+        """Tells the client that its producer waits for exclusive access."""
+        answer = pulsar_pb2.CommandProducerSuccess(
+            request_id=opening.request_id,
+            producer_name=name,
+            schema_version=b"",
+            producer_ready=False,
         )
         self._link.send(command(pulsar_pb2.PRODUCER_SUCCESS, producer_success=answer))
 
@@ -188,7 +208,9 @@ class Producing:
 
     async def close(self, request: BaseCommand) -> None:
         closing = request.close_producer
-        self._opening.pop(closing.producer_id, None)
+        claim = self._opening.pop(closing.producer_id, None)
+        if claim is not None:
+            claim.give_up(Moved("The producer was closed."))
         attached = self._producers.pop(closing.producer_id, None)
         if attached is not None:
             # What was sent before gets its receipts.
@@ -270,10 +292,16 @@ def _check(opening: CommandProducer) -> None:
         raise NotAllowed("Encrypted messages cannot be stored: omit the encryption key.")
     if opening.txn_enabled:
         raise NotAllowed(NO_TRANSACTIONS)
-    if opening.producer_access_mode:
-        raise NotAllowed("The access mode of a producer can only be Shared.")
     if opening.initial_subscription_name == COMPACTION_CURSOR:
         raise NotAllowed(f"{COMPACTION_CURSOR} is reserved for compaction.")
+
+
+def _claim(opening: CommandProducer, on_queued: Callable[[], None]) -> Claim:
+    """Returns the access that a producer asks for. Raises InvalidRequest."""
+    if not 0 <= opening.producer_access_mode < len(_MODES):
+        raise InvalidRequest(f"Unknown access mode {opening.producer_access_mode}.")
+    epoch = opening.topic_epoch if opening.HasField("topic_epoch") else None
+    return Claim(_MODES[opening.producer_access_mode], epoch, on_queued)
 
 
 async def _converted(payload: bytes, send: CommandSend) -> bytes:

@@ -24,7 +24,6 @@ _SIZE = struct.Struct(">I")
 _REFUSED = (
     ("encryption_keys", "Encrypted messages cannot be stored: send them unencrypted."),
     ("uuid", "Chunked messages cannot be stored: raise serve --max-message-size instead."),
-    ("deliver_at_time", "Messages cannot be delayed: omit deliver_at and deliver_after."),
     ("marker_type", "Markers of transactions and replication cannot be stored."),
     ("txnid_least_bits", "There are no transactions: send without one."),
     ("txnid_most_bits", "There are no transactions: send without one."),
@@ -39,6 +38,7 @@ def to_native(message: Message, send: CommandSend) -> bytes:
     is_batch = metadata.HasField("num_messages_in_batch")
     try:
         builder = NativeBatchBuilder(metadata.producer_name.decode(), metadata.schema_version)
+        builder.deliver_at_ms = max(0, metadata.deliver_at_time)
         if is_batch:
             _add_batch(builder, metadata.num_messages_in_batch, payload)
         else:
@@ -71,9 +71,9 @@ def _check(metadata: MessageMetadata, send: CommandSend) -> None:
     if send.is_chunk or metadata.num_chunks_from_msg > 1:
         raise NotAllowed(_REFUSED[1][1])
     if send.HasField("txnid_least_bits") or send.HasField("txnid_most_bits"):
-        raise NotAllowed(_REFUSED[4][1])
-    if send.marker or metadata.HasField("marker_type"):
         raise NotAllowed(_REFUSED[3][1])
+    if send.marker or metadata.HasField("marker_type"):
+        raise NotAllowed(_REFUSED[2][1])
     if metadata.sequence_id < 0 or metadata.publish_time < 0 or metadata.event_time < 0:
         raise InvalidRequest("A sequence id or a time is above 2^63.")
     if metadata.compression not in Compression._value2member_map_:

@@ -48,7 +48,7 @@ class TopicHandlers:
         self, request: admin_pb2.ListTopicsRequest
     ) -> admin_pb2.ListTopicsResponse:
         namespace = parse_namespace(request.namespace) if request.namespace else ""
-        return admin_pb2.ListTopicsResponse(topics=self._broker.list_topics(namespace))
+        return admin_pb2.ListTopicsResponse(topics=self._broker.names.listed(namespace))
 
     async def stats(
         self, request: admin_pb2.GetTopicStatsRequest

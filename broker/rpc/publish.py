@@ -19,6 +19,7 @@ from itertools import islice
 from ledgerfold.broker.common.given_names import check_name
 from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
+from ledgerfold.broker.topics.access import AccessMode, Claim
 from ledgerfold.broker.topics.broker import AnyTopic, Broker
 from ledgerfold.broker.topics.kafka_producer import KafkaProducer
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
@@ -27,11 +28,12 @@ from ledgerfold.broker.topics.receipts import Receipt
 from ledgerfold.broker.wire.frames import entries_of, is_bulk
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.error_codec import encode_error
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1 import data_pb2
 
 # About a millisecond's work.
 SLICE_ENTRIES = 100
+_MODES = tuple(AccessMode)
 REQUESTS = Requests(data_pb2.PublishRequest, 64 * 1024, "`open` is sent alone, before the entries.")
 
 
@@ -58,9 +60,15 @@ async def publish(broker: Broker, context: Context) -> None:
 async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen) -> Producer | KafkaProducer:
     name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
     check_name("A producer", name)
+    if not 0 <= opening.access_mode < len(_MODES):
+        raise InvalidRequest(f"Unknown access mode {opening.access_mode}.")
+    mode = _MODES[opening.access_mode]
     if isinstance(topic, KafkaTopic):
+        if mode is not AccessMode.SHARED:
+            raise NotAllowed(f"{topic.name} is a Kafka topic: its producers share it.")
         return topic.attach_producer(name)
-    producer = await topic.attach_producer(name)
+    epoch = opening.topic_epoch if opening.HasField("topic_epoch") else None
+    producer = await topic.attach_producer(name, Claim(mode, epoch))
     producer.combines_receipts = opening.combines_receipts
     return producer
 
@@ -73,6 +81,8 @@ def _ready(broker: Broker, producer: Producer | KafkaProducer) -> data_pb2.Publi
     )
     if isinstance(producer, Producer):
         ready.last_sequence_id = producer.record.last_sequence_id
+        if producer.topic_epoch is not None:
+            ready.topic_epoch = producer.topic_epoch
         return ready
     config = producer.config
     ready.codec = data_pb2.ENTRY_CODEC_KAFKA

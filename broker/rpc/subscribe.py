@@ -21,7 +21,8 @@ from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions, Output
-from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
+from ledgerfold.broker.subscriptions.dispatcher import HashRange, SubscriptionType
+from ledgerfold.broker.subscriptions.key_owners import KeySharedPolicy
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
     delete_subscription,
@@ -143,7 +144,13 @@ def _options(opening: data_pb2.SubscribeOpen) -> ConsumerOptions:
         read_compacted=opening.read_compacted,
         name=name,
         priority=opening.priority,
+        key_shared=_key_shared(opening.key_shared),
     )
+
+
+def _key_shared(asked: data_pb2.KeyShared) -> KeySharedPolicy:
+    ranges = tuple(HashRange(each.first, each.last) for each in asked.hash_ranges)
+    return KeySharedPolicy(asked.sticky, ranges if asked.sticky else (), asked.allow_out_of_order)
 
 
 async def _attach(

@@ -29,7 +29,8 @@ def describe(subscription: Subscription, sums: LedgerSums | None = None) -> dict
         traffic = traffic.plus(consumer.traffic)
     stats: dict[str, Any] = {
         "msgBacklog": backlog,
-        "msgBacklogNoDelayed": backlog,
+        "msgBacklogNoDelayed": max(0, backlog - subscription.delayed_entries),
+        "msgDelayed": subscription.delayed_entries,
         "unackedMessages": sum(each.state.unacked_messages for each in consumers),
         **traffic.stats(),
         "totalMsgExpired": subscription.entries_expired,

@@ -65,7 +65,8 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
         "storageSize": sums.size_bytes,
         "backlogSize": sums.estimated_bytes_after(min(durable)) if durable else 0,
         "publishers": [
-            {"producerName": name, **each.peer.stats()} for name, each in topic.producers.items()
+            {"producerName": name, "accessMode": each.claim.mode, **each.peer.stats()}
+            for name, each in topic.producers.items()
         ],
         "subscriptions": subscriptions,
         "nonContiguousDeletedMessagesRanges": sum(

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from ledgerfold.broker.common.outgoing import Share
 from ledgerfold.broker.common.traffic import Peer, Traffic
 from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, SubscriptionType
+from ledgerfold.broker.subscriptions.key_owners import AUTO_SPLIT, KeySharedPolicy
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, Overloaded
 
@@ -36,9 +37,11 @@ class ConsumerOptions:
     read_compacted: bool = False
     name: str = ""
     priority: int = 0
+    key_shared: KeySharedPolicy = AUTO_SPLIT
 
     def check(self) -> None:
-        """Raises NotAllowed for options that no subscription supports."""
+        """Raises NotAllowed for options that no subscription supports, InvalidHashRanges."""
+        self.key_shared.check()
         if self.read_compacted and not self.type.is_ordered:
             raise NotAllowed(
                 f"Read-compacted needs an Exclusive or Failover subscription, not {self.type}."

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from ledgerfold.broker.common.clock import Clock, Timer
 from ledgerfold.broker.common.outgoing import Share
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.log.reads import ReadResult
@@ -25,9 +26,9 @@ from ledgerfold.broker.subscriptions.dispatcher import (
     Dispatcher,
     budget_of,
 )
-from ledgerfold.broker.subscriptions.key_shared import key_slot
 from ledgerfold.broker.subscriptions.reading import Reading
-from ledgerfold.storage.codec import codec_of
+from ledgerfold.storage.codec import routing_of
+from ledgerfold.storage.decoded import Routing
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.ledger import StoredEntry
@@ -35,13 +36,16 @@ from ledgerfold.storage.ledger import StoredEntry
 READ_BYTES_MAX = 1024 * 1024
 # Estimated size of a message before one was read.
 _MESSAGE_BYTES_FIRST = 1024
+# The clock is looked at again after this time.
+_ALARM_MS_MAX = 60_000
 
 
 class Pump:
     """The read loop of one session.
 
-    `by_key`: candidates carry their key's slot. `on_passed`: the cursor moved by reading alone.
-    `on_error` gets the error that ended the pump; nothing is pushed afterwards.
+    `looks_inside`: candidates carry their key's slot, and may be delayed if `delays` says so.
+    `on_passed`: the cursor moved by reading alone. `on_error` gets the error that ended the pump;
+    nothing is pushed afterwards.
     """
 
     def __init__(
@@ -52,13 +56,15 @@ class Pump:
         *,
         is_durable: bool,
         emulation: Callable[[], Emulation],
-        by_key: bool,
+        looks_inside: bool,
+        clock: Clock,
+        delays: Callable[[], bool],
         share: Share,
         on_passed: Callable[[], None],
         on_error: Callable[[Exception], None],
     ) -> None:
         self._log, self._cursor, self._dispatcher = log, cursor, dispatcher
-        self._is_durable, self._by_key, self._share = is_durable, by_key, share
+        self._is_durable, self._looks_inside, self._share = is_durable, looks_inside, share
         self._on_passed, self._on_error = on_passed, on_error
         self._consumers: dict[int, Consumer] = {}
         self._emulation = emulation
@@ -66,6 +72,10 @@ class Pump:
         self._wake = asyncio.Event()
         self._bytes_per_message = float(_MESSAGE_BYTES_FIRST)
         self._task: asyncio.Task[None] | None = None
+        self._clock, self._delays = clock, delays
+        # For the next delayed entry, and when it rings.
+        self._alarm: Timer | None = None
+        self._alarm_ms: int | None = None
 
     @property
     def read_position(self) -> Position:
@@ -111,6 +121,7 @@ class Pump:
     def stop(self) -> None:
         self._reading.route.close()
         self._share.close()
+        self._cancel_alarm()
         if self._task is not None:
             self._task.cancel()
 
@@ -167,6 +178,7 @@ class Pump:
         reading.route.delivered(view, len(result.entries), reading.position)
         if self._cursor.mark_delete != mark_delete:
             self._on_passed()
+        self._set_alarm()
         return bool(result.entries) or reading.position != position
 
     async def _replay(self, positions: list[Position]) -> None:
@@ -216,6 +228,30 @@ class Pump:
         finally:
             data.cancel()
 
+    # Delayed entries
+
+    def _set_alarm(self) -> None:
+        due_ms = self._dispatcher.next_due_ms
+        if due_ms == self._alarm_ms:
+            return
+        self._cancel_alarm()
+        if due_ms is not None:
+            # Not much later than the clock, which may be set.
+            delay_ms = min(max(1, due_ms - self._clock.now_ms()), _ALARM_MS_MAX)
+            self._alarm = self._clock.call_later(delay_ms / 1000, self._ring)
+            self._alarm_ms = due_ms
+
+    def _cancel_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm = self._alarm_ms = None
+
+    def _ring(self) -> None:
+        self._alarm = self._alarm_ms = None
+        self._dispatcher.release(self._clock.now_ms(), self._cursor.is_acknowledged)
+        self._set_alarm()
+        self.wake()
+
     def _push(self, state: ConsumerState, entry: StoredEntry, redeliveries: int) -> None:
         header = entry.header
         self._consumers[state.number].push(
@@ -234,21 +270,21 @@ class Pump:
         self._bytes_per_message += (
             size_bytes / header.message_count - self._bytes_per_message
         ) / 16
-        slot = 0
-        if self._by_key:
-            slot = key_slot(_first_key(entry))
-        return Candidate(header.position, header.message_count, size_bytes, slot)
+        if not self._looks_inside:
+            return Candidate(header.position, header.message_count, size_bytes)
+        key, deliver_at_ms = _routing(entry)
+        if key is None:
+            # As in Pulsar, entries without a key are spread over all consumers.
+            key = f"{header.producer_number}-{header.sequence_id}".encode()
+        slot = self._dispatcher.slot_of(key)
+        if deliver_at_ms and (deliver_at_ms <= self._clock.now_ms() or not self._delays()):
+            deliver_at_ms = 0
+        return Candidate(header.position, header.message_count, size_bytes, slot, deliver_at_ms)
 
 
-def _first_key(entry: StoredEntry) -> bytes | None:
-    """Returns the entry's first key.
-
-    Unparsable keys count as none, so that consumers see the damage.
-    """
-    header = entry.header
-    keys_at = header.header_bytes
-    section = memoryview(entry.data)[keys_at : keys_at + header.key_bytes]
+def _routing(entry: StoredEntry) -> Routing:
+    """Returns what dispatch needs. Unparsable keys count as none: consumers see the damage."""
     try:
-        return codec_of(header).first_key(header, section)
+        return routing_of(entry.data, entry.header)
     except InvalidRequest:
-        return None
+        return Routing(None)

@@ -31,7 +31,7 @@ the same way, so that a consumer that does not read costs a bounded amount of me
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -45,6 +45,13 @@ UNACKED_PER_CONSUMER_MAX = 50_000
 UNACKED_PER_SUBSCRIPTION_MAX = 200_000
 # The number of rewinds tracked separately when redeliveries are counted.
 _REWINDS_MAX = 64
+
+
+class HashRange(NamedTuple):
+    """Slots from `first` to `last`, both inclusive."""
+
+    first: int
+    last: int
 
 
 class SubscriptionType(StrEnum):
@@ -64,12 +71,16 @@ class SubscriptionType(StrEnum):
 
 
 class Candidate(NamedTuple):
-    """An entry that was read and may be dispatched. `slot`: the hash slot of its key."""
+    """An entry that was read and may be dispatched.
+
+    `slot`: the hash slot of its key. `deliver_at_ms`: not before; 0: at once.
+    """
 
     position: Position
     messages: int
     size_bytes: int
     slot: int = 0
+    deliver_at_ms: int = 0
 
 
 class Unsettled(NamedTuple):
@@ -90,6 +101,8 @@ class ConsumerState:
     permits: int = 0
     room_bytes: int = 0
     unacked_messages: int = 0
+    # Key_Shared, sticky: the slots that it owns (key_owners.py).
+    ranges: tuple[HashRange, ...] = ()
     # Shared and Key_Shared only.
     pending: dict[Position, Unsettled] = field(default_factory=dict)
 
@@ -144,6 +157,14 @@ class Dispatcher(ABC):
     def __init__(self) -> None:
         self.consumers: list[ConsumerState] = []
 
+    def slot_of(self, key: bytes) -> int:
+        """Returns the hash slot of a key, for Key_Shared."""
+        return 0
+
+    def check(self, ranges: Sequence[HashRange]) -> None:
+        """Checks that a consumer may have these slots. Raises InvalidHashRanges."""
+        return
+
     @property
     def active(self) -> ConsumerState | None:
         """The consumer that gets all entries, for the ordered types."""
@@ -162,6 +183,20 @@ class Dispatcher(ABC):
     @abstractmethod
     def assign(self, candidates: Sequence[Candidate]) -> Decision:
         """Assigns newly read entries, in order."""
+
+    @property
+    def delayed(self) -> int:
+        """The number of entries that are held back until they are due."""
+        return 0
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """The time when the next of them is due; None if there is none."""
+        return None
+
+    def release(self, now_ms: int, is_acknowledged: Callable[[Position], bool]) -> None:
+        """Makes those that are due, and not acknowledged, ready for replay."""
+        return
 
     def replay_positions(self) -> list[Position]:
         """Returns entries to redeliver, or held back before, that can be dispatched now.

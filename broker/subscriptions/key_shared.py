@@ -1,25 +1,21 @@
 """Key_Shared dispatch: entries of one key are sent to one consumer, in order. Pure.
 
-1. The key of an entry's first message is hashed to one of 65,536 slots; entries without a key
-   share the slot of the empty key. (A batch of several keys follows its first key: producers batch
+1. The ordering key of an entry's first message, or its key, is hashed to a slot; entries without
+   either have slots of their own. (A batch of several keys follows its first key: producers batch
    by key for these subscriptions, as in Pulsar.)
-2. Slots belong to consumers by a consistent-hash ring: each consumer has POINTS_PER_CONSUMER points
-   on it, so a consumer that joins or leaves moves only its own share of the slots.
+2. Slots belong to consumers (key_owners.py).
 3. While entries of a slot are pending at one consumer, no other consumer gets one: a slot that
    moved is handed over when the old owner has acknowledged them, or disconnected.
 4. An entry that cannot be sent waits in the replay queue, and so do later entries of its slot. So
    a slow consumer does not stop the others until LOOK_AHEAD_MAX entries wait.
-
-Source: PIP-34, PIP-119, PIP-379 and Pulsar's ConsistentHashingStickyKeyConsumerSelector; the hash
-here is BLAKE2b (Pulsar: Murmur3), which no client can see.
+5. If the consumers allow delivery out of order, a slot's owner gets its entries at once, whoever
+   has earlier ones.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from hashlib import blake2b
 from heapq import heappop, heappush
 
 from ledgerfold.broker.subscriptions.dispatcher import (
@@ -27,62 +23,35 @@ from ledgerfold.broker.subscriptions.dispatcher import (
     Budget,
     Candidate,
     ConsumerState,
+    HashRange,
     Unsettled,
+)
+from ledgerfold.broker.subscriptions.key_owners import (
+    AUTO_SPLIT,
+    KeyOwners,
+    KeyRanges,
+    KeyRing,
+    KeySharedPolicy,
+    key_slot,
 )
 from ledgerfold.broker.subscriptions.shared import REPLAY_BATCH_MAX, SharedDispatcher
 from ledgerfold.storage.entry import Position
 
-# Pulsar's subscriptionKeySharedConsistentHashingReplicaPoints.
-POINTS_PER_CONSUMER = 100
 # Pulsar's keySharedLookAheadMsgInReplayThresholdPerSubscription is 20,000.
 LOOK_AHEAD_MAX = 10_000
-
-
-def key_slot(key: bytes | None) -> int:
-    """Returns the slot 0..65535 of a key, the same in every process."""
-    return int.from_bytes(blake2b(key or b"", digest_size=2).digest(), "big")
-
-
-class KeyRing:
-    """A consistent-hash ring of slot owners."""
-
-    def __init__(self) -> None:
-        self._points: list[tuple[int, str]] = []
-        self._owners: dict[str, ConsumerState] = {}
-
-    def add(self, consumer: ConsumerState) -> None:
-        # By name if it is unused: a reconnecting consumer gets its previous slots.
-        label = consumer.name
-        if label in self._owners:
-            label = f"{label}#{consumer.number}"
-        self._owners[label] = consumer
-        self._points = sorted([*self._points, *((point, label) for point in _points(label))])
-
-    def remove(self, consumer: ConsumerState) -> None:
-        removed = next(label for label, owner in self._owners.items() if owner is consumer)
-        del self._owners[removed]
-        self._points = [(point, label) for point, label in self._points if label != removed]
-
-    def owner(self, slot: int) -> ConsumerState | None:
-        if not self._points:
-            return None
-        at = bisect_right(self._points, (slot << 16, ""))
-        return self._owners[self._points[at % len(self._points)][1]]
-
-
-def _points(label: str) -> Iterator[int]:
-    for number in range(POINTS_PER_CONSUMER):
-        digest = blake2b(f"{label}/{number}".encode(), digest_size=4).digest()
-        yield int.from_bytes(digest, "big")
 
 
 class KeySharedDispatcher(SharedDispatcher):
     """The dispatcher of Key_Shared: shared dispatch with an owner for each slot."""
 
-    def __init__(self, look_ahead_max: int = LOOK_AHEAD_MAX) -> None:
+    def __init__(
+        self,
+        policy: KeySharedPolicy = AUTO_SPLIT,
+        look_ahead_max: int = LOOK_AHEAD_MAX,
+    ) -> None:
         super().__init__()
-        self._look_ahead_max = look_ahead_max
-        self._ring = KeyRing()
+        self.policy, self._look_ahead_max = policy, look_ahead_max
+        self._owners: KeyOwners = KeyRanges() if policy.is_sticky else KeyRing()
         # Slot -> the one consumer with pending entries of it, and their number.
         self._holders: dict[int, tuple[ConsumerState, int]] = {}
         # Slot -> heap of its entries in the replay queue; may contain removed ones.
@@ -91,13 +60,19 @@ class KeySharedDispatcher(SharedDispatcher):
         self._changes = 0
         self._empty_scan: tuple[int, list[int]] | None = None
 
+    def slot_of(self, key: bytes) -> int:
+        return key_slot(key, is_sticky=self.policy.is_sticky)
+
+    def check(self, ranges: Sequence[HashRange]) -> None:
+        self._owners.check(ranges)
+
     def add(self, consumer: ConsumerState) -> bool:
-        self._ring.add(consumer)
+        self._owners.add(consumer)
         self._changes += 1
         return super().add(consumer)
 
     def remove(self, consumer: ConsumerState, unsent: AbstractSet[Position]) -> bool:
-        self._ring.remove(consumer)
+        self._owners.remove(consumer)
         self._changes += 1
         return super().remove(consumer, unsent)
 
@@ -133,14 +108,18 @@ class KeySharedDispatcher(SharedDispatcher):
         return positions
 
     def _taker(self, slot: int) -> ConsumerState | None:
-        owner = self._ring.owner(slot)
+        owner = self._owners.owner(slot)
         if owner is None or not owner.can_take:
             return None
+        if self.policy.allows_out_of_order:
+            return owner
         holder = self._holders.get(slot)
         return owner if holder is None or holder[0] is owner else None
 
     def _choose(self, position: Position, slot: int, *, is_new: bool) -> ConsumerState | None:
         waiting = self._waiting_slots.get(slot)
+        if self.policy.allows_out_of_order:
+            return self._taker(slot)
         if waiting and (is_new or waiting[0] != position):
             return None
         return self._taker(slot)

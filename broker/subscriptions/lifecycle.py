@@ -58,6 +58,10 @@ class SubscriptionTopic(Protocol):
         """Returns the profile's fields in force."""
         ...
 
+    def delays_delivery(self) -> bool:
+        """Returns whether shared subscriptions hold delayed messages back."""
+        ...
+
     async def persist_cursor(self, record: CursorRecord) -> None:
         """Writes the cursor in one synced metadata write."""
         ...
@@ -96,6 +100,7 @@ def _subscription_of(
         emulation=topic.emulation,
         clock=topic.clock,
         outgoing=topic.outgoing,
+        delays=topic.delays_delivery,
         created_ms=created_ms,
     )
 

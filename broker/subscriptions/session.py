@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 
+from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
@@ -21,16 +22,17 @@ from ledgerfold.broker.subscriptions.dispatcher import (
     SingleActiveDispatcher,
     SubscriptionType,
 )
+from ledgerfold.broker.subscriptions.key_owners import KeySharedPolicy
 from ledgerfold.broker.subscriptions.key_shared import KeySharedDispatcher
 from ledgerfold.broker.subscriptions.shared import SharedDispatcher
 from ledgerfold.storage.entry import Position
 
 
-def _dispatcher(type_: SubscriptionType, partition: int) -> Dispatcher:
+def _dispatcher(type_: SubscriptionType, partition: int, key_shared: KeySharedPolicy) -> Dispatcher:
     if type_ is SubscriptionType.SHARED:
         return SharedDispatcher()
     if type_ is SubscriptionType.KEY_SHARED:
-        return KeySharedDispatcher()
+        return KeySharedDispatcher(key_shared)
     return SingleActiveDispatcher(partition)
 
 
@@ -48,21 +50,26 @@ class Session:
         cursor: Cursor,
         *,
         partition: int,
+        key_shared: KeySharedPolicy,
+        clock: Clock,
+        delays: Callable[[], bool],
         is_durable: bool,
         emulation: Callable[[], Emulation],
         outgoing: Outgoing,
         on_passed: Callable[[], None],
         on_error: Callable[[Exception], None],
     ) -> None:
-        self.type, self._outgoing = type_, outgoing
-        self.dispatcher = _dispatcher(type_, partition)
+        self.type, self.key_shared, self._outgoing = type_, key_shared, outgoing
+        self.dispatcher = _dispatcher(type_, partition, key_shared)
         self.pump = Pump(
             log,
             cursor,
             self.dispatcher,
             is_durable=is_durable,
             emulation=emulation,
-            by_key=type_ is SubscriptionType.KEY_SHARED,
+            looks_inside=not type_.is_ordered,
+            clock=clock,
+            delays=delays,
             share=outgoing.share(),
             on_passed=on_passed,
             on_error=on_error,

@@ -14,9 +14,10 @@ Invariants (tests/unit/subscriptions/test_dispatch_model.py):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
+from ledgerfold.broker.subscriptions.delayed import DelayedEntries
 from ledgerfold.broker.subscriptions.dispatcher import (
     UNACKED_PER_SUBSCRIPTION_MAX,
     Assignment,
@@ -45,6 +46,20 @@ class SharedDispatcher(Dispatcher):
         # The keys of _waiting, and possibly removed ones; sorted when needed.
         self._order: list[Position] = []
         self._is_sorted = True
+        self._delayed = DelayedEntries()
+
+    @property
+    def delayed(self) -> int:
+        return len(self._delayed)
+
+    @property
+    def next_due_ms(self) -> int | None:
+        return self._delayed.next_ms
+
+    def release(self, now_ms: int, is_acknowledged: Callable[[Position], bool]) -> None:
+        for each in self._delayed.take_due(now_ms):
+            if not is_acknowledged(each.position):
+                self._wait(each.position, Unsettled(each.messages, 0, each.slot))
 
     @property
     def waiting(self) -> int:
@@ -61,6 +76,9 @@ class SharedDispatcher(Dispatcher):
         return False
 
     def budget(self) -> Budget:
+        return Budget(0, 0) if self._delayed.is_full else self._whole_budget()
+
+    def _whole_budget(self) -> Budget:
         if self._unacked_messages >= UNACKED_PER_SUBSCRIPTION_MAX:
             return Budget(0, 0)
         return budget_of(self.consumers)
@@ -70,6 +88,11 @@ class SharedDispatcher(Dispatcher):
         for index, candidate in enumerate(candidates):
             if not self._has_taker() or not self._can_look_further():
                 return Decision(assignments, index)
+            if candidate.deliver_at_ms:
+                if self._delayed.is_full:
+                    return Decision(assignments, index)
+                self._delayed.add(candidate)
+                continue
             consumer = self._choose(candidate.position, candidate.slot, is_new=True)
             if consumer is None:
                 self._wait(candidate.position, Unsettled(candidate.messages, 0, candidate.slot))
@@ -78,7 +101,7 @@ class SharedDispatcher(Dispatcher):
         return Decision(assignments, len(candidates))
 
     def replay_positions(self) -> list[Position]:
-        budget, positions = self.budget().messages, list[Position]()
+        budget, positions = self._whole_budget().messages, list[Position]()
         if not budget:
             return positions
         for position in self._in_order():
@@ -117,6 +140,7 @@ class SharedDispatcher(Dispatcher):
         given = [each for consumer in self.consumers for each in consumer.pending]
         for passed in [each for each in (*given, *self._waiting) if each <= position]:
             self.settle(None, passed)
+        self._delayed.pass_over(position)
 
     def redeliver(
         self,

@@ -20,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from ledgerfold.broker.common.clock import Clock
+from ledgerfold.broker.common.clock import Clock, WallClock
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.log.backlog import LedgerSums
@@ -61,7 +61,9 @@ class Subscription:
         persist_delay_ms: int = DELAY_MS,
         clock: Clock | None = None,
         outgoing: Outgoing | None = None,
+        delays: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._clock, self._delays = clock or WallClock(), delays
         self._outgoing = outgoing or Outgoing()
         self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
         self._emulation = emulation
@@ -156,12 +158,18 @@ class Subscription:
         entries = sums.entries_between(self.cursor.mark_delete, self.log.positions.last())
         return entries - sums.entries_in(self.cursor.bounds())
 
+    @property
+    def delayed_entries(self) -> int:
+        """The number of entries that are held back until they are due."""
+        return 0 if self._session is None else self._session.dispatcher.delayed
+
     # Consumers
 
     def attach(self, options: ConsumerOptions) -> Consumer:
         """Connects a consumer without permits.
 
-        Raises NotAllowed, SubscriptionBusy, or the error that the subscription was closed with.
+        Raises NotAllowed, SubscriptionBusy, InvalidHashRanges, or the error that the subscription
+        was closed with.
         """
         self._check_attach(options)
         session = self._session
@@ -171,6 +179,9 @@ class Subscription:
                 self.log,
                 self.cursor,
                 partition=partition_index(self.topic),
+                key_shared=options.key_shared,
+                clock=self._clock,
+                delays=self._delays,
                 is_durable=self.is_durable,
                 emulation=self._emulation,
                 outgoing=self._outgoing,
@@ -184,6 +195,7 @@ class Subscription:
             self._last_number,
             priority=options.priority,
             room_bytes=OUTGOING_BYTES_MAX,
+            ranges=options.key_shared.ranges,
         )
         self.read_compacted, self.is_kept = options.read_compacted, False
         return session.connect(state, read_compacted=options.read_compacted)
@@ -358,15 +370,19 @@ class Subscription:
         if options.durable != self.is_durable:
             kind = "durable" if self.is_durable else "non-durable"
             raise NotAllowed(f"Subscription {self.name!r} of {self.topic} exists as {kind}.")
-        why = None
+        why, session = None, self._session
         if self._is_moving:
             why = "it is being moved; try again."
         elif self.type is not None and self.type is not options.type:
             why = f"it is currently {self.type}. Use that type, or close its consumers."
         elif self.consumers and options.type is SubscriptionType.EXCLUSIVE:
             why = "it is Exclusive and has a consumer. Close that one, or use another type."
+        elif session is not None and not session.key_shared.agrees_with(options.key_shared):
+            why = "its consumers share keys in another way. Use theirs, or close them."
         if why is not None:
             raise SubscriptionBusy(self.topic, self.name, why)
+        if session is not None:
+            session.dispatcher.check(options.key_shared.ranges)
 
     def _check_cumulative(self, session: Session, positions: Sequence[Position]) -> None:
         if not session.type.is_ordered:

@@ -20,8 +20,6 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from ledgerfold.broker.common.clock import Clock, ManualClock, WallClock
-from ledgerfold.broker.common.given_names import shown_topic
-from ledgerfold.broker.common.names import namespace_of
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.common.shielding import run_to_completion
@@ -41,6 +39,7 @@ from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.schemas import Schemas
 from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.broker.topics.topic_names import TopicNames
 from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.errors import Moved, NotAllowed, StorageError, TopicNotFound, Unavailable
 from ledgerfold.storage.ledger import LedgerStore
@@ -70,6 +69,7 @@ class Broker:
     ) -> None:
         self.settings = settings
         self.metadata = metadata
+        self.names = TopicNames(metadata)
         self.store = store
         self.clock = clock or WallClock()
         self.clock_ms = self.clock.now_ms
@@ -95,7 +95,7 @@ class Broker:
         self.housekeeping = Housekeeping(self.topics, store, self.clock, check_interval_ms)
         # Called with the name of every deleted topic.
         self.on_deleted: set[Callable[[str], None]] = {self.compaction.history.forget}
-        self.on_deleted.add(self.cleaner.deleted)
+        self.on_deleted.update((self.cleaner.deleted, self.names.deleted))
         # Each lock exists while a task holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -158,11 +158,6 @@ class Broker:
 
     # -- topics ----------------------------------------------------------------------------
 
-    def list_topics(self, namespace: str) -> list[str]:
-        """Returns sorted display names, those of all namespaces if `namespace` is empty."""
-        names = sorted(shown_topic(record.name) for record in self.metadata.topics())
-        return [name for name in names if not namespace or namespace_of(name) == namespace]
-
     async def topic(self, name: str, create: bool = True, *, to_write: bool = False) -> Topic:
         """Returns the loaded topic with the full name `name`, creating it if `create` allows.
 
@@ -185,7 +180,7 @@ class Broker:
         self, name: str, create: bool = True, *, to_write: bool = False, kafka: KafkaValues = None
     ) -> AnyTopic:
         """Returns a topic of either kind; see topic(). `kafka`: settings of a new Kafka topic."""
-        loaded = self._usable(name, to_write)
+        loaded, create = self._usable(name, to_write), create and self.settings.creates_topics
         while loaded is None:
             found = await run_to_completion(self._load_locked(name, create, to_write, kafka))
             # It may have been unloaded again before this task resumed.
@@ -223,8 +218,9 @@ class Broker:
         if self._is_stopping:
             raise Unavailable("The broker is stopping.")
         self._check_records(name)
-        record = self.metadata.topic(name)
+        record, is_new = self.metadata.topic(name), False
         if record is None:
+            is_new = True
             if not (create or self.partitions.count(name)):
                 raise TopicNotFound(name)
             self.partitions.check_usable(name)
@@ -233,19 +229,23 @@ class Broker:
                 await prepare_kafka_topic(self, name, kafka)
                 record.kafka.CopyFrom(KafkaLog(config=kafka))
         if record.HasField("kafka"):
-            return await self._load_kafka(record)
+            return await self._load_kafka(record, is_new)
         topic = Topic(self, record)
         await topic.load()
         self.topics[name] = topic
+        if is_new:
+            self.names.created(name)
         has_threshold = self.policy_levels.threshold(record).threshold_bytes > 0
         if has_threshold and topic.log.state.failure is None:
             await topic.enable_compaction_cursor()
         return topic
 
-    async def _load_kafka(self, record: TopicRecord) -> KafkaTopic:
+    async def _load_kafka(self, record: TopicRecord, is_new: bool) -> KafkaTopic:
         topic = KafkaTopic(self, record)
         await topic.load()
         self.kafka_topics[topic.name] = topic
+        if is_new:
+            self.names.created(topic.name)
         return topic
 
     def _check_records(self, *names: str) -> None:
@@ -359,7 +359,9 @@ class Broker:
         async with AsyncExitStack() as locks:
             for each in (name, *names):
                 await locks.enter_async_context(self._lock(each))
+            new = [each for each in names if self.metadata.topic(each) is None]
             yield
+            self.names.created(*new)
 
     async def _delete(
         self, names: Sequence[str], force: bool, and_also: Callable[[MetadataBatch], None]

@@ -5,8 +5,10 @@ At every check interval, and whenever a manual clock was moved, each loaded topi
 1. An open ledger with entries that has reached its maximum age is closed, even if nothing is
    published (Pulsar: ManagedLedgerImpl.rollCurrentLedgerIfFull).
 2. Message TTL: subscriptions skip expired messages (broker/subscriptions/cursor_operations.py).
-3. Ledgers that nothing retains are deleted (broker/policies/retention.py).
-4. Inactive producers are forgotten (broker/topics/deduplication.py).
+3. Backlogs that exceed their quota are cut, or their producers disconnected
+   (broker/topics/quotas.py).
+4. Ledgers that nothing retains are deleted (broker/policies/retention.py).
+5. Inactive producers are forgotten (broker/topics/deduplication.py).
 
 Any failure is logged and retried at the next interval; it delays neither the topic's other checks
 nor other topics.
@@ -20,6 +22,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.subscriptions.cursor_operations import expire_all
+from ledgerfold.broker.topics.quotas import enforce_quotas
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import LedgerfoldError
 from ledgerfold.storage.ledger import LedgerStore
@@ -44,7 +47,7 @@ class Housekeeping:
 
     async def check_all(self) -> None:
         for topic in tuple(self._topics.values()):
-            for check in (_roll, _expire, _trim, _forget_producers):
+            for check in (_roll, _expire, enforce_quotas, _trim, _forget_producers):
                 if topic.is_loaded:
                     await _do(check, topic)
             # Streams get their turn however many topics there are.

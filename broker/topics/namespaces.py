@@ -50,7 +50,8 @@ class Namespaces:
 
     def is_empty(self, namespace: str) -> bool:
         """Returns whether the namespace has no topic."""
-        return not self._metadata.has_topics(namespace)
+        prefix, names = f"persistent://{namespace}/", self._metadata.topic_names
+        return not (names(prefix) or names(prefix, "partitioned"))
 
     def tenants(self) -> list[str]:
         """Returns all tenants, sorted."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 
 from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.log.log import TopicLog
+from ledgerfold.broker.topics.access import Claim
 from ledgerfold.broker.topics.deduplication import Deduplication
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue
@@ -40,11 +41,14 @@ class Producer(ReceiptQueue):
         name: str,
         record: ProducerRecord,
         on_detached: Callable[[Producer], object],
+        claim: Claim,
         *,
         reuses_ids: bool = False,
     ) -> None:
         super().__init__(log.state, name)
-        self.record = record
+        self.record, self.claim = record, claim
+        # That of the topic when it was connected.
+        self.topic_epoch: int | None = None
         # Whether the client accepts receipts for several entries.
         self.combines_receipts = False
         self._topic, self._deduplication = topic, deduplication

@@ -17,9 +17,11 @@ from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.lifecycle import load_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.broker.topics.access import Claim, ProducerAccess
 from ledgerfold.broker.topics.deduplication import Deduplication, last_sequence_ids
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic, TopicContext
 from ledgerfold.broker.topics.producer import Producer
+from ledgerfold.broker.topics.quotas import check_producer
 from ledgerfold.broker.topics.reader import Reader, ReaderOptions
 from ledgerfold.broker.topics.trimming import trim
 from ledgerfold.storage.crash_points import reach
@@ -54,6 +56,9 @@ class Topic(LoadedTopic):
         self.log = TopicLog(self.stored, broker.store, broker.executor, broker.clock.now_ms)
         self.deduplication = Deduplication(self.stored, broker.metadata.producers(record.name))
         self.producers: dict[str, Producer] = {}
+        self.access = ProducerAccess(
+            self.stored, lambda: bool(self.producers), self._disconnect_producers
+        )
         self.subscriptions: dict[str, Subscription] = {}
         self.readers: set[Reader] = set()
 
@@ -116,6 +121,7 @@ class Topic(LoadedTopic):
             await self.stored.close()
 
     async def _unload(self) -> None:
+        self.access.close()
         for producer in tuple(self.producers.values()):
             producer.end(Moved(f"{self.name} was unloaded; connect again."))
         closings = [each.close() for each in self.subscriptions.values()]
@@ -130,15 +136,27 @@ class Topic(LoadedTopic):
 
     # -- producers -------------------------------------------------------------------------
 
-    async def attach_producer(self, name: str, *, reuses_ids: bool = False) -> Producer:
-        """Connects a producer. `reuses_ids`: see Producer.
+    async def attach_producer(
+        self, name: str, claim: Claim | None = None, *, reuses_ids: bool = False
+    ) -> Producer:
+        """Connects a producer. `claim`: its access, Shared without one. `reuses_ids`: see Producer.
 
-        Raises ProducerBusy if one of that name is connected, TopicTerminated, StorageError.
+        Raises ProducerBusy if one of that name is connected or another one is exclusive,
+        ProducerFenced, BacklogQuotaExceeded, TopicTerminated, Moved, StorageError.
         """
-        self._check_producer(name)
-        record = await self.deduplication.register(name, lambda: self.log.state.last_durable)
-        # Another producer of that name may have connected meanwhile.
-        self._check_producer(name)
+        claim = claim or Claim()
+        self.log.tail.check_open()
+        await check_producer(self)
+        try:
+            await self.access.take(claim)
+            self._check_producer(name)
+            record = await self.deduplication.register(name, lambda: self.log.state.last_durable)
+            # Another producer of that name, or an exclusive one, may have connected meanwhile.
+            self.access.check(claim)
+            self._check_producer(name)
+        except BaseException:
+            self.access.release(claim)
+            raise
         producer = self.producers[name] = Producer(
             self,
             self.log,
@@ -146,8 +164,10 @@ class Topic(LoadedTopic):
             name,
             record,
             self._detach_producer,
+            claim,
             reuses_ids=reuses_ids,
         )
+        producer.topic_epoch = self.access.epoch
         return producer
 
     def _check_producer(self, name: str) -> None:
@@ -159,6 +179,13 @@ class Topic(LoadedTopic):
         if self.producers.get(producer.name) is producer:
             del self.producers[producer.name]
             self.deduplication.left(producer.record, self.clock.now_ms())
+            self.access.release(producer.claim)
+
+    def _disconnect_producers(self, error: LedgerfoldError) -> None:
+        """Ends all producers; they count as disconnected at once."""
+        for producer in tuple(self.producers.values()):
+            producer.end(error)
+            self._detach_producer(producer)
 
     # -- readers ---------------------------------------------------------------------------
 
@@ -251,6 +278,11 @@ class Topic(LoadedTopic):
     def emulation(self) -> Emulation:
         """Returns the profile's fields in force for this topic."""
         return self.broker.policy_levels.emulation(self.record)
+
+    def delays_delivery(self) -> bool:
+        """Returns whether shared subscriptions hold delayed messages back."""
+        policies = self.policies()
+        return policies.delayed_delivery or not policies.HasField("delayed_delivery")
 
     # -- compaction ------------------------------------------------------------------------
 

@@ -112,7 +112,7 @@ class LocalBroker:
             self._worker = LocalWorker(REAL)
             broker = Broker(settings, self._metadata, store, self._worker, clock)
             await broker.start()
-            for name in broker.list_topics(""):
+            for name in broker.names.listed(""):
                 await broker.kafka_topic(name)
             return broker
 

@@ -196,6 +196,9 @@ class LabTopic:
     def emulation(self) -> Emulation:
         return self.lab.policy_levels.emulation(self.record)
 
+    def delays_delivery(self) -> bool:
+        return True
+
     def compaction_backlog_bytes(self) -> int:
         return self.backlog_bytes
 

@@ -53,6 +53,9 @@ class MemoryTopic:
     def emulation(self) -> Emulation:
         return self.profile
 
+    def delays_delivery(self) -> bool:
+        return True
+
     def count_out(self, sent: Traffic) -> None:
         self.sent = self.sent.plus(sent)
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 POLICIES = Verbs()
 _APPLIED = flag("-ap --applied", "including an inherited one")
 _NAMESPACE = argument("namespace", "TENANT/NAMESPACE")
+_QUOTAS = {"destination_storage": "backlog_size_quota", "message_age": "backlog_age_quota"}
+_BACKLOG_POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
 _EMULATION = ("emulation", "retain_null_key")
 _COMPATIBILITY = "schema_compatibility_strategy"
 
@@ -210,6 +212,65 @@ def _print_flag(options: argparse.Namespace, name: str) -> None:
     policies = _policies(options)
     value = getattr(policies, name) if policies.HasField(name) else None
     print_object(options, {name: value}, "null" if value is None else str(value).lower())
+
+
+@POLICIES.verb("set-backlog-quota", "limit the size of the backlog, or the age of its messages")
+@argument("-l --limit", "10M; -1: no limit", **LIMIT_SIZE, dest="size")
+@argument("-lt --limitTime", "1h; -1: no limit", **LIMIT_TIME, dest="age")
+@argument("-p --policy", "what happens above it", choices=_BACKLOG_POLICIES, required=True)
+@argument("-t --type", "which quota", choices=tuple(_QUOTAS), default="destination_storage")
+def _set_quota(options: argparse.Namespace) -> None:
+    from ledgerfold.v1.records_pb2 import BacklogQuota
+
+    is_size = options.type == "destination_storage"
+    limit = options.size if is_size else options.age
+    if limit is None:
+        raise InvalidRequest(f"Give {'--limit' if is_size else '--limitTime'}.")
+    policy = f"BACKLOG_POLICY_{options.policy.upper()}"
+    size, age = (limit, -1) if is_size else (-1, limit)
+    quota = BacklogQuota(limit_bytes=size, limit_ms=age, policy=policy)
+    _set(options, **{_QUOTAS[options.type]: quota})
+
+
+@POLICIES.verb("get-backlog-quotas", "show the quotas", _APPLIED, ANSWER)
+def _get_quotas(options: argparse.Namespace) -> None:
+    from ledgerfold.v1.records_pb2 import BacklogPolicy
+
+    policies, document = _policies(options), dict[str, Any]()
+    for kind, name in _QUOTAS.items():
+        if policies.HasField(name):
+            quota = getattr(policies, name)
+            policy = BacklogPolicy.Name(quota.policy).removeprefix("BACKLOG_POLICY_").lower()
+            limits = {"limit_bytes": quota.limit_bytes, "limit_ms": quota.limit_ms}
+            document[kind] = {**limits, "policy": policy}
+    print_object(options, document)
+
+
+@POLICIES.verb("remove-backlog-quota", "inherit the quota")
+@argument("-t --type", "which quota", choices=tuple(_QUOTAS), default="destination_storage")
+def _remove_quota(options: argparse.Namespace) -> None:
+    _remove(options, _QUOTAS[options.type])
+
+
+@POLICIES.verb("set-delayed-delivery", "hold delayed messages back, or deliver them at once")
+@argument("active true|false", "whether they are held back", choices=("true", "false"))
+def _set_delays(options: argparse.Namespace) -> None:
+    _set(options, delayed_delivery=options.active == "true")
+
+
+@POLICIES.verb(
+    "get-delayed-delivery", "show whether delayed messages are held back", _APPLIED, ANSWER
+)
+def _get_delays(options: argparse.Namespace) -> None:
+    policies = _policies(options)
+    active = policies.delayed_delivery if policies.HasField("delayed_delivery") else None
+    text = {None: "null", True: "true", False: "false"}[active]
+    print_object(options, {"delayed_delivery": active}, text)
+
+
+@POLICIES.verb("remove-delayed-delivery", "inherit whether delayed messages are held back")
+def _remove_delays(options: argparse.Namespace) -> None:
+    _remove(options, "delayed_delivery")
 
 
 @POLICIES.verb("set-emulation", "set the version of Pulsar or Kafka to emulate")

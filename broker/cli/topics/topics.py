@@ -1,4 +1,4 @@
-"""`topics`, `namespaces` and `topicPolicies`: pulsar-admin's verbs, as far as they apply."""
+"""`topics`, `tenants`, `namespaces` and `topicPolicies`: the verbs of pulsar-admin that apply."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ledgerfold.broker.cli.output import (
 )
 from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
 from ledgerfold.broker.cli.topics import compaction
+from ledgerfold.broker.cli.topics.namespaces import NAMESPACES, TENANTS
 from ledgerfold.broker.cli.topics.policies import POLICIES, of_scope
 from ledgerfold.broker.cli.units import MOMENT, POSITIVE, TIME, parse_positive
 from ledgerfold.broker.cli.verbs import Verbs, argument, defaults, flag, one_of
@@ -44,8 +45,12 @@ VERBS = COMMANDS.command(
     logs.VERBS,
     POLICIES.having(of_scope("topic")),
 )
+COMMANDS.command("tenants", "create, list and delete tenants", TENANTS)
 COMMANDS.command(
-    "namespaces", "manage policies of namespaces", POLICIES.having(of_scope("namespace"))
+    "namespaces",
+    "create, list and delete namespaces; manage their policies",
+    NAMESPACES,
+    POLICIES.having(of_scope("namespace")),
 )
 COMMANDS.command(
     "topicPolicies",

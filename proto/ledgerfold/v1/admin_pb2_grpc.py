@@ -196,6 +196,36 @@ class AdminServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_what__if__pb2.WhatIfRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_what__if__pb2.WhatIfResponse.FromString,
                 _registered_method=True)
+        self.ListTenants = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/ListTenants',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListTenantsRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListTenantsResponse.FromString,
+                _registered_method=True)
+        self.CreateTenant = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/CreateTenant',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreateTenantRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.CreateTenantResponse.FromString,
+                _registered_method=True)
+        self.DeleteTenant = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/DeleteTenant',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteTenantRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteTenantResponse.FromString,
+                _registered_method=True)
+        self.ListNamespaces = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/ListNamespaces',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListNamespacesRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListNamespacesResponse.FromString,
+                _registered_method=True)
+        self.CreateNamespace = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/CreateNamespace',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreateNamespaceRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.CreateNamespaceResponse.FromString,
+                _registered_method=True)
+        self.DeleteNamespace = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/DeleteNamespace',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteNamespaceRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteNamespaceResponse.FromString,
+                _registered_method=True)
         self.GetPolicies = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/GetPolicies',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetPoliciesRequest.SerializeToString,
@@ -472,6 +502,48 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTenants(self, request, context):
+        """Lists the tenants: those that were created, and those that have a namespace.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateTenant(self, request, context):
+        """Creates a tenant. ALREADY_EXISTS (TENANT_EXISTS) if there is one of that name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteTenant(self, request, context):
+        """Deletes a tenant. FAILED_PRECONDITION (NOT_ALLOWED) if it has a namespace.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListNamespaces(self, request, context):
+        """Lists the namespaces of a tenant, or of all: those that were created, and those that have a topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateNamespace(self, request, context):
+        """Creates a namespace of an existing tenant. ALREADY_EXISTS (NAMESPACE_EXISTS) if there is one of that name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteNamespace(self, request, context):
+        """Deletes a namespace and its policies. FAILED_PRECONDITION (NOT_ALLOWED) if it has a topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetPolicies(self, request, context):
         """Returns the policies of a topic or a namespace.
         """
@@ -686,6 +758,36 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.WhatIf,
                     request_deserializer=ledgerfold_dot_v1_dot_what__if__pb2.WhatIfRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_what__if__pb2.WhatIfResponse.SerializeToString,
+            ),
+            'ListTenants': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTenants,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListTenantsRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListTenantsResponse.SerializeToString,
+            ),
+            'CreateTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateTenant,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.CreateTenantRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreateTenantResponse.SerializeToString,
+            ),
+            'DeleteTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteTenant,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteTenantRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteTenantResponse.SerializeToString,
+            ),
+            'ListNamespaces': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListNamespaces,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListNamespacesRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListNamespacesResponse.SerializeToString,
+            ),
+            'CreateNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateNamespace,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.CreateNamespaceRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreateNamespaceResponse.SerializeToString,
+            ),
+            'DeleteNamespace': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteNamespace,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteNamespaceRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteNamespaceResponse.SerializeToString,
             ),
             'GetPolicies': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPolicies,
@@ -1587,6 +1689,168 @@ class AdminService:
             '/ledgerfold.v1.AdminService/WhatIf',
             ledgerfold_dot_v1_dot_what__if__pb2.WhatIfRequest.SerializeToString,
             ledgerfold_dot_v1_dot_what__if__pb2.WhatIfResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTenants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/ListTenants',
+            ledgerfold_dot_v1_dot_admin__pb2.ListTenantsRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.ListTenantsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/CreateTenant',
+            ledgerfold_dot_v1_dot_admin__pb2.CreateTenantRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.CreateTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/DeleteTenant',
+            ledgerfold_dot_v1_dot_admin__pb2.DeleteTenantRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.DeleteTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListNamespaces(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/ListNamespaces',
+            ledgerfold_dot_v1_dot_admin__pb2.ListNamespacesRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.ListNamespacesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/CreateNamespace',
+            ledgerfold_dot_v1_dot_admin__pb2.CreateNamespaceRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.CreateNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteNamespace(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/DeleteNamespace',
+            ledgerfold_dot_v1_dot_admin__pb2.DeleteNamespaceRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.DeleteNamespaceResponse.FromString,
             options,
             channel_credentials,
             insecure,

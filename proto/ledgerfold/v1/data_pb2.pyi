@@ -8,6 +8,13 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class ProducerAccessMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    PRODUCER_ACCESS_MODE_SHARED: _ClassVar[ProducerAccessMode]
+    PRODUCER_ACCESS_MODE_EXCLUSIVE: _ClassVar[ProducerAccessMode]
+    PRODUCER_ACCESS_MODE_WAIT_FOR_EXCLUSIVE: _ClassVar[ProducerAccessMode]
+    PRODUCER_ACCESS_MODE_EXCLUSIVE_WITH_FENCING: _ClassVar[ProducerAccessMode]
+
 class EntryCodec(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     ENTRY_CODEC_NATIVE: _ClassVar[EntryCodec]
@@ -20,6 +27,10 @@ class SubscriptionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SUBSCRIPTION_TYPE_SHARED: _ClassVar[SubscriptionType]
     SUBSCRIPTION_TYPE_FAILOVER: _ClassVar[SubscriptionType]
     SUBSCRIPTION_TYPE_KEY_SHARED: _ClassVar[SubscriptionType]
+PRODUCER_ACCESS_MODE_SHARED: ProducerAccessMode
+PRODUCER_ACCESS_MODE_EXCLUSIVE: ProducerAccessMode
+PRODUCER_ACCESS_MODE_WAIT_FOR_EXCLUSIVE: ProducerAccessMode
+PRODUCER_ACCESS_MODE_EXCLUSIVE_WITH_FENCING: ProducerAccessMode
 ENTRY_CODEC_NATIVE: EntryCodec
 ENTRY_CODEC_KAFKA: EntryCodec
 SUBSCRIPTION_TYPE_UNSPECIFIED: SubscriptionType
@@ -37,14 +48,18 @@ class PublishRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[PublishOpen, _Mapping]] = ..., entries: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class PublishOpen(_message.Message):
-    __slots__ = ("topic", "producer_name", "combines_receipts")
+    __slots__ = ("topic", "producer_name", "combines_receipts", "access_mode", "topic_epoch")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     COMBINES_RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_MODE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     topic: str
     producer_name: str
     combines_receipts: bool
-    def __init__(self, topic: _Optional[str] = ..., producer_name: _Optional[str] = ..., combines_receipts: _Optional[bool] = ...) -> None: ...
+    access_mode: ProducerAccessMode
+    topic_epoch: int
+    def __init__(self, topic: _Optional[str] = ..., producer_name: _Optional[str] = ..., combines_receipts: _Optional[bool] = ..., access_mode: _Optional[_Union[ProducerAccessMode, str]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class KafkaReady(_message.Message):
     __slots__ = ("batch_bytes_max", "needs_keys")
@@ -63,18 +78,20 @@ class PublishResponse(_message.Message):
     def __init__(self, ready: _Optional[_Union[PublishReady, _Mapping]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ...) -> None: ...
 
 class PublishReady(_message.Message):
-    __slots__ = ("producer_name", "last_sequence_id", "entry_bytes_max", "codec", "kafka")
+    __slots__ = ("producer_name", "last_sequence_id", "entry_bytes_max", "codec", "kafka", "topic_epoch")
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     CODEC_FIELD_NUMBER: _ClassVar[int]
     KAFKA_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     producer_name: str
     last_sequence_id: int
     entry_bytes_max: int
     codec: EntryCodec
     kafka: KafkaReady
-    def __init__(self, producer_name: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., entry_bytes_max: _Optional[int] = ..., codec: _Optional[_Union[EntryCodec, str]] = ..., kafka: _Optional[_Union[KafkaReady, _Mapping]] = ...) -> None: ...
+    topic_epoch: int
+    def __init__(self, producer_name: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., entry_bytes_max: _Optional[int] = ..., codec: _Optional[_Union[EntryCodec, str]] = ..., kafka: _Optional[_Union[KafkaReady, _Mapping]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class Receipt(_message.Message):
     __slots__ = ("sequence_id", "ledger_id", "entry_id", "refusal", "entries")
@@ -134,7 +151,7 @@ class SubscribeRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[SubscribeOpen, _Mapping]] = ..., permits: _Optional[int] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., redeliver: _Optional[_Union[Redeliver, _Mapping]] = ...) -> None: ...
 
 class SubscribeOpen(_message.Message):
-    __slots__ = ("topic", "subscription", "type", "durable", "start", "read_compacted", "consumer_name", "priority", "properties")
+    __slots__ = ("topic", "subscription", "type", "durable", "start", "read_compacted", "consumer_name", "priority", "properties", "key_shared")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -151,6 +168,7 @@ class SubscribeOpen(_message.Message):
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
+    KEY_SHARED_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     type: SubscriptionType
@@ -160,7 +178,26 @@ class SubscribeOpen(_message.Message):
     consumer_name: str
     priority: int
     properties: _containers.ScalarMap[str, str]
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., durable: _Optional[bool] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    key_shared: KeyShared
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., durable: _Optional[bool] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., key_shared: _Optional[_Union[KeyShared, _Mapping]] = ...) -> None: ...
+
+class KeyShared(_message.Message):
+    __slots__ = ("sticky", "hash_ranges", "allow_out_of_order")
+    STICKY_FIELD_NUMBER: _ClassVar[int]
+    HASH_RANGES_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_OUT_OF_ORDER_FIELD_NUMBER: _ClassVar[int]
+    sticky: bool
+    hash_ranges: _containers.RepeatedCompositeFieldContainer[HashRange]
+    allow_out_of_order: bool
+    def __init__(self, sticky: _Optional[bool] = ..., hash_ranges: _Optional[_Iterable[_Union[HashRange, _Mapping]]] = ..., allow_out_of_order: _Optional[bool] = ...) -> None: ...
+
+class HashRange(_message.Message):
+    __slots__ = ("first", "last")
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    first: int
+    last: int
+    def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class Ack(_message.Message):
     __slots__ = ("positions", "cumulative", "request_id")

@@ -24,17 +24,17 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19ledgerfold/v1/entry.proto\x12\rledgerfold.v1\"\x93\x01\n\nNativeKeys\x12\x13\n\x0bkey_offsets\x18\x01 \x01(\x0c\x12\x0c\n\x04keys\x18\x02 \x01(\x0c\x12\r\n\x05\x66lags\x18\x03 \x01(\x0c\x12\x13\n\x0bvalue_sizes\x18\x04 \x01(\x0c\x12\x13\n\x0b\x65vent_times\x18\x05 \x01(\x0c\x12\x15\n\rbatch_indexes\x18\x06 \x01(\x0c\x12\x12\n\nbatch_size\x18\x07 \x01(\r\"\xa2\x02\n\x0cNativeValues\x12\x0e\n\x06values\x18\x01 \x01(\x0c\x12\x18\n\x10property_offsets\x18\x02 \x01(\x0c\x12\x1d\n\x15property_name_offsets\x18\x03 \x01(\x0c\x12\x16\n\x0eproperty_names\x18\x04 \x01(\x0c\x12\x1e\n\x16property_value_offsets\x18\x05 \x01(\x0c\x12\x17\n\x0fproperty_values\x18\x06 \x01(\x0c\x12\x14\n\x0csequence_ids\x18\x07 \x01(\x0c\x12\x1c\n\x14ordering_key_offsets\x18\x08 \x01(\x0c\x12\x15\n\rordering_keys\x18\t \x01(\x0c\x12\x15\n\rproducer_name\x18\n \x01(\t\x12\x16\n\x0eschema_version\x18\x0b \x01(\x0c*}\n\nNativeFlag\x12\x1b\n\x17NATIVE_FLAG_UNSPECIFIED\x10\x00\x12\x17\n\x13NATIVE_FLAG_HAS_KEY\x10\x01\x12\x1a\n\x16NATIVE_FLAG_NULL_VALUE\x10\x02\x12\x1d\n\x19NATIVE_FLAG_KEY_IS_BASE64\x10\x04\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19ledgerfold/v1/entry.proto\x12\rledgerfold.v1\"\xc0\x01\n\nNativeKeys\x12\x13\n\x0bkey_offsets\x18\x01 \x01(\x0c\x12\x0c\n\x04keys\x18\x02 \x01(\x0c\x12\r\n\x05\x66lags\x18\x03 \x01(\x0c\x12\x13\n\x0bvalue_sizes\x18\x04 \x01(\x0c\x12\x13\n\x0b\x65vent_times\x18\x05 \x01(\x0c\x12\x15\n\rbatch_indexes\x18\x06 \x01(\x0c\x12\x12\n\nbatch_size\x18\x07 \x01(\r\x12\x14\n\x0c\x64ispatch_key\x18\x08 \x01(\x0c\x12\x15\n\rdeliver_at_ms\x18\t \x01(\x03\"\xa2\x02\n\x0cNativeValues\x12\x0e\n\x06values\x18\x01 \x01(\x0c\x12\x18\n\x10property_offsets\x18\x02 \x01(\x0c\x12\x1d\n\x15property_name_offsets\x18\x03 \x01(\x0c\x12\x16\n\x0eproperty_names\x18\x04 \x01(\x0c\x12\x1e\n\x16property_value_offsets\x18\x05 \x01(\x0c\x12\x17\n\x0fproperty_values\x18\x06 \x01(\x0c\x12\x14\n\x0csequence_ids\x18\x07 \x01(\x0c\x12\x1c\n\x14ordering_key_offsets\x18\x08 \x01(\x0c\x12\x15\n\rordering_keys\x18\t \x01(\x0c\x12\x15\n\rproducer_name\x18\n \x01(\t\x12\x16\n\x0eschema_version\x18\x0b \x01(\x0c*}\n\nNativeFlag\x12\x1b\n\x17NATIVE_FLAG_UNSPECIFIED\x10\x00\x12\x17\n\x13NATIVE_FLAG_HAS_KEY\x10\x01\x12\x1a\n\x16NATIVE_FLAG_NULL_VALUE\x10\x02\x12\x1d\n\x19NATIVE_FLAG_KEY_IS_BASE64\x10\x04\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ledgerfold.v1.entry_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_NATIVEFLAG']._serialized_start=487
-  _globals['_NATIVEFLAG']._serialized_end=612
+  _globals['_NATIVEFLAG']._serialized_start=532
+  _globals['_NATIVEFLAG']._serialized_end=657
   _globals['_NATIVEKEYS']._serialized_start=45
-  _globals['_NATIVEKEYS']._serialized_end=192
-  _globals['_NATIVEVALUES']._serialized_start=195
-  _globals['_NATIVEVALUES']._serialized_end=485
+  _globals['_NATIVEKEYS']._serialized_end=237
+  _globals['_NATIVEVALUES']._serialized_start=240
+  _globals['_NATIVEVALUES']._serialized_end=530
 # @@protoc_insertion_point(module_scope)

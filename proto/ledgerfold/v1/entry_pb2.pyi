@@ -17,7 +17,7 @@ NATIVE_FLAG_NULL_VALUE: NativeFlag
 NATIVE_FLAG_KEY_IS_BASE64: NativeFlag
 
 class NativeKeys(_message.Message):
-    __slots__ = ("key_offsets", "keys", "flags", "value_sizes", "event_times", "batch_indexes", "batch_size")
+    __slots__ = ("key_offsets", "keys", "flags", "value_sizes", "event_times", "batch_indexes", "batch_size", "dispatch_key", "deliver_at_ms")
     KEY_OFFSETS_FIELD_NUMBER: _ClassVar[int]
     KEYS_FIELD_NUMBER: _ClassVar[int]
     FLAGS_FIELD_NUMBER: _ClassVar[int]
@@ -25,6 +25,8 @@ class NativeKeys(_message.Message):
     EVENT_TIMES_FIELD_NUMBER: _ClassVar[int]
     BATCH_INDEXES_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    DISPATCH_KEY_FIELD_NUMBER: _ClassVar[int]
+    DELIVER_AT_MS_FIELD_NUMBER: _ClassVar[int]
     key_offsets: bytes
     keys: bytes
     flags: bytes
@@ -32,7 +34,9 @@ class NativeKeys(_message.Message):
     event_times: bytes
     batch_indexes: bytes
     batch_size: int
-    def __init__(self, key_offsets: _Optional[bytes] = ..., keys: _Optional[bytes] = ..., flags: _Optional[bytes] = ..., value_sizes: _Optional[bytes] = ..., event_times: _Optional[bytes] = ..., batch_indexes: _Optional[bytes] = ..., batch_size: _Optional[int] = ...) -> None: ...
+    dispatch_key: bytes
+    deliver_at_ms: int
+    def __init__(self, key_offsets: _Optional[bytes] = ..., keys: _Optional[bytes] = ..., flags: _Optional[bytes] = ..., value_sizes: _Optional[bytes] = ..., event_times: _Optional[bytes] = ..., batch_indexes: _Optional[bytes] = ..., batch_size: _Optional[int] = ..., dispatch_key: _Optional[bytes] = ..., deliver_at_ms: _Optional[int] = ...) -> None: ...
 
 class NativeValues(_message.Message):
     __slots__ = ("values", "property_offsets", "property_name_offsets", "property_names", "property_value_offsets", "property_values", "sequence_ids", "ordering_key_offsets", "ordering_keys", "producer_name", "schema_version")

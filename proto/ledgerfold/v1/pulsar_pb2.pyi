@@ -50,6 +50,9 @@ class CommandType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TC_CLIENT_CONNECT_REQUEST: _ClassVar[CommandType]
     TC_CLIENT_CONNECT_RESPONSE: _ClassVar[CommandType]
     WATCH_TOPIC_LIST: _ClassVar[CommandType]
+    WATCH_TOPIC_LIST_SUCCESS: _ClassVar[CommandType]
+    WATCH_TOPIC_UPDATE: _ClassVar[CommandType]
+    WATCH_TOPIC_LIST_CLOSE: _ClassVar[CommandType]
 
 class ServerError(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -59,6 +62,7 @@ class ServerError(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     AUTHENTICATION_ERROR: _ClassVar[ServerError]
     CONSUMER_BUSY: _ClassVar[ServerError]
     SERVICE_NOT_READY: _ClassVar[ServerError]
+    PRODUCER_BLOCKED: _ClassVar[ServerError]
     PRODUCER_BLOCKED_QUOTA_EXCEEDED: _ClassVar[ServerError]
     CHECKSUM_ERROR: _ClassVar[ServerError]
     TOPIC_NOT_FOUND: _ClassVar[ServerError]
@@ -69,8 +73,10 @@ class ServerError(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     PRODUCER_BUSY: _ClassVar[ServerError]
     INVALID_TOPIC_NAME: _ClassVar[ServerError]
     INCOMPATIBLE_SCHEMA: _ClassVar[ServerError]
+    CONSUMER_ASSIGN_ERROR: _ClassVar[ServerError]
     TRANSACTION_COORDINATOR_NOT_FOUND: _ClassVar[ServerError]
     NOT_ALLOWED: _ClassVar[ServerError]
+    PRODUCER_FENCED: _ClassVar[ServerError]
 UNKNOWN_COMMAND: CommandType
 CONNECT: CommandType
 CONNECTED: CommandType
@@ -112,12 +118,16 @@ GET_OR_CREATE_SCHEMA_RESPONSE: CommandType
 TC_CLIENT_CONNECT_REQUEST: CommandType
 TC_CLIENT_CONNECT_RESPONSE: CommandType
 WATCH_TOPIC_LIST: CommandType
+WATCH_TOPIC_LIST_SUCCESS: CommandType
+WATCH_TOPIC_UPDATE: CommandType
+WATCH_TOPIC_LIST_CLOSE: CommandType
 UNKNOWN_ERROR: ServerError
 METADATA_ERROR: ServerError
 PERSISTENCE_ERROR: ServerError
 AUTHENTICATION_ERROR: ServerError
 CONSUMER_BUSY: ServerError
 SERVICE_NOT_READY: ServerError
+PRODUCER_BLOCKED: ServerError
 PRODUCER_BLOCKED_QUOTA_EXCEEDED: ServerError
 CHECKSUM_ERROR: ServerError
 TOPIC_NOT_FOUND: ServerError
@@ -128,11 +138,13 @@ TOPIC_TERMINATED: ServerError
 PRODUCER_BUSY: ServerError
 INVALID_TOPIC_NAME: ServerError
 INCOMPATIBLE_SCHEMA: ServerError
+CONSUMER_ASSIGN_ERROR: ServerError
 TRANSACTION_COORDINATOR_NOT_FOUND: ServerError
 NOT_ALLOWED: ServerError
+PRODUCER_FENCED: ServerError
 
 class BaseCommand(_message.Message):
-    __slots__ = ("type", "connect", "connected", "subscribe", "producer", "send", "send_receipt", "send_error", "message", "ack", "flow", "unsubscribe", "success", "error", "close_producer", "close_consumer", "producer_success", "ping", "pong", "redeliver", "partitioned_metadata", "partitioned_metadata_response", "lookup", "lookup_response", "consumer_stats", "consumer_stats_response", "reached_end_of_topic", "seek", "get_last_message_id", "get_last_message_id_response", "active_consumer_change", "get_topics_of_namespace", "get_topics_of_namespace_response", "get_schema", "get_schema_response", "ack_response", "get_or_create_schema", "get_or_create_schema_response", "tc_client_connect_request", "tc_client_connect_response", "watch_topic_list")
+    __slots__ = ("type", "connect", "connected", "subscribe", "producer", "send", "send_receipt", "send_error", "message", "ack", "flow", "unsubscribe", "success", "error", "close_producer", "close_consumer", "producer_success", "ping", "pong", "redeliver", "partitioned_metadata", "partitioned_metadata_response", "lookup", "lookup_response", "consumer_stats", "consumer_stats_response", "reached_end_of_topic", "seek", "get_last_message_id", "get_last_message_id_response", "active_consumer_change", "get_topics_of_namespace", "get_topics_of_namespace_response", "get_schema", "get_schema_response", "ack_response", "get_or_create_schema", "get_or_create_schema_response", "tc_client_connect_request", "tc_client_connect_response", "watch_topic_list", "watch_topic_list_success", "watch_topic_update", "watch_topic_list_close")
     TYPE_FIELD_NUMBER: _ClassVar[int]
     CONNECT_FIELD_NUMBER: _ClassVar[int]
     CONNECTED_FIELD_NUMBER: _ClassVar[int]
@@ -174,6 +186,9 @@ class BaseCommand(_message.Message):
     TC_CLIENT_CONNECT_REQUEST_FIELD_NUMBER: _ClassVar[int]
     TC_CLIENT_CONNECT_RESPONSE_FIELD_NUMBER: _ClassVar[int]
     WATCH_TOPIC_LIST_FIELD_NUMBER: _ClassVar[int]
+    WATCH_TOPIC_LIST_SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    WATCH_TOPIC_UPDATE_FIELD_NUMBER: _ClassVar[int]
+    WATCH_TOPIC_LIST_CLOSE_FIELD_NUMBER: _ClassVar[int]
     type: int
     connect: CommandConnect
     connected: CommandConnected
@@ -215,7 +230,10 @@ class BaseCommand(_message.Message):
     tc_client_connect_request: CommandTcClientConnect
     tc_client_connect_response: CommandTcClientConnectResponse
     watch_topic_list: CommandWatchTopicList
-    def __init__(self, type: _Optional[int] = ..., connect: _Optional[_Union[CommandConnect, _Mapping]] = ..., connected: _Optional[_Union[CommandConnected, _Mapping]] = ..., subscribe: _Optional[_Union[CommandSubscribe, _Mapping]] = ..., producer: _Optional[_Union[CommandProducer, _Mapping]] = ..., send: _Optional[_Union[CommandSend, _Mapping]] = ..., send_receipt: _Optional[_Union[CommandSendReceipt, _Mapping]] = ..., send_error: _Optional[_Union[CommandSendError, _Mapping]] = ..., message: _Optional[_Union[CommandMessage, _Mapping]] = ..., ack: _Optional[_Union[CommandAck, _Mapping]] = ..., flow: _Optional[_Union[CommandFlow, _Mapping]] = ..., unsubscribe: _Optional[_Union[CommandUnsubscribe, _Mapping]] = ..., success: _Optional[_Union[CommandSuccess, _Mapping]] = ..., error: _Optional[_Union[CommandError, _Mapping]] = ..., close_producer: _Optional[_Union[CommandCloseProducer, _Mapping]] = ..., close_consumer: _Optional[_Union[CommandCloseConsumer, _Mapping]] = ..., producer_success: _Optional[_Union[CommandProducerSuccess, _Mapping]] = ..., ping: _Optional[_Union[CommandPing, _Mapping]] = ..., pong: _Optional[_Union[CommandPong, _Mapping]] = ..., redeliver: _Optional[_Union[CommandRedeliver, _Mapping]] = ..., partitioned_metadata: _Optional[_Union[CommandPartitionedMetadata, _Mapping]] = ..., partitioned_metadata_response: _Optional[_Union[CommandPartitionedMetadataResponse, _Mapping]] = ..., lookup: _Optional[_Union[CommandLookup, _Mapping]] = ..., lookup_response: _Optional[_Union[CommandLookupResponse, _Mapping]] = ..., consumer_stats: _Optional[_Union[CommandConsumerStats, _Mapping]] = ..., consumer_stats_response: _Optional[_Union[CommandConsumerStatsResponse, _Mapping]] = ..., reached_end_of_topic: _Optional[_Union[CommandReachedEndOfTopic, _Mapping]] = ..., seek: _Optional[_Union[CommandSeek, _Mapping]] = ..., get_last_message_id: _Optional[_Union[CommandGetLastMessageId, _Mapping]] = ..., get_last_message_id_response: _Optional[_Union[CommandGetLastMessageIdResponse, _Mapping]] = ..., active_consumer_change: _Optional[_Union[CommandActiveConsumerChange, _Mapping]] = ..., get_topics_of_namespace: _Optional[_Union[CommandGetTopicsOfNamespace, _Mapping]] = ..., get_topics_of_namespace_response: _Optional[_Union[CommandGetTopicsOfNamespaceResponse, _Mapping]] = ..., get_schema: _Optional[_Union[CommandGetSchema, _Mapping]] = ..., get_schema_response: _Optional[_Union[CommandGetSchemaResponse, _Mapping]] = ..., ack_response: _Optional[_Union[CommandAckResponse, _Mapping]] = ..., get_or_create_schema: _Optional[_Union[CommandGetOrCreateSchema, _Mapping]] = ..., get_or_create_schema_response: _Optional[_Union[CommandGetOrCreateSchemaResponse, _Mapping]] = ..., tc_client_connect_request: _Optional[_Union[CommandTcClientConnect, _Mapping]] = ..., tc_client_connect_response: _Optional[_Union[CommandTcClientConnectResponse, _Mapping]] = ..., watch_topic_list: _Optional[_Union[CommandWatchTopicList, _Mapping]] = ...) -> None: ...
+    watch_topic_list_success: CommandWatchTopicListSuccess
+    watch_topic_update: CommandWatchTopicUpdate
+    watch_topic_list_close: CommandWatchTopicListClose
+    def __init__(self, type: _Optional[int] = ..., connect: _Optional[_Union[CommandConnect, _Mapping]] = ..., connected: _Optional[_Union[CommandConnected, _Mapping]] = ..., subscribe: _Optional[_Union[CommandSubscribe, _Mapping]] = ..., producer: _Optional[_Union[CommandProducer, _Mapping]] = ..., send: _Optional[_Union[CommandSend, _Mapping]] = ..., send_receipt: _Optional[_Union[CommandSendReceipt, _Mapping]] = ..., send_error: _Optional[_Union[CommandSendError, _Mapping]] = ..., message: _Optional[_Union[CommandMessage, _Mapping]] = ..., ack: _Optional[_Union[CommandAck, _Mapping]] = ..., flow: _Optional[_Union[CommandFlow, _Mapping]] = ..., unsubscribe: _Optional[_Union[CommandUnsubscribe, _Mapping]] = ..., success: _Optional[_Union[CommandSuccess, _Mapping]] = ..., error: _Optional[_Union[CommandError, _Mapping]] = ..., close_producer: _Optional[_Union[CommandCloseProducer, _Mapping]] = ..., close_consumer: _Optional[_Union[CommandCloseConsumer, _Mapping]] = ..., producer_success: _Optional[_Union[CommandProducerSuccess, _Mapping]] = ..., ping: _Optional[_Union[CommandPing, _Mapping]] = ..., pong: _Optional[_Union[CommandPong, _Mapping]] = ..., redeliver: _Optional[_Union[CommandRedeliver, _Mapping]] = ..., partitioned_metadata: _Optional[_Union[CommandPartitionedMetadata, _Mapping]] = ..., partitioned_metadata_response: _Optional[_Union[CommandPartitionedMetadataResponse, _Mapping]] = ..., lookup: _Optional[_Union[CommandLookup, _Mapping]] = ..., lookup_response: _Optional[_Union[CommandLookupResponse, _Mapping]] = ..., consumer_stats: _Optional[_Union[CommandConsumerStats, _Mapping]] = ..., consumer_stats_response: _Optional[_Union[CommandConsumerStatsResponse, _Mapping]] = ..., reached_end_of_topic: _Optional[_Union[CommandReachedEndOfTopic, _Mapping]] = ..., seek: _Optional[_Union[CommandSeek, _Mapping]] = ..., get_last_message_id: _Optional[_Union[CommandGetLastMessageId, _Mapping]] = ..., get_last_message_id_response: _Optional[_Union[CommandGetLastMessageIdResponse, _Mapping]] = ..., active_consumer_change: _Optional[_Union[CommandActiveConsumerChange, _Mapping]] = ..., get_topics_of_namespace: _Optional[_Union[CommandGetTopicsOfNamespace, _Mapping]] = ..., get_topics_of_namespace_response: _Optional[_Union[CommandGetTopicsOfNamespaceResponse, _Mapping]] = ..., get_schema: _Optional[_Union[CommandGetSchema, _Mapping]] = ..., get_schema_response: _Optional[_Union[CommandGetSchemaResponse, _Mapping]] = ..., ack_response: _Optional[_Union[CommandAckResponse, _Mapping]] = ..., get_or_create_schema: _Optional[_Union[CommandGetOrCreateSchema, _Mapping]] = ..., get_or_create_schema_response: _Optional[_Union[CommandGetOrCreateSchemaResponse, _Mapping]] = ..., tc_client_connect_request: _Optional[_Union[CommandTcClientConnect, _Mapping]] = ..., tc_client_connect_response: _Optional[_Union[CommandTcClientConnectResponse, _Mapping]] = ..., watch_topic_list: _Optional[_Union[CommandWatchTopicList, _Mapping]] = ..., watch_topic_list_success: _Optional[_Union[CommandWatchTopicListSuccess, _Mapping]] = ..., watch_topic_update: _Optional[_Union[CommandWatchTopicUpdate, _Mapping]] = ..., watch_topic_list_close: _Optional[_Union[CommandWatchTopicListClose, _Mapping]] = ...) -> None: ...
 
 class MessageIdData(_message.Message):
     __slots__ = ("ledger_id", "entry_id", "partition", "batch_index", "ack_set", "batch_size")
@@ -412,7 +430,7 @@ class Schema(_message.Message):
     def __init__(self, name: _Optional[bytes] = ..., schema_data: _Optional[bytes] = ..., type: _Optional[int] = ..., properties: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ...) -> None: ...
 
 class CommandProducer(_message.Message):
-    __slots__ = ("topic", "producer_id", "request_id", "producer_name", "encrypted", "metadata", "schema", "epoch", "user_provided_producer_name", "producer_access_mode", "txn_enabled", "initial_subscription_name")
+    __slots__ = ("topic", "producer_id", "request_id", "producer_name", "encrypted", "metadata", "schema", "epoch", "user_provided_producer_name", "producer_access_mode", "topic_epoch", "txn_enabled", "initial_subscription_name")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
@@ -423,6 +441,7 @@ class CommandProducer(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     USER_PROVIDED_PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_ACCESS_MODE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     TXN_ENABLED_FIELD_NUMBER: _ClassVar[int]
     INITIAL_SUBSCRIPTION_NAME_FIELD_NUMBER: _ClassVar[int]
     topic: str
@@ -435,21 +454,26 @@ class CommandProducer(_message.Message):
     epoch: int
     user_provided_producer_name: bool
     producer_access_mode: int
+    topic_epoch: int
     txn_enabled: bool
     initial_subscription_name: str
-    def __init__(self, topic: _Optional[str] = ..., producer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., encrypted: _Optional[bool] = ..., metadata: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., epoch: _Optional[int] = ..., user_provided_producer_name: _Optional[bool] = ..., producer_access_mode: _Optional[int] = ..., txn_enabled: _Optional[bool] = ..., initial_subscription_name: _Optional[str] = ...) -> None: ...
+    def __init__(self, topic: _Optional[str] = ..., producer_id: _Optional[int] = ..., request_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., encrypted: _Optional[bool] = ..., metadata: _Optional[_Iterable[_Union[KeyValue, _Mapping]]] = ..., schema: _Optional[_Union[Schema, _Mapping]] = ..., epoch: _Optional[int] = ..., user_provided_producer_name: _Optional[bool] = ..., producer_access_mode: _Optional[int] = ..., topic_epoch: _Optional[int] = ..., txn_enabled: _Optional[bool] = ..., initial_subscription_name: _Optional[str] = ...) -> None: ...
 
 class CommandProducerSuccess(_message.Message):
-    __slots__ = ("request_id", "producer_name", "last_sequence_id", "schema_version")
+    __slots__ = ("request_id", "producer_name", "last_sequence_id", "schema_version", "topic_epoch", "producer_ready")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_READY_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     producer_name: str
     last_sequence_id: int
     schema_version: bytes
-    def __init__(self, request_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., schema_version: _Optional[bytes] = ...) -> None: ...
+    topic_epoch: int
+    producer_ready: bool
+    def __init__(self, request_id: _Optional[int] = ..., producer_name: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., schema_version: _Optional[bytes] = ..., topic_epoch: _Optional[int] = ..., producer_ready: _Optional[bool] = ...) -> None: ...
 
 class CommandSend(_message.Message):
     __slots__ = ("producer_id", "sequence_id", "num_messages", "txnid_least_bits", "txnid_most_bits", "highest_sequence_id", "is_chunk", "marker")
@@ -724,22 +748,32 @@ class CommandConsumerStatsResponse(_message.Message):
     def __init__(self, request_id: _Optional[int] = ..., error_code: _Optional[int] = ..., error_message: _Optional[str] = ..., consumer_name: _Optional[str] = ..., available_permits: _Optional[int] = ..., unacked_messages: _Optional[int] = ..., address: _Optional[str] = ..., type: _Optional[str] = ..., msg_backlog: _Optional[int] = ...) -> None: ...
 
 class CommandGetTopicsOfNamespace(_message.Message):
-    __slots__ = ("request_id", "namespace", "mode")
+    __slots__ = ("request_id", "namespace", "mode", "topics_pattern", "topics_hash")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     NAMESPACE_FIELD_NUMBER: _ClassVar[int]
     MODE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_PATTERN_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_HASH_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     namespace: str
     mode: int
-    def __init__(self, request_id: _Optional[int] = ..., namespace: _Optional[str] = ..., mode: _Optional[int] = ...) -> None: ...
+    topics_pattern: str
+    topics_hash: str
+    def __init__(self, request_id: _Optional[int] = ..., namespace: _Optional[str] = ..., mode: _Optional[int] = ..., topics_pattern: _Optional[str] = ..., topics_hash: _Optional[str] = ...) -> None: ...
 
 class CommandGetTopicsOfNamespaceResponse(_message.Message):
-    __slots__ = ("request_id", "topics")
+    __slots__ = ("request_id", "topics", "filtered", "topics_hash", "changed")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
+    FILTERED_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_HASH_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
     request_id: int
     topics: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, request_id: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ...) -> None: ...
+    filtered: bool
+    topics_hash: str
+    changed: bool
+    def __init__(self, request_id: _Optional[int] = ..., topics: _Optional[_Iterable[str]] = ..., filtered: _Optional[bool] = ..., topics_hash: _Optional[str] = ..., changed: _Optional[bool] = ...) -> None: ...
 
 class CommandGetSchema(_message.Message):
     __slots__ = ("request_id", "topic", "schema_version")
@@ -804,7 +838,47 @@ class CommandTcClientConnectResponse(_message.Message):
     def __init__(self, request_id: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class CommandWatchTopicList(_message.Message):
-    __slots__ = ("request_id",)
+    __slots__ = ("request_id", "watcher_id", "namespace", "topics_pattern", "topics_hash")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    WATCHER_ID_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_PATTERN_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_HASH_FIELD_NUMBER: _ClassVar[int]
     request_id: int
-    def __init__(self, request_id: _Optional[int] = ...) -> None: ...
+    watcher_id: int
+    namespace: str
+    topics_pattern: str
+    topics_hash: str
+    def __init__(self, request_id: _Optional[int] = ..., watcher_id: _Optional[int] = ..., namespace: _Optional[str] = ..., topics_pattern: _Optional[str] = ..., topics_hash: _Optional[str] = ...) -> None: ...
+
+class CommandWatchTopicListSuccess(_message.Message):
+    __slots__ = ("request_id", "watcher_id", "topic", "topics_hash")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    WATCHER_ID_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_HASH_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    watcher_id: int
+    topic: _containers.RepeatedScalarFieldContainer[str]
+    topics_hash: str
+    def __init__(self, request_id: _Optional[int] = ..., watcher_id: _Optional[int] = ..., topic: _Optional[_Iterable[str]] = ..., topics_hash: _Optional[str] = ...) -> None: ...
+
+class CommandWatchTopicUpdate(_message.Message):
+    __slots__ = ("watcher_id", "new_topics", "deleted_topics", "topics_hash")
+    WATCHER_ID_FIELD_NUMBER: _ClassVar[int]
+    NEW_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_HASH_FIELD_NUMBER: _ClassVar[int]
+    watcher_id: int
+    new_topics: _containers.RepeatedScalarFieldContainer[str]
+    deleted_topics: _containers.RepeatedScalarFieldContainer[str]
+    topics_hash: str
+    def __init__(self, watcher_id: _Optional[int] = ..., new_topics: _Optional[_Iterable[str]] = ..., deleted_topics: _Optional[_Iterable[str]] = ..., topics_hash: _Optional[str] = ...) -> None: ...
+
+class CommandWatchTopicListClose(_message.Message):
+    __slots__ = ("request_id", "watcher_id")
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    WATCHER_ID_FIELD_NUMBER: _ClassVar[int]
+    request_id: int
+    watcher_id: int
+    def __init__(self, request_id: _Optional[int] = ..., watcher_id: _Optional[int] = ...) -> None: ...

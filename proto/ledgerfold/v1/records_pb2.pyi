@@ -56,6 +56,12 @@ class SchemaType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     SCHEMA_TYPE_LOCAL_DATE_TIME: _ClassVar[SchemaType]
     SCHEMA_TYPE_PROTOBUF_NATIVE: _ClassVar[SchemaType]
 
+class BacklogPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    BACKLOG_POLICY_PRODUCER_REQUEST_HOLD: _ClassVar[BacklogPolicy]
+    BACKLOG_POLICY_PRODUCER_EXCEPTION: _ClassVar[BacklogPolicy]
+    BACKLOG_POLICY_CONSUMER_BACKLOG_EVICTION: _ClassVar[BacklogPolicy]
+
 class RunState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     RUN_STATE_UNSPECIFIED: _ClassVar[RunState]
@@ -107,6 +113,9 @@ SCHEMA_TYPE_LOCAL_DATE: SchemaType
 SCHEMA_TYPE_LOCAL_TIME: SchemaType
 SCHEMA_TYPE_LOCAL_DATE_TIME: SchemaType
 SCHEMA_TYPE_PROTOBUF_NATIVE: SchemaType
+BACKLOG_POLICY_PRODUCER_REQUEST_HOLD: BacklogPolicy
+BACKLOG_POLICY_PRODUCER_EXCEPTION: BacklogPolicy
+BACKLOG_POLICY_CONSUMER_BACKLOG_EVICTION: BacklogPolicy
 RUN_STATE_UNSPECIFIED: RunState
 RUN_STATE_QUEUED: RunState
 RUN_STATE_RUNNING: RunState
@@ -240,13 +249,16 @@ class LedgerRecord(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., kind: _Optional[_Union[LedgerKind, str]] = ..., state: _Optional[_Union[LedgerState, str]] = ..., topic: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[SegmentRecord, _Mapping]]] = ..., created_ms: _Optional[int] = ..., closed_ms: _Optional[int] = ..., lost: _Optional[_Iterable[_Union[PositionRange, _Mapping]]] = ..., damaged: _Optional[bool] = ...) -> None: ...
 
 class Policies(_message.Message):
-    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "message_ttl_ms", "compaction_strategy", "emulation", "schema_compatibility_strategy", "schema_validation_enforced", "allow_auto_update_schema")
+    __slots__ = ("compaction_threshold_bytes", "retention_ms", "retention_bytes", "retain_null_key", "message_ttl_ms", "compaction_strategy", "backlog_size_quota", "backlog_age_quota", "delayed_delivery", "emulation", "schema_compatibility_strategy", "schema_validation_enforced", "allow_auto_update_schema")
     COMPACTION_THRESHOLD_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETENTION_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_BYTES_FIELD_NUMBER: _ClassVar[int]
     RETAIN_NULL_KEY_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_TTL_MS_FIELD_NUMBER: _ClassVar[int]
     COMPACTION_STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_SIZE_QUOTA_FIELD_NUMBER: _ClassVar[int]
+    BACKLOG_AGE_QUOTA_FIELD_NUMBER: _ClassVar[int]
+    DELAYED_DELIVERY_FIELD_NUMBER: _ClassVar[int]
     EMULATION_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_COMPATIBILITY_STRATEGY_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_VALIDATION_ENFORCED_FIELD_NUMBER: _ClassVar[int]
@@ -257,11 +269,14 @@ class Policies(_message.Message):
     retain_null_key: bool
     message_ttl_ms: int
     compaction_strategy: CompactionStrategy
+    backlog_size_quota: BacklogQuota
+    backlog_age_quota: BacklogQuota
+    delayed_delivery: bool
     emulation: Emulation
     schema_compatibility_strategy: SchemaCompatibilityStrategy
     schema_validation_enforced: bool
     allow_auto_update_schema: bool
-    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., message_ttl_ms: _Optional[int] = ..., compaction_strategy: _Optional[_Union[CompactionStrategy, _Mapping]] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ..., schema_compatibility_strategy: _Optional[_Union[SchemaCompatibilityStrategy, str]] = ..., schema_validation_enforced: _Optional[bool] = ..., allow_auto_update_schema: _Optional[bool] = ...) -> None: ...
+    def __init__(self, compaction_threshold_bytes: _Optional[int] = ..., retention_ms: _Optional[int] = ..., retention_bytes: _Optional[int] = ..., retain_null_key: _Optional[bool] = ..., message_ttl_ms: _Optional[int] = ..., compaction_strategy: _Optional[_Union[CompactionStrategy, _Mapping]] = ..., backlog_size_quota: _Optional[_Union[BacklogQuota, _Mapping]] = ..., backlog_age_quota: _Optional[_Union[BacklogQuota, _Mapping]] = ..., delayed_delivery: _Optional[bool] = ..., emulation: _Optional[_Union[Emulation, _Mapping]] = ..., schema_compatibility_strategy: _Optional[_Union[SchemaCompatibilityStrategy, str]] = ..., schema_validation_enforced: _Optional[bool] = ..., allow_auto_update_schema: _Optional[bool] = ...) -> None: ...
 
 class SchemaDefinition(_message.Message):
     __slots__ = ("type", "data", "properties")
@@ -293,6 +308,16 @@ class SchemaRecord(_message.Message):
     created_ms: int
     deleted: bool
     def __init__(self, topic: _Optional[str] = ..., version: _Optional[int] = ..., definition: _Optional[_Union[SchemaDefinition, _Mapping]] = ..., created_ms: _Optional[int] = ..., deleted: _Optional[bool] = ...) -> None: ...
+
+class BacklogQuota(_message.Message):
+    __slots__ = ("limit_bytes", "limit_ms", "policy")
+    LIMIT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_MS_FIELD_NUMBER: _ClassVar[int]
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    limit_bytes: int
+    limit_ms: int
+    policy: BacklogPolicy
+    def __init__(self, limit_bytes: _Optional[int] = ..., limit_ms: _Optional[int] = ..., policy: _Optional[_Union[BacklogPolicy, str]] = ...) -> None: ...
 
 class CompactionStrategy(_message.Message):
     __slots__ = ("name", "settings")
@@ -360,7 +385,7 @@ class CompactedView(_message.Message):
     def __init__(self, ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., run_number: _Optional[int] = ...) -> None: ...
 
 class TopicRecord(_message.Message):
-    __slots__ = ("name", "created_ms", "ledger_ids", "compacted", "policies", "compaction_cursor", "last_run_number", "epoch", "last_producer_number", "retention_floor", "truncated_upto", "terminated_at", "compaction_moved_to", "kafka")
+    __slots__ = ("name", "created_ms", "ledger_ids", "compacted", "policies", "compaction_cursor", "last_run_number", "epoch", "last_producer_number", "retention_floor", "truncated_upto", "terminated_at", "compaction_moved_to", "kafka", "topic_epoch")
     NAME_FIELD_NUMBER: _ClassVar[int]
     CREATED_MS_FIELD_NUMBER: _ClassVar[int]
     LEDGER_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -375,6 +400,7 @@ class TopicRecord(_message.Message):
     TERMINATED_AT_FIELD_NUMBER: _ClassVar[int]
     COMPACTION_MOVED_TO_FIELD_NUMBER: _ClassVar[int]
     KAFKA_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
     name: str
     created_ms: int
     ledger_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -389,7 +415,8 @@ class TopicRecord(_message.Message):
     terminated_at: Position
     compaction_moved_to: Position
     kafka: KafkaLog
-    def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., truncated_upto: _Optional[_Union[Position, _Mapping]] = ..., terminated_at: _Optional[_Union[Position, _Mapping]] = ..., compaction_moved_to: _Optional[_Union[Position, _Mapping]] = ..., kafka: _Optional[_Union[KafkaLog, _Mapping]] = ...) -> None: ...
+    topic_epoch: int
+    def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., ledger_ids: _Optional[_Iterable[int]] = ..., compacted: _Optional[_Union[CompactedView, _Mapping]] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., compaction_cursor: _Optional[bool] = ..., last_run_number: _Optional[int] = ..., epoch: _Optional[int] = ..., last_producer_number: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., truncated_upto: _Optional[_Union[Position, _Mapping]] = ..., terminated_at: _Optional[_Union[Position, _Mapping]] = ..., compaction_moved_to: _Optional[_Union[Position, _Mapping]] = ..., kafka: _Optional[_Union[KafkaLog, _Mapping]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
 
 class KafkaLog(_message.Message):
     __slots__ = ("config", "log_start_offset", "first_dirty_offset", "segments", "closed", "rolled", "truncated_to", "loaded")

@@ -300,3 +300,59 @@ def test_a_port_in_use(cli: Ledgerfold, url: str, tmp_path: Path) -> None:
     ran = cli("serve", "--data", str(tmp_path), "--listen", url, "--compactor", "off")
     assert ran.code == 5
     assert f"Another process listens on {url}." in ran.err
+
+
+@pytest.mark.parametrize("scope", ["topics", "namespaces"])
+def test_quotas_and_delays_are_policies_of_both(cli: Ledgerfold, topic: str, scope: str) -> None:
+    assert cli("topics", "create", topic).code == 0
+    name = topic if scope == "topics" else "public/quotas"
+    quota = ("-l", "10M", "-p", "producer_exception")
+    assert cli(scope, "set-backlog-quota", name, *quota).code == 0
+    age = ("-t", "message_age", "-lt", "1h", "-p", "consumer_backlog_eviction")
+    assert cli(scope, "set-backlog-quota", name, *age).code == 0
+    shown = json.loads(cli(scope, "get-backlog-quotas", name, "-o", "json").out)
+    assert shown == {
+        "destination_storage": {
+            "limit_bytes": 10 * 1024 * 1024,
+            "limit_ms": -1,
+            "policy": "producer_exception",
+        },
+        "message_age": {
+            "limit_bytes": -1,
+            "limit_ms": 3_600_000,
+            "policy": "consumer_backlog_eviction",
+        },
+    }
+    assert cli(scope, "remove-backlog-quota", name).code == 0
+    assert cli(scope, "remove-backlog-quota", name, "-t", "message_age").code == 0
+    assert json.loads(cli(scope, "get-backlog-quotas", name, "-o", "json").out) == {}
+    missing = cli(scope, "set-backlog-quota", name, "-p", "producer_exception")
+    assert (missing.code, "Give --limit." in missing.err) == (2, True)
+    assert cli(scope, "get-delayed-delivery", name).out.strip() == "null"
+    assert cli(scope, "set-delayed-delivery", name, "false").code == 0
+    assert cli(scope, "get-delayed-delivery", name).out.strip() == "false"
+    assert cli(scope, "remove-delayed-delivery", name).code == 0
+    assert cli(scope, "get-delayed-delivery", name).out.strip() == "null"
+
+
+def test_tenants_and_namespaces(cli: Ledgerfold) -> None:
+    assert cli("namespaces", "create", "acme/shop").code == 3
+    assert cli("tenants", "create", "acme", "-r", "me").code == 0
+    again = cli("tenants", "create", "acme")
+    assert (again.code, again.err) == (5, "ledgerfold: Tenant 'acme' already exists.\n")
+    assert cli("namespaces", "create", "acme/shop").code == 0
+    assert cli("namespaces", "create", "acme/shop").code == 5
+    assert cli("namespaces", "list", "acme").out == "acme/shop\n"
+    assert "acme\n" in cli("tenants", "list").out
+    assert "public/default\n" in cli("namespaces", "list").out
+    assert "delete them first" in cli("tenants", "delete", "acme").err
+    cli("topics", "create", "acme/shop/t")
+    assert "delete them first" in cli("namespaces", "delete", "acme/shop").err
+    cli("topics", "delete", "acme/shop/t")
+    assert cli("namespaces", "delete", "acme/shop").code == 0
+    assert cli("namespaces", "delete", "acme/shop").code == 3
+    assert cli("tenants", "delete", "acme").code == 0
+    assert cli("tenants", "delete", "acme").code == 3
+    assert cli("namespaces", "list", "acme").code == 3
+    for name in ("acme", "a/b/c", "a/b!"):
+        assert cli("namespaces", "create", name).code == 2

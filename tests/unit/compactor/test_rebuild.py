@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
-from ledgerfold.storage.codec import decode
+from ledgerfold.storage.codec import decode, routing_of
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import (
     ENTRY_BYTES_MAX,
@@ -203,3 +203,15 @@ def test_values_that_grow_when_compressed_again_are_stored_as_they_are() -> None
     kept = _keep(entry, [0, 1])
     assert read_header(kept).compression == Compression.NONE
     assert [message.value for message in _messages(kept)] == [noise, noise]
+
+
+def test_what_dispatch_needs_survives() -> None:
+    """The time of delivery, and the ordering key by which the batch was dispatched."""
+    builder = NativeBatchBuilder("p")
+    builder.deliver_at_ms = 77
+    for key in (b"a", b"b"):
+        builder.add(b"v", key, ordering_key=b"o")
+    entry = builder.build(sequence_id=1, publish_time_ms=1)
+    rebuilt = _keep(entry, [1])
+    assert routing_of(rebuilt, read_header(rebuilt)) == (b"o", 77)
+    assert decode(rebuilt).deliver_at_ms == 77

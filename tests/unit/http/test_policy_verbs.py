@@ -92,14 +92,51 @@ def test_deduplication_is_always_on(lab: HttpLab) -> None:
     )
 
 
-def test_there_are_no_quotas(lab: HttpLab) -> None:
-    assert lab.get(f"{N}/backlogQuotaMap") == {}
-    assert lab.status("POST", f"{N}/backlogQuota", {"limitSize": 1}) == 501
+def test_backlog_quotas_of_both_levels(lab: HttpLab) -> None:
+    lab.done("PUT", f"{T}")
+    size = {"limitSize": 2_000_000, "limitTime": -1, "policy": "producer_exception"}
+    age = {"limitSize": -1, "limitTime": 60, "policy": "consumer_backlog_eviction"}
+    for path in (N, T):
+        assert lab.get(f"{path}/backlogQuotaMap") == {}
+        lab.done("POST", f"{path}/backlogQuota", size)
+        lab.done("POST", f"{path}/backlogQuota?backlogQuotaType=message_age", age)
+        assert lab.get(f"{path}/backlogQuotaMap") == {
+            "destination_storage": {"limit": 2_000_000, **size},
+            "message_age": {"limit": -1, **age},
+        }
+        lab.done("DELETE", f"{path}/backlogQuota")
+        assert list(lab.get(f"{path}/backlogQuotaMap")) == ["message_age"]
+    lab.done("DELETE", f"{T}/backlogQuota?backlogQuotaType=message_age")
+    assert lab.get(f"{T}/backlogQuotaMap") == {}
+    assert list(lab.get(f"{T}/backlogQuotaMap?applied=true")) == ["message_age"]
+    lab.done("POST", f"{N}/retention", {"retentionTimeInMinutes": -1, "retentionSizeInMB": 1})
+    too_much = lab.ask(
+        "POST", f"{N}/backlogQuota", {"limit": 2**20, "policy": "producer_exception"}
+    )
+    assert (too_much.status, "exceeds the retention" in str(too_much.reason)) == (412, True)
+
+
+def test_delayed_delivery_of_both_levels(lab: HttpLab) -> None:
+    lab.done("PUT", f"{T}")
+    off = {"active": False, "tickTime": 1000, "maxDeliveryDelayInMillis": 0}
+    assert lab.get(f"{T}/delayedDelivery?applied=true") is None
+    lab.done("POST", f"{N}/delayedDelivery", {"active": False, "tickTime": 2000})
+    assert lab.get(f"{N}/delayedDelivery") == off
+    assert lab.get(f"{T}/delayedDelivery?applied=true") == off
+    lab.done("POST", f"{T}/delayedDelivery", {"active": True, "tickTime": 1000})
+    assert lab.get(f"{T}/delayedDelivery") == off | {"active": True}
+    lab.done("DELETE", f"{T}/delayedDelivery")
+    assert lab.get(f"{T}/delayedDelivery") is None
 
 
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "reason"),
     [
+        ("POST", f"{N}/backlogQuota", [], 400, "is an object"),
+        ("POST", f"{N}/backlogQuota", {"limitSize": 1}, 400, "consumer_backlog_eviction"),
+        ("POST", f"{N}/backlogQuota?backlogQuotaType=x", {}, 400, "or message_age"),
+        ("POST", f"{N}/delayedDelivery", {"active": 1}, 400, "active: true or false"),
+        ("POST", f"{N}/delayedDelivery", {"active": True, "tickTime": 0}, 412, "above 0"),
         ("PUT", f"{N}/compactionThreshold", -1, 412, "compactionThreshold must be 0 or more"),
         ("PUT", f"{N}/compactionThreshold", {}, 400, "must be a whole number"),
         ("PUT", f"{N}/compactionThreshold", 2**70, 400, "out of range"),

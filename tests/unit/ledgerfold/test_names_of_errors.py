@@ -33,14 +33,13 @@ PULSAR_NAMES = words(
     UnknownError UnsupportedVersionError
     """
 )
-# There is nothing here that could raise them: no users, keys, transactions, quotas,
+# There is nothing here that could raise them: no users, keys, transactions,
 # lookups.
 WITHOUT_COUNTERPART = words(
     """
-    AuthenticationError AuthorizationError BrokerMetadataError ConsumerAssignError ConsumerNotFound
+    AuthenticationError AuthorizationError BrokerMetadataError ConsumerNotFound
     ConsumerNotInitialized CryptoError ErrorGettingAuthenticationData Interrupted
-    InvalidTxnStatusError LookupError MemoryBufferIsFull ProducerBlockedQuotaExceededError
-    ProducerBlockedQuotaExceededException ProducerFenced ProducerNotInitialized
+    InvalidTxnStatusError LookupError MemoryBufferIsFull ProducerNotInitialized
     TooManyLookupRequestException TransactionConflict TransactionCoordinatorNotFoundError
     TransactionNotFound UnknownError UnsupportedVersionError
     """

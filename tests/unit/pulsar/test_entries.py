@@ -189,7 +189,6 @@ def test_refusals_name_what_cannot_be_stored() -> None:
     for fields in (
         {"encryption_keys": [b"k"]},
         {"uuid": b"u"},
-        {"deliver_at_time": 9},
         {"marker_type": 0},
         {"txnid_most_bits": 1},
     ):

@@ -25,6 +25,7 @@ from ledgerfold.broker.server.grpc_server import ADMIN_SERVICE
 from ledgerfold.broker.stats.topic import internal_stats, topic_stats
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.broker.topics.access import Claim
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -63,7 +64,8 @@ class StatsTopic(LabTopic):
         super().__init__(*arguments)
         self.clock, self.outgoing = ManualClock(1_000), Outgoing()
         self.subscriptions: dict[str, Subscription] = {}
-        self.producers = {"standalone-0": SimpleNamespace(peer=Peer("10.0.0.7:99", 1_000))}
+        connected = SimpleNamespace(peer=Peer("10.0.0.7:99", 1_000), claim=Claim())
+        self.producers = {"standalone-0": connected}
         self.readers: set[Any] = set()
         log: Any = self.log
         # Ledger 0 was closed with 4 entries of 100 bytes; ledger 1 holds `entries` of them.
@@ -122,7 +124,11 @@ class AdminLab(Lab):
         with self.metadata.batch() as batch:
             batch.delete_topic(name)
 
-    def list_topics(self, namespace: str) -> list[str]:
+    @property
+    def names(self) -> AdminLab:
+        return self
+
+    def listed(self, namespace: str) -> list[str]:
         return [n for n in self.topics if namespace in ("", TopicName.parse(n).namespace)]
 
     async def unload_topic(self, name: str) -> None:
@@ -419,6 +425,7 @@ def test_stats_travel_as_json() -> None:
             assert stats["publishers"] == [
                 {
                     "producerName": "standalone-0",
+                    "accessMode": "Shared",
                     "address": "/10.0.0.7:99",
                     "connectedSince": "1970-01-01T00:00:01.000Z",
                     "metadata": {},

@@ -14,6 +14,7 @@ from ledgerfold.broker.common.clock import WallClock
 from ledgerfold.broker.log.state import LogState
 from ledgerfold.broker.rpc import publish
 from ledgerfold.broker.rpc.stream import EOF, feed
+from ledgerfold.broker.topics.access import Claim
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.receipts import IN_FLIGHT_BYTES_MAX, RECEIPTS_MAX
 from ledgerfold.broker.wire.frames import encode_publish
@@ -130,7 +131,7 @@ def test_the_first_request_is_small() -> None:
 def a_producer(log: Any, last_sequence_id: int) -> Producer:
     topic: Any = SimpleNamespace(clock=WallClock(), entry_bytes_max=ENTRY_BYTES_MAX)
     deduplication, record = cast(Any, None), ProducerRecord(last_sequence_id=last_sequence_id)
-    return Producer(topic, log, deduplication, "p", record, on_detached=lambda producer: None)
+    return Producer(topic, log, deduplication, "p", record, lambda producer: None, Claim())
 
 
 def test_duplicates_are_held_back_and_answered_a_few_at_a_time() -> None:

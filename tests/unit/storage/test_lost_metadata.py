@@ -263,7 +263,7 @@ def test_the_partitions_of_a_topic_come_back_with_their_number() -> None:
     Offline(DATA, pairs, files).repair()
     lab = resumed(BrokerLab, files, pairs)
     assert lab.broker.partitions.count(name) == 4
-    assert lab.broker.list_topics("") == [partition_name(name, each) for each in range(4)]
+    assert lab.broker.names.listed("") == [partition_name(name, each) for each in range(4)]
     lab.stop()
 
 

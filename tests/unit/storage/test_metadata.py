@@ -122,8 +122,8 @@ def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
     assert metadata.namespaces() == [namespace]
     assert metadata.tenant("a") == tenant
     assert metadata.tenants() == [tenant]
-    assert metadata.has_topics("a/b")
-    assert not metadata.has_topics("a/c")
+    assert metadata.topic_names("persistent://a/b/")
+    assert not metadata.topic_names("persistent://a/c/")
     assert metadata.ledger(10) == ledgers[1]
     assert [each.ledger_id for each in metadata.ledgers()] == [2, 9, 10]
     assert metadata.cursors(topic.name) == [cursor]

@@ -220,6 +220,7 @@ def test_stats_speak_pulsars_names() -> None:
         assert stats == sent | {
             "msgBacklog": 1,
             "msgBacklogNoDelayed": 1,
+            "msgDelayed": 0,
             "unackedMessages": 1,
             "totalMsgExpired": 0,
             "lastExpireTimestamp": 0,

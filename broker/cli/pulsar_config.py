@@ -1,0 +1,183 @@
+"""`serve --pulsar-config`: settings of a Pulsar broker, from its broker.conf.
+
+ledgerfold serve --data DIR --pulsar-config broker.conf --pulsar-config maxMessageSize=1048576
+
+Settings that exist here take effect, unless an option of `serve` says otherwise. All others are
+named in one sentence: those that Pulsar has and this broker has not, and unknown ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ledgerfold.broker.cli.settings_files import read_properties
+from ledgerfold.broker.cli.verbs import repeated
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.paths import absolute_path
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.common.settings import BrokerSettings
+
+PULSAR_CONFIG = repeated(
+    "--pulsar-config FILE|NAME=VALUE",
+    "settings of a Pulsar broker: a broker.conf, or one setting; may be repeated, the last value "
+    "is used; options of `serve` come first",
+)
+_MINUTE_MS, _MEGABYTE = 60_000, 1024 * 1024
+_INT64_MAX = 2**63 - 1
+# Of a sentence.
+_NAMED_MAX = 20
+_QUOTA_POLICY = "backlogQuotaDefaultRetentionPolicy"
+_SIZE_QUOTAS = {
+    "backlogQuotaDefaultLimitBytes": 1,
+    "backlogQuotaDefaultLimitGB": 1024**3,
+}
+_AGE_QUOTA = "backlogQuotaDefaultLimitSecond"
+
+
+def _whole(unit: int = 1, least: int = 0, most: int = _INT64_MAX) -> Callable[[str, str], int]:
+    """Returns a parser of whole numbers in `unit`; -1, if it is allowed, stays -1."""
+    most //= unit
+
+    def parse(name: str, text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise InvalidRequest(f"{name}={text[:100]}: must be a whole number.") from None
+        if not least <= value <= most:
+            raise InvalidRequest(f"{name}={text[:100]}: must be {least} to {most}.")
+        return value if value < 0 else value * unit
+
+    return parse
+
+
+def _boolean(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidRequest(f"{name}={text[:100]}: must be true or false.")
+    return text.lower() == "true"
+
+
+# The field of BrokerSettings that a setting sets, or of its `store`, and the parser of its value.
+_FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "allowAutoTopicCreation": ("creates_topics", _boolean),
+    "brokerServiceCompactionThresholdInBytes": ("compaction_threshold_bytes", _whole()),
+    "brokerServiceCompactionMonitorIntervalInSeconds": (
+        "compaction_monitor_interval_ms",
+        _whole(1000, 1),
+    ),
+    "defaultRetentionSizeInMB": ("retention_bytes", _whole(_MEGABYTE, -1)),
+    "defaultRetentionTimeInMinutes": ("retention_ms", _whole(_MINUTE_MS, -1)),
+    "delayedDeliveryEnabled": ("delays_delivery", _boolean),
+    "managedLedgerMaxEntriesPerLedger": ("store.ledger_entries_max", _whole(1, 1)),
+    "managedLedgerMaxLedgerRolloverTimeMinutes": ("store.ledger_age_max_ms", _whole(_MINUTE_MS, 1)),
+    "managedLedgerMaxSizePerLedgerMbytes": ("store.ledger_bytes_max", _whole(_MEGABYTE, 1)),
+    "maxMessageSize": ("message_bytes_max", _whole(1, 1, ENTRY_BYTES_MAX)),
+    "retentionCheckIntervalInSeconds": ("retention_check_interval_ms", _whole(1000, 1)),
+    "topicCompactionRetainNullKey": ("retain_null_key", _boolean),
+    "ttlDurationDefaultInSeconds": ("message_ttl_ms", _whole(1000)),
+}
+# What is always so here, whatever other value is given.
+_FIXED = {
+    "acknowledgmentAtBatchIndexLevelEnabled": ("true", "batch indexes are always acknowledged"),
+    "allowAutoTopicCreationType": ("non-partitioned", "partitioned topics are created explicitly"),
+    "brokerDeduplicationEnabled": ("true", "producers are always deduplicated"),
+    "isDelayedDeliveryDeliverAtTimeStrict": ("true", "delayed messages are never early"),
+    "subscriptionKeySharedConsistentHashingReplicaPoints": ("100", "a consumer has 100 points"),
+    "subscriptionKeySharedEnable": ("true", "Key_Shared subscriptions are always possible"),
+    "subscriptionKeySharedUseConsistentHashing": ("true", "hashing is always consistent"),
+}
+
+
+def with_pulsar_config(settings: BrokerSettings, options: argparse.Namespace) -> BrokerSettings:
+    """Returns the settings with those of --pulsar-config. Raises InvalidRequest, OSError."""
+    pairs: dict[str, str] = {}
+    for text in options.pulsar_config:
+        if "=" in text and not Path(text).is_file():
+            name, _, value = text.partition("=")
+            pairs[name.strip()] = value.strip()
+        else:
+            # As Java reads property files.
+            pairs |= read_properties(absolute_path(text).read_text("latin-1"))
+    if not pairs:
+        return settings
+    for sentence in without_effect(pairs):
+        print(f"--pulsar-config: {sentence}", file=sys.stderr)
+    return configured(settings, pairs)
+
+
+def configured(settings: BrokerSettings, pairs: Mapping[str, str]) -> BrokerSettings:
+    """Returns the settings with Pulsar's, where they have their defaults.
+
+    >>> from ledgerfold.broker.common.settings import BrokerSettings
+    >>> configured(BrokerSettings(Path("d")), {"ttlDurationDefaultInSeconds": "5"}).message_ttl_ms
+    5000
+    """
+    changes, in_store = dict[str, Any](), dict[str, Any]()
+    for name, text in pairs.items():
+        if name in _FIELDS and text:
+            field, parse = _FIELDS[name]
+            group, _, rest = field.rpartition(".")
+            (in_store if group else changes)[rest] = parse(name, text)
+    changes |= _quotas(pairs)
+    store = settings.store
+    kept = replace(store, **_where_default(store, type(store)(), in_store))
+    default = type(settings)(settings.data_dir)
+    return replace(settings, store=kept, **_where_default(settings, default, changes))
+
+
+def _where_default(given: Any, default: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
+    names = {each.name for each in fields(given)}
+    assert names >= changes.keys()
+    return {
+        name: value
+        for name, value in changes.items()
+        if getattr(given, name) == getattr(default, name)
+    }
+
+
+def _quotas(pairs: Mapping[str, str]) -> dict[str, Any]:
+    from ledgerfold.v1.records_pb2 import BacklogPolicy, BacklogQuota
+
+    policy = pairs.get(_QUOTA_POLICY) or "producer_request_hold"
+    if f"BACKLOG_POLICY_{policy.upper()}" not in dict(BacklogPolicy.items()):
+        raise InvalidRequest(f"{_QUOTA_POLICY}={policy[:100]}: there is no such policy.")
+    named = f"BACKLOG_POLICY_{policy.upper()}"
+    found = dict[str, Any]()
+    for name, unit in _SIZE_QUOTAS.items():
+        # In bytes comes first, as in Pulsar.
+        limit = _whole(unit, -1)(name, pairs.get(name) or "-1")
+        if limit > 0 and "backlog_size_quota" not in found:
+            quota = BacklogQuota(limit_bytes=limit, limit_ms=-1, policy=named)
+            found["backlog_size_quota"] = quota
+    age_ms = _whole(1000, -1)(_AGE_QUOTA, pairs.get(_AGE_QUOTA) or "-1")
+    if age_ms > 0:
+        quota = BacklogQuota(limit_bytes=-1, limit_ms=age_ms, policy=named)
+        found["backlog_age_quota"] = quota
+    return found
+
+
+def without_effect(pairs: Mapping[str, str]) -> list[str]:
+    """Returns sentences about the settings that have no effect.
+
+    >>> without_effect({"brokerDeduplicationEnabled": "false", "zookeeperServers": "here"})
+    ['brokerDeduplicationEnabled=false has no effect: producers are always deduplicated.', 'These \
+settings are unknown, or have no effect here: zookeeperServers.']
+    """
+    sentences = [
+        f"{name}={pairs[name]} has no effect: {why}."
+        for name, (value, why) in _FIXED.items()
+        if pairs.get(name, "") not in ("", value)
+    ]
+    known = {*_FIELDS, *_FIXED, *_SIZE_QUOTAS, _AGE_QUOTA, _QUOTA_POLICY}
+    others = [name for name in pairs if name not in known]
+    if others:
+        more = len(others) - _NAMED_MAX
+        named = ", ".join(others[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+        sentences.append(f"These settings are unknown, or have no effect here: {named}.")
+    return sentences

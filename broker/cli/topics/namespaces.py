@@ -1,0 +1,51 @@
+"""`tenants`, and the verbs of `namespaces` that are not about policies.
+
+ledgerfold tenants create acme
+ledgerfold namespaces create acme/shop
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ledgerfold.broker.cli.connecting import admin_of
+from ledgerfold.broker.cli.output import ANSWER, print_answer
+from ledgerfold.broker.cli.verbs import Verbs, argument, repeated
+
+NAMESPACES, TENANTS = Verbs(), Verbs()
+_NAMESPACE = argument("namespace", "TENANT/NAMESPACE")
+_TENANT = argument("tenant", "NAME")
+
+
+@TENANTS.verb("list", "list tenants", ANSWER)
+def _list_tenants(options: argparse.Namespace) -> None:
+    found = admin_of(options).list_tenants()
+    print_answer(options, ({"tenant": each} for each in found), found)
+
+
+@TENANTS.verb("create", "create a tenant", _TENANT)
+@repeated("-r --admin-role", "stored and shown: nothing is authorized", dest="admin_roles")
+def _create_tenant(options: argparse.Namespace) -> None:
+    admin_of(options).create_tenant(options.tenant, admin_roles=options.admin_roles)
+
+
+@TENANTS.verb("delete", "delete a tenant without namespaces", _TENANT)
+def _delete_tenant(options: argparse.Namespace) -> None:
+    admin_of(options).delete_tenant(options.tenant)
+
+
+@NAMESPACES.verb("list", "list namespaces", ANSWER)
+@argument("tenant", "default: of all tenants", nargs="?", default="")
+def _list(options: argparse.Namespace) -> None:
+    found = admin_of(options).list_namespaces(options.tenant)
+    print_answer(options, ({"namespace": each} for each in found), found)
+
+
+@NAMESPACES.verb("create", "create a namespace of an existing tenant", _NAMESPACE)
+def _create(options: argparse.Namespace) -> None:
+    admin_of(options).create_namespace(options.namespace)
+
+
+@NAMESPACES.verb("delete", "delete a namespace without topics, and its policies", _NAMESPACE)
+def _delete(options: argparse.Namespace) -> None:
+    admin_of(options).delete_namespace(options.namespace)

@@ -1,0 +1,158 @@
+"""Owners of keys on a Key_Shared subscription: from a key to a slot, to a consumer. Pure.
+
+As in Pulsar 4.0, whose consumers get the same keys:
+
+* Split automatically, slots 1 to 65,535 are points of a ring. Each consumer has POINTS_PER_CONSUMER
+  of them, by hashes of its name, and owns the slots up to each, so that one who joins or leaves
+  moves only its own share. Consumers of the same name are numbered.
+* With explicit ranges (sticky), a consumer owns the slots that it names, 0 to 65,535; those that
+  nobody names wait.
+
+  >>> key_slot(b"key-0"), key_slot(b"key-0", is_sticky=True)
+  (23544, 63679)
+
+Source: PIP-34, PIP-119, PIP-379; Pulsar's ConsistentHashingStickyKeyConsumerSelector and
+HashRangeExclusiveStickyKeyConsumerSelector.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+import mmh3
+
+from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, HashRange
+from ledgerfold.storage.errors import InvalidHashRanges
+
+# Pulsar's subscriptionKeySharedConsistentHashingReplicaPoints.
+POINTS_PER_CONSUMER = 100
+HASH_RANGES_MAX = 1000
+_SLOTS = 65536
+
+
+@dataclass(frozen=True)
+class KeySharedPolicy:
+    """The way that consumers share keys. `ranges`: those of one consumer, if sticky."""
+
+    is_sticky: bool = False
+    ranges: tuple[HashRange, ...] = ()
+    allows_out_of_order: bool = False
+
+    def agrees_with(self, other: KeySharedPolicy) -> bool:
+        """Returns whether consumers of both can share a subscription."""
+        mine, theirs = self.allows_out_of_order, other.allows_out_of_order
+        return self.is_sticky == other.is_sticky and mine == theirs
+
+    def check(self) -> None:
+        """Raises InvalidHashRanges."""
+        if not self.is_sticky:
+            return
+        if not 1 <= len(self.ranges) <= HASH_RANGES_MAX:
+            raise InvalidHashRanges(
+                f"{len(self.ranges)} hash ranges; a sticky consumer has 1 to {HASH_RANGES_MAX}."
+            )
+        for first, last in self.ranges:
+            if not 0 <= first <= last < _SLOTS:
+                raise InvalidHashRanges(f"The hash range [{first}, {last}] is not in [0, 65535].")
+        in_order = sorted(self.ranges)
+        for one, other in pairwise(in_order):
+            if other.first <= one.last:
+                both = f"[{one.first}, {one.last}] and [{other.first}, {other.last}]"
+                raise InvalidHashRanges(f"The hash ranges {both} overlap.")
+
+
+AUTO_SPLIT = KeySharedPolicy()
+
+
+def key_slot(key: bytes, *, is_sticky: bool = False) -> int:
+    """Returns the slot of a key. 0 stands for no hash in Pulsar: it becomes 1."""
+    hash_ = int(mmh3.hash(key, 0, False)) & 0x7FFFFFFF
+    return (hash_ % _SLOTS or 1) if is_sticky else hash_ % (_SLOTS - 1) + 1
+
+
+class KeyOwners(Protocol):
+    """The owners of slots."""
+
+    def check(self, ranges: Sequence[HashRange]) -> None:
+        """Checks that nobody owns one of the ranges. Raises InvalidHashRanges."""
+        ...
+
+    def add(self, consumer: ConsumerState) -> None: ...
+    def remove(self, consumer: ConsumerState) -> None: ...
+    def owner(self, slot: int) -> ConsumerState | None: ...
+
+
+class KeyRing:
+    """A consistent-hash ring of owners."""
+
+    def __init__(self) -> None:
+        # The slots that are points, in order, and the consumers there: the first one owns it.
+        self._slots: list[int] = []
+        self._consumers: dict[int, list[ConsumerState]] = {}
+        self._points: dict[int, tuple[str, int]] = {}
+
+    def check(self, ranges: Sequence[HashRange]) -> None:
+        """Does nothing: everybody has a share."""
+
+    def add(self, consumer: ConsumerState) -> None:
+        used = {index for name, index in self._points.values() if name == consumer.name}
+        index = next(each for each in range(len(used) + 1) if each not in used)
+        self._points[consumer.number] = (consumer.name, index)
+        for slot in _points(consumer.name, index):
+            self._consumers.setdefault(slot, []).append(consumer)
+        self._slots = sorted(self._consumers)
+
+    def remove(self, consumer: ConsumerState) -> None:
+        for slot in _points(*self._points.pop(consumer.number)):
+            self._consumers[slot].remove(consumer)
+            if not self._consumers[slot]:
+                del self._consumers[slot]
+        self._slots = sorted(self._consumers)
+
+    def owner(self, slot: int) -> ConsumerState | None:
+        if not self._slots:
+            return None
+        at = bisect_left(self._slots, slot)
+        return self._consumers[self._slots[at % len(self._slots)]][0]
+
+
+def _points(name: str, index: int) -> Iterable[int]:
+    for number in range(POINTS_PER_CONSUMER):
+        yield key_slot(f"{name}\0{index}\0{number}".encode(errors="replace"))
+
+
+class KeyRanges:
+    """Owners by the ranges that they name."""
+
+    def __init__(self) -> None:
+        self._ranges: list[tuple[HashRange, ConsumerState]] = []
+
+    def check(self, ranges: Sequence[HashRange]) -> None:
+        for owned, consumer in self._ranges:
+            for each in ranges:
+                if each.first <= owned.last and owned.first <= each.last:
+                    raise InvalidHashRanges(
+                        f"The hash range [{each.first}, {each.last}] overlaps "
+                        f"[{owned.first}, {owned.last}] of consumer {consumer.name!r}."
+                    )
+
+    def add(self, consumer: ConsumerState) -> None:
+        self._ranges += [(each, consumer) for each in consumer.ranges]
+        self._ranges.sort(key=_first)
+
+    def remove(self, consumer: ConsumerState) -> None:
+        self._ranges = [each for each in self._ranges if each[1] is not consumer]
+
+    def owner(self, slot: int) -> ConsumerState | None:
+        at = bisect_right(self._ranges, slot, key=_first) - 1
+        if at < 0 or self._ranges[at][0].last < slot:
+            return None
+        return self._ranges[at][1]
+
+
+def _first(owned: tuple[HashRange, ConsumerState]) -> int:
+    return owned[0].first

@@ -1,0 +1,174 @@
+"""Access modes of producers: who may publish to a topic, and the topic's epoch. As in Pulsar:
+
+* **Shared**: any number of producers, while nobody has, or waits for, exclusive access
+  (ProducerBusy).
+* **Exclusive**: the only producer, or none (ProducerFenced).
+* **WaitForExclusive**: waits until it is the only one, in the order of arrival.
+* **ExclusiveWithFencing**: ends all others, those that wait, too (ProducerFenced).
+
+Each new exclusive access raises the topic's epoch, which is durable before the producer is
+connected. A producer that connects again names its epoch: if the topic has a later one, somebody
+else had access meanwhile, and it is refused (ProducerFenced).
+
+Source: Pulsar's AbstractTopic, PIP-68. Bound: each waiting producer is a stream of the broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from enum import StrEnum
+
+from ledgerfold.broker.log.stored_topic import StoredTopic
+from ledgerfold.storage.errors import (
+    InvalidRequest,
+    LedgerfoldError,
+    Moved,
+    ProducerBusy,
+    ProducerFenced,
+)
+from ledgerfold.storage.metadata import MetadataBatch
+from ledgerfold.v1.records_pb2 import TopicRecord
+
+EPOCH_MAX = 2**62
+
+
+class AccessMode(StrEnum):
+    """The access modes, spelled as in Pulsar's stats."""
+
+    SHARED = "Shared"
+    EXCLUSIVE = "Exclusive"
+    WAIT_FOR_EXCLUSIVE = "WaitForExclusive"
+    EXCLUSIVE_WITH_FENCING = "ExclusiveWithFencing"
+
+
+class Claim:
+    """The access of one producer, from its request until it is disconnected.
+
+    `epoch`: the one that it had before it lost its connection. `on_queued` is called if it has to
+    wait.
+    """
+
+    def __init__(
+        self,
+        mode: AccessMode = AccessMode.SHARED,
+        epoch: int | None = None,
+        on_queued: Callable[[], object] = lambda: None,
+    ) -> None:
+        if epoch is not None and not 0 <= epoch < EPOCH_MAX:
+            raise InvalidRequest(f"The epoch {epoch} of a topic is not in 0 to 2^62 - 1.")
+        self.mode, self.epoch, self.on_queued = mode, epoch, on_queued
+        self._turn: asyncio.Future[None] | None = None
+
+    async def wait(self) -> None:
+        """Returns when it is this producer's turn. Raises the error of give_up()."""
+        self._turn = asyncio.get_running_loop().create_future()
+        self.on_queued()
+        await self._turn
+
+    def begin_turn(self) -> None:
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
+
+    def give_up(self, error: LedgerfoldError) -> None:
+        """Ends the wait, if it waits."""
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_exception(error)
+
+
+class ProducerAccess:
+    """The access to one topic.
+
+    `has_producers`: whether any is connected. `end_producers` disconnects all at once.
+    """
+
+    def __init__(
+        self,
+        stored: StoredTopic,
+        has_producers: Callable[[], bool],
+        end_producers: Callable[[LedgerfoldError], None],
+    ) -> None:
+        self._stored, self._has_producers = stored, has_producers
+        self._end_producers = end_producers
+        self._holder: Claim | None = None
+        self._waiting: deque[Claim] = deque()
+
+    @property
+    def epoch(self) -> int | None:
+        """The topic's epoch; None if nobody has ever had exclusive access."""
+        record = self._stored.record
+        return record.topic_epoch if record.HasField("topic_epoch") else None
+
+    async def take(self, claim: Claim) -> None:
+        """Returns when the producer has access; it is then connected, or released.
+
+        Raises ProducerBusy, ProducerFenced, Moved, StorageError.
+        """
+        if claim.mode is AccessMode.SHARED:
+            self.check(claim)
+            return
+        is_taken = self._holder is not None or self._has_producers()
+        if claim.mode is AccessMode.WAIT_FOR_EXCLUSIVE and (is_taken or self._waiting):
+            self._waiting.append(claim)
+            await claim.wait()
+            self.check(claim)
+        elif claim.mode is AccessMode.EXCLUSIVE and (is_taken or self._waiting):
+            raise ProducerFenced(self._stored.name, "it has other producers, or some that wait.")
+        self._check_epoch(claim)
+        if claim.mode is AccessMode.EXCLUSIVE_WITH_FENCING:
+            self._fence_out()
+        self._holder = claim
+        await self._write_epoch(claim)
+
+    def check(self, claim: Claim) -> None:
+        """Checks that the producer has access still. Raises ProducerBusy, ProducerFenced."""
+        if claim.mode is not AccessMode.SHARED:
+            if self._holder is not claim:
+                raise ProducerFenced(self._stored.name, "another one took exclusive access.")
+        elif self._holder is not None or self._waiting:
+            why = "a producer has, or waits for, exclusive access. Close that one first."
+            raise ProducerBusy(self._stored.name, "", why)
+
+    def release(self, claim: Claim) -> None:
+        """Ends the access of a producer, or its wait: the next in line has its turn."""
+        if claim in self._waiting:
+            self._waiting.remove(claim)
+        if self._holder is claim:
+            self._holder = None
+        if self._waiting and self._holder is None and not self._has_producers():
+            # Nobody else may come between.
+            self._holder = self._waiting.popleft()
+            self._holder.begin_turn()
+
+    def close(self) -> None:
+        """Ends all that wait: the topic is unloaded."""
+        self._give_up(Moved(f"{self._stored.name} was unloaded; connect again."))
+
+    # Internals
+
+    def _check_epoch(self, claim: Claim) -> None:
+        if claim.epoch is not None and self.epoch is not None and claim.epoch < self.epoch:
+            why = f"it has epoch {self.epoch}; this producer had epoch {claim.epoch}."
+            raise ProducerFenced(self._stored.name, why)
+
+    def _fence_out(self) -> None:
+        error = ProducerFenced(self._stored.name, "another one took exclusive access.")
+        self._give_up(error)
+        # Before the others leave, so that nobody has a turn.
+        self._holder = None
+        self._end_producers(error)
+
+    def _give_up(self, error: LedgerfoldError) -> None:
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            each.give_up(error)
+
+    async def _write_epoch(self, claim: Claim) -> None:
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            if claim.epoch is not None:
+                record.topic_epoch = max(record.topic_epoch, claim.epoch)
+            else:
+                record.topic_epoch = record.topic_epoch + 1 if record.HasField("topic_epoch") else 0
+
+        await self._stored.change(edit)

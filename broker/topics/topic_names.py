@@ -1,0 +1,44 @@
+"""The names of a broker's topics, and those who are told when one appears or disappears.
+
+>>> from ledgerfold.storage.key_value import MemoryKeyValue
+>>> names = TopicNames(MetadataStore(MemoryKeyValue()))
+>>> names.watchers.add(lambda name, exists: print(name, exists))
+>>> names.created("persistent://public/default/t")
+persistent://public/default/t True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ledgerfold.broker.common.given_names import shown_topic
+from ledgerfold.broker.common.names import namespace_of
+from ledgerfold.storage.metadata import MetadataStore
+
+# Gets a display name, and whether the topic exists now.
+Watcher = Callable[[str, bool], None]
+
+
+class TopicNames:
+    """The names of topics of both kinds: also of partitions, not of partitioned topics."""
+
+    def __init__(self, metadata: MetadataStore) -> None:
+        self._metadata = metadata
+        self.watchers: set[Watcher] = set()
+
+    def listed(self, namespace: str = "") -> list[str]:
+        """Returns sorted display names, those of all namespaces if `namespace` is empty."""
+        names = sorted(map(shown_topic, self._metadata.topic_names()))
+        return [name for name in names if not namespace or namespace_of(name) == namespace]
+
+    def created(self, *names: str) -> None:
+        self._tell(names, exists=True)
+
+    def deleted(self, name: str) -> None:
+        self._tell((name,), exists=False)
+
+    def _tell(self, names: tuple[str, ...], *, exists: bool) -> None:
+        if self.watchers:
+            for name in map(shown_topic, names):
+                for watcher in tuple(self.watchers):
+                    watcher(name, exists)

@@ -1,0 +1,102 @@
+"""`serve --pulsar-config`: what takes effect, what is refused, and what is named."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.broker.cli.pulsar_config import configured, with_pulsar_config, without_effect
+from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.policies.effective import broker_policies
+from ledgerfold.storage.errors import InvalidRequest, TopicNotFound
+from ledgerfold.v1.records_pb2 import BACKLOG_POLICY_PRODUCER_EXCEPTION
+from tests.model.broker_lab import TOPIC, BrokerLab
+
+SETTINGS = BrokerSettings(Path("data"))
+CONF = """
+### of a Pulsar broker
+zookeeperServers=
+maxMessageSize=1048576
+defaultRetentionTimeInMinutes=10
+defaultRetentionSizeInMB=-1
+ttlDurationDefaultInSeconds=60
+brokerServiceCompactionThresholdInBytes=100
+backlogQuotaDefaultLimitGB=2
+backlogQuotaDefaultLimitSecond=5
+backlogQuotaDefaultRetentionPolicy=producer_exception
+managedLedgerMaxEntriesPerLedger=7
+allowAutoTopicCreation=false
+delayedDeliveryEnabled=false
+"""
+
+
+def given(*texts: str) -> argparse.Namespace:
+    return argparse.Namespace(pulsar_config=list(texts))
+
+
+def test_a_broker_conf_takes_effect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text(CONF)
+    settings = with_pulsar_config(SETTINGS, given(str(path), "ttlDurationDefaultInSeconds=61"))
+    assert settings.message_bytes_max == 1024 * 1024
+    assert (settings.retention_ms, settings.retention_bytes) == (600_000, -1)
+    assert (settings.message_ttl_ms, settings.compaction_threshold_bytes) == (61_000, 100)
+    assert settings.store.ledger_entries_max == 7
+    assert not settings.creates_topics
+    policies = broker_policies(settings)
+    assert policies.backlog_size_quota.limit_bytes == 2 * 1024**3
+    assert policies.backlog_age_quota.limit_ms == 5_000
+    assert policies.backlog_age_quota.policy == BACKLOG_POLICY_PRODUCER_EXCEPTION
+    assert policies.HasField("delayed_delivery")
+    assert not policies.delayed_delivery
+    assert capsys.readouterr().err == (
+        "--pulsar-config: These settings are unknown, or have no effect here: zookeeperServers.\n"
+    )
+
+
+def test_options_come_first() -> None:
+    settings = configured(BrokerSettings(Path("data"), message_ttl_ms=5), {"maxMessageSize": "9"})
+    assert (settings.message_ttl_ms, settings.message_bytes_max) == (5, 9)
+    assert configured(settings, {"ttlDurationDefaultInSeconds": "1"}).message_ttl_ms == 5
+    assert with_pulsar_config(settings, given()) is settings
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        "maxMessageSize=much",
+        "maxMessageSize=0",
+        "maxMessageSize=999999999",
+        "ttlDurationDefaultInSeconds=-1",
+        "defaultRetentionTimeInMinutes=-2",
+        "ttlDurationDefaultInSeconds=9223372036854775807",
+        "allowAutoTopicCreation=yes",
+        "backlogQuotaDefaultRetentionPolicy=drop",
+    ],
+)
+def test_values_that_cannot_be(pair: str) -> None:
+    with pytest.raises(InvalidRequest, match=pair.partition("=")[0]):
+        with_pulsar_config(SETTINGS, given(pair))
+
+
+def test_what_has_no_effect_is_named() -> None:
+    assert without_effect({"allowAutoTopicCreationType": "partitioned"}) == [
+        "allowAutoTopicCreationType=partitioned has no effect: partitioned topics are created "
+        "explicitly."
+    ]
+    assert without_effect({"subscriptionKeySharedUseConsistentHashing": "true"}) == []
+    (sentence,) = without_effect(dict.fromkeys([f"name{n}" for n in range(25)], ""))
+    assert sentence.endswith("name19 and 5 more.")
+
+
+def test_topics_may_have_to_be_created() -> None:
+    lab = BrokerLab()
+    lab.broker.settings = configured(lab.broker.settings, {"allowAutoTopicCreation": "false"})
+    with pytest.raises(TopicNotFound):
+        lab.run(lab.broker.topic(TOPIC))
+    lab.run(lab.broker.create_topic(TOPIC))
+    assert lab.topic.name == TOPIC
+    lab.stop()
+    lab.loop.close()

@@ -1,0 +1,133 @@
+"""Owners of keys: the same as those of Pulsar 4.0.7, whose own classes gave the expected values."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfold.broker.subscriptions.dispatcher import Candidate, ConsumerState, HashRange
+from ledgerfold.broker.subscriptions.key_owners import (
+    HASH_RANGES_MAX,
+    KeyRanges,
+    KeyRing,
+    KeySharedPolicy,
+    key_slot,
+)
+from ledgerfold.broker.subscriptions.key_shared import KeySharedDispatcher
+from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import InvalidHashRanges
+
+NAMES = ("a", "b", "c", "a", "ü")
+SLOTS = (23544, 11858, 51461, 55278, 23426, 58952, 22295, 8664, 32525, 37479, 37838, 21191, 25709)
+OWNERS = "1043440043103244100120410142124131304200"
+# After the second and the first consumer have left, and another one with the name "a" came.
+OWNERS_LATER = "2543445543353244555325455442524234354255"
+ALL_SLOTS_LATER = 36200528
+
+
+def consumer(name: str, number: int, *ranges: tuple[int, int]) -> ConsumerState:
+    named = tuple(HashRange(*each) for each in ranges)
+    return ConsumerState(name, number, permits=1000, room_bytes=1 << 30, ranges=named)
+
+
+def keys() -> list[bytes]:
+    return [f"key-{number}".encode() for number in range(40)]
+
+
+def test_keys_have_pulsars_slots() -> None:
+    assert tuple(map(key_slot, keys()[: len(SLOTS)])) == SLOTS
+    assert [key_slot(each, is_sticky=True) for each in keys()[:2]] == [63679, 5536]
+    assert key_slot(b"") == key_slot(b"", is_sticky=True) == 1
+
+
+def test_a_ring_has_pulsars_owners() -> None:
+    ring, states = KeyRing(), [consumer(name, number) for number, name in enumerate(NAMES)]
+    assert ring.owner(1) is None
+    for state in states:
+        ring.add(state)
+
+    def owner(slot: int) -> int:
+        found = ring.owner(slot)
+        assert found is not None
+        return found.number
+
+    assert "".join(str(owner(key_slot(each))) for each in keys()) == OWNERS
+    ring.remove(states[1])
+    ring.remove(states[0])
+    ring.add(consumer("a", 5))
+    assert "".join(str(owner(key_slot(each))) for each in keys()) == OWNERS_LATER
+    digest = 0
+    for slot in range(1, 65536):
+        digest = (digest * 31 + owner(slot)) % 1_000_000_007
+    assert digest == ALL_SLOTS_LATER
+
+
+@given(st.lists(st.tuples(st.integers(0, 65535), st.integers(0, 65535)), max_size=8))
+def test_ranges_belong_to_one_consumer(pairs: list[tuple[int, int]]) -> None:
+    """A slot that another one has is refused; slots that nobody names have no owner."""
+    owners, expected = KeyRanges(), dict[int, int]()
+    for number, pair in enumerate(pairs):
+        state = consumer("c", number, (min(pair), max(pair)))
+        slots = range(min(pair), max(pair) + 1)
+        if any(slot in expected for slot in slots):
+            with pytest.raises(InvalidHashRanges, match="overlaps"):
+                owners.check(state.ranges)
+            continue
+        owners.check(state.ranges)
+        owners.add(state)
+        expected.update(dict.fromkeys(slots, number))
+    ends = {slot for pair in pairs for slot in pair}
+    edges = {0, 65535} | {max(0, min(65535, each + by)) for each in ends for by in (-1, 0, 1)}
+    for slot in edges:
+        owner = owners.owner(slot)
+        assert (None if owner is None else owner.number) == expected.get(slot)
+
+
+@pytest.mark.parametrize(
+    "ranges",
+    [
+        (),
+        ((5, 4),),
+        ((-1, 4),),
+        ((0, 65536),),
+        ((0, 10), (10, 20)),
+        tuple((n, n) for n in range(HASH_RANGES_MAX + 1)),
+    ],
+)
+def test_ranges_that_cannot_be(ranges: tuple[tuple[int, int], ...]) -> None:
+    policy = KeySharedPolicy(is_sticky=True, ranges=tuple(HashRange(*each) for each in ranges))
+    with pytest.raises(InvalidHashRanges):
+        policy.check()
+
+
+def test_a_sticky_consumer_leaves_its_slots() -> None:
+    policy = KeySharedPolicy(is_sticky=True)
+    dispatcher = KeySharedDispatcher(policy)
+    first, second = consumer("first", 1, (0, 99)), consumer("second", 2, (100, 199))
+    dispatcher.add(first)
+    dispatcher.add(second)
+    candidates = [Candidate(Position(1, n), 1, 10, slot) for n, slot in enumerate((5, 105, 205))]
+    decision = dispatcher.assign(candidates)
+    assert [each.consumer.name for each in decision.assignments] == ["first", "second"]
+    assert (decision.taken, dispatcher.waiting) == (3, 1)
+    dispatcher.remove(first, set())
+    third = consumer("third", 3, (0, 99), (200, 299))
+    dispatcher.check(third.ranges)
+    dispatcher.add(third)
+    replayed = dispatcher.replay_positions()
+    assert replayed == [Position(1, 0), Position(1, 2)]
+
+
+def test_out_of_order_a_new_owner_waits_for_nobody() -> None:
+    dispatcher = KeySharedDispatcher(KeySharedPolicy(allows_out_of_order=True))
+    first, second = consumer("first", 1), consumer("second", 2)
+    dispatcher.add(first)
+    dispatcher.add(second)
+    slot = next(s for s in range(1, 65536) if dispatcher._owners.owner(s) is second)
+    dispatcher.remove(second, set())
+    for entry, owner in ((0, first), (1, second)):
+        if owner is second:
+            dispatcher.add(second)
+        (given_out,) = dispatcher.assign([Candidate(Position(1, entry), 1, 10, slot)]).assignments
+        assert given_out.consumer is owner
