@@ -57,7 +57,9 @@ KAFKA_TOPICS = "kafka-topics"
 DELETION_VECTORS = "deletion-vectors"
 # A tenant was created.
 TENANTS = "tenants"
-FEATURES = frozenset({LABELS, KAFKA_TOPICS, DELETION_VECTORS, TENANTS})
+# A client of Pulsar was connected to publish: its entries are stored as they are sent.
+PULSAR_ENTRIES = "pulsar-entries"
+FEATURES = frozenset({LABELS, KAFKA_TOPICS, DELETION_VECTORS, TENANTS, PULSAR_ENTRIES})
 STORE_KEY = b"store"
 WRITES_KEY = b"writes"
 # A strategy's name in run records from before each strategy had a name.

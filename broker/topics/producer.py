@@ -15,6 +15,7 @@ from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue
 from ledgerfold.storage.entry import (
     Buffer,
+    Codec,
     EntryHeader,
     Position,
 )
@@ -55,10 +56,15 @@ class Producer(ReceiptQueue):
         self._entry_bytes_max = topic.entry_bytes_max
         self._tail = log.tail
 
-    def append_all(self, entries: Iterable[Buffer]) -> None:
+    def emulated_now_ms(self) -> int | None:
+        """Returns the publish time of new entries; None: that which their producer gives them."""
+        return None if self._emulated_time is None else self._emulated_time.now_ms()
+
+    def append_all(self, entries: Iterable[Buffer], *, is_new: bool = False) -> None:
         """Appends entries as received, in order, up to the first bad one.
 
-        Raises InvalidRequest, and the error that failed the log.
+        `is_new`: they are no duplicates, whatever their ids. Raises InvalidRequest, and the error
+        that failed the log.
         """
         self.check()
         headers: list[EntryHeader] = []
@@ -68,7 +74,9 @@ class Producer(ReceiptQueue):
         try:
             for entry in entries:
                 header = check_entry(entry, self._entry_bytes_max)
-                if header.sequence_id <= last_id:
+                if header.codec == Codec.PULSAR and stored_before is None:
+                    raise InvalidRequest("Only clients of Pulsar's protocol send such an entry.")
+                if header.sequence_id <= last_id and not is_new:
                     self._append(headers, bodies)
                     headers, bodies = [], []
                     self._answer_duplicate(header)
