@@ -1,8 +1,9 @@
 """Entries of Pulsar's clients: codec 3 (docs/FORMATS.md, "Pulsar codec").
 
 The key section is the MessageMetadata, the value section the payload, both as they were sent. The
-payload of a batch is parsed when a message is needed. An encrypted batch is one message: the
-encrypted bytes, with the key of its first message. It is returned as if it was published alone.
+payload of a message alone is decompressed when it is needed. What nobody can open is one message,
+which is returned as if it was published alone: an encrypted batch, with the key of its first
+message; and a batch that does not parse, without a key. Its value is the bytes that were sent.
 
     >>> metadata = MessageMetadata(
     ...     producer_name=b"p", sequence_id=7, publish_time=5, partition_key=b"k")
@@ -30,12 +31,12 @@ from ledgerfold.v1.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
 
 
 class PulsarBatch(DecodedBatch):
-    """A decoded entry; its payload is parsed on first use."""
+    """A decoded entry."""
 
     __slots__ = (
         "_indexes",
         "_is_single",
-        "_live_rows",
+        "_is_unreadable",
         "_payload",
         "_section",
         "_singles",
@@ -51,16 +52,20 @@ class PulsarBatch(DecodedBatch):
         if header.is_plain == is_batch(self.metadata):
             raise InvalidRequest("The header of a Pulsar entry does not fit its metadata.")
         self._section = value_section
+        self._is_unreadable = False
         self._is_single = header.is_plain or is_sealed(self.metadata)
         self.batch_size: int = 1 if header.is_plain else self.metadata.num_messages_in_batch
-        self.rows = 1 if self._is_single else header.message_count
         self._payload: bytes | None = None
+        self._indexes: list[int] | range = range(0)
         # The messages of a batch that are neither placeholders nor dead.
-        self._singles: list[Single] | None = None
-        self._indexes: list[int] | range | None = None
-        self._live_rows: list[int] | None = None
-        if header.live_rows and not self._is_single:
-            self._live_rows = row_numbers(header.live_rows, header.rows)
+        self._singles = list[Single]()
+        if not self._is_single:
+            try:
+                self._read_batch()
+            except InvalidRequest:
+                self._is_single = self._is_unreadable = True
+                self._payload = bytes(value_section)
+        self.rows = 1 if self._is_single else header.message_count
 
     @staticmethod
     def first_key(header: EntryHeader, key_section: Buffer) -> bytes | None:
@@ -90,25 +95,24 @@ class PulsarBatch(DecodedBatch):
                 self._payload = decompressed(self.metadata, self._section)
         return self._payload
 
-    def single(self, row: int) -> Single:
-        return self._all()[row]
-
-    def _all(self) -> list[Single]:
-        if self._singles is None:
-            every = split(self.payload, self.batch_size)
-            stored = [each for each in every if not each.metadata.compacted_out]
-            if len(stored) != self.header.rows:
-                raise InvalidRequest(
-                    f"{len(stored)} messages in an entry whose header counts {self.header.rows}."
-                )
-            if self._live_rows is not None:
-                stored = [stored[row] for row in self._live_rows]
-            self._singles = stored
-        return self._singles
+    def _read_batch(self) -> None:
+        """Raises InvalidRequest if nobody can read it."""
+        header = self.header
+        every = split(self.payload, self.batch_size)
+        stored = [each for each in every if not each.metadata.compacted_out]
+        if len(stored) != header.rows:
+            raise InvalidRequest(
+                f"{len(stored)} messages in an entry whose header counts {header.rows}."
+            )
+        indexes = indexes_of(self.metadata, header.rows)
+        if header.live_rows:
+            rows = row_numbers(header.live_rows, header.rows)
+            stored, indexes = [stored[row] for row in rows], [indexes[row] for row in rows]
+        self._singles, self._indexes = stored, indexes
 
     def _of(self, row: int) -> MessageMetadata | SingleMessageMetadata:
         """Returns the metadata of one message."""
-        return self.metadata if self._is_single else self._all()[row].metadata
+        return self.metadata if self._is_single else self._singles[row].metadata
 
     @property
     def producer_name(self) -> str:
@@ -119,14 +123,12 @@ class PulsarBatch(DecodedBatch):
         return self.metadata.schema_version
 
     def batch_index(self, row: int) -> int:
-        """Returns the batch index; -1 for a message that was published alone, or is encrypted."""
-        if self._is_single:
-            return -1
-        if self._indexes is None:
-            self._indexes = indexes_of(self.metadata, self.header.rows)
-        return self._indexes[row if self._live_rows is None else self._live_rows[row]]
+        """Returns the batch index; -1 for a message that is alone, and what nobody can open."""
+        return -1 if self._is_single else self._indexes[row]
 
     def key(self, row: int) -> bytes | None:
+        if self._is_unreadable:
+            return None
         of = self._of(row)
         return of.partition_key if of.HasField("partition_key") else None
 
@@ -136,14 +138,16 @@ class PulsarBatch(DecodedBatch):
     def value(self, row: int) -> bytes:
         if self._is_single:
             return self.payload
-        _, _, start, end = self._all()[row]
+        _, _, start, end = self._singles[row]
         return self.payload[start:end]
 
     def value_bytes(self, row: int) -> int:
         """Returns the size of the value. Needs the payload only of a batch."""
+        if self._is_unreadable:
+            return len(self.payload)
         if self._is_single:
             return single_bytes(self.metadata, self.header)
-        return self._all()[row].metadata.payload_size
+        return self._singles[row].metadata.payload_size
 
     def contents(self) -> list[bytes]:
         return [self.value(row) for row in range(self.rows)]

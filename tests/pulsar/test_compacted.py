@@ -131,3 +131,32 @@ def test_both_doors_see_one_view(
         assert {key: value for key, (value, _) in found.items()} == {
             key: table.get(key) for key in found
         }
+
+
+@pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
+def test_explanations_and_forecasts(
+    client: pulsar.Client, broker: BrokerProcess, topic: str, batching: bool
+) -> None:
+    """They read the keys of what Pulsar's clients sent, and of what a run has left of it."""
+    producer = client.create_producer(
+        topic, batching_enabled=batching, batching_max_publish_delay_ms=200
+    )
+    ids: list[str] = []
+    for number in range(9):
+        value = b"%d" % number
+        key = f"k{number % 3}"
+        producer.send_async(value, lambda _, each: ids.append(str(each)), partition_key=key)
+    producer.flush()
+    with Admin(broker.url) as admin:
+        (foretold,) = admin.what_if(topic)
+        assert {each.messages for each in foretold.forecasts} == {3}
+        for has_run in (False, True):
+            found = admin.explain(topic, key="k1").versions
+            assert [each.value_bytes for each in found] == [1, 1, 1]
+            shown = [
+                f"({each.id.ledger_id},{each.id.entry_id},-1,{each.id.batch_index})"
+                for each in found
+            ]
+            assert shown == ids[1::3]
+            assert [each.HasField("by") for each in found] == [has_run, has_run, False]
+            compact(broker, topic)

@@ -185,7 +185,7 @@ def test_acknowledged_messages_of_an_encrypted_batch(broker: BrokerProcess, topi
 
 
 def test_bat_20_a_batch_that_does_not_parse(
-    client: pulsar.Client, broker: BrokerProcess, topic: str
+    client: pulsar.Client, broker: BrokerProcess, native: Client, topic: str
 ) -> None:
     """It passes through every run as it is; its readers discard it."""
     with RawClient(str(broker.ready["pulsar"])) as raw:
@@ -199,6 +199,9 @@ def test_bat_20_a_batch_that_does_not_parse(
         compact(broker, topic)
         assert compacted_entries(broker, topic) == entries
         publish(client, topic, [("a", b"1")], encrypted=False)
+    with native.create_reader(topic, OurMessageId.earliest) as reader:
+        assert reader.read_next(10_000).data() == b"no batch"
+        assert reader.read_next(10_000).data() == b"1"
 
 
 def test_chunks_compact_one_by_one(
