@@ -37,6 +37,7 @@ from ledgerfold.storage.entry import (
 )
 from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.file_window import Window
+from ledgerfold.storage.pulsar.batch import PulsarBatch, is_unsized
 from ledgerfold.storage.segment import shifted
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
@@ -88,10 +89,16 @@ def scan_keys(
         wanted = HOP_BYTES if header.value_bytes > BLOCK_BYTES else BLOCK_BYTES
 
 
-def versions_of(header: EntryHeader, sections: Buffer, key: bytes | None) -> Iterator[KeyVersion]:
+def versions_of(
+    header: EntryHeader,
+    sections: Buffer,
+    key: bytes | None,
+    *,
+    unsized_empties_survive: bool = False,
+) -> Iterator[KeyVersion]:
     """Yields an entry's messages with this key; None: the messages without a key.
 
-    `sections`: those that scan_keys() yields.
+    `sections`: those that scan_keys() yields. `unsized_empties_survive`: the profile's field.
     """
     keys, values = sections[: header.key_bytes], sections[header.key_bytes :]
     # Native key sections hold keys verbatim: most entries need no decoding.
@@ -99,6 +106,10 @@ def versions_of(header: EntryHeader, sections: Buffer, key: bytes | None) -> Ite
         return
     with decoding(f"entry {header.position}"):
         batch = codec_of(header)(header, keys, values)
+        # What a compaction takes for the size of the value, if it is not its own.
+        taken = 0
+        if unsized_empties_survive and isinstance(batch, PulsarBatch):
+            taken = len(keys) if is_unsized(header, batch.metadata) else 0
         for row in range(batch.rows):
             if batch.key(row) == key:
                 yield KeyVersion(
@@ -106,6 +117,6 @@ def versions_of(header: EntryHeader, sections: Buffer, key: bytes | None) -> Ite
                     batch.batch_index(row),
                     header.publish_time_ms,
                     batch.event_time_ms(row),
-                    batch.value_bytes(row),
+                    taken or batch.value_bytes(row),
                     batch.key_is_base64(row),
                 )

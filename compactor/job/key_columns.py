@@ -76,7 +76,12 @@ class KeyColumns:
         place = Place(segment.path, entry.offset + header.header_bytes)
         try:
             keys = segment.key_section(entry)
-            section = columns_of(header, keys, lambda: segment.value_section(entry))
+            section = columns_of(
+                header,
+                keys,
+                lambda: segment.value_section(entry),
+                unsized_empties_survive=segment.segment.unsized_empties_survive,
+            )
         except InvalidRequest as error:
             raise Corruption(*place, "a key section", str(error)) from error
         dead = segment.dead_rows(entry)

@@ -12,13 +12,19 @@ from ledgerfold.v1.entry_pb2 import NativeKeys
 Keys = NativeKeys | KeySection
 
 
-def key_columns(header: EntryHeader, section: bytes, values: Callable[[], bytes]) -> Keys:
+def key_columns(
+    header: EntryHeader,
+    section: bytes,
+    values: Callable[[], bytes],
+    *,
+    unsized_empties_survive: bool = False,
+) -> Keys:
     """Returns the key columns of an entry. `values`: returns its value section, if it is needed.
 
     Raises InvalidRequest.
     """
     if header.codec == Codec.PULSAR:
-        return pulsar_keys(header, section, values)
+        return pulsar_keys(header, section, values, unsized_empties_survive)
     return parse_keys(section)
 
 

@@ -18,7 +18,7 @@ from ledgerfold.compactor.positions import Integers
 from ledgerfold.storage.entry import EntryHeader
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.native import HAS_KEY, KEY_IS_BASE64, NULL_VALUE
-from ledgerfold.storage.pulsar.batch import single_bytes
+from ledgerfold.storage.pulsar.batch import is_unsized, single_bytes
 from ledgerfold.storage.pulsar.metadata import is_sealed, parse_metadata
 from ledgerfold.storage.pulsar.payload import decompressed
 from ledgerfold.v1.pulsar_pb2 import MessageMetadata
@@ -43,14 +43,21 @@ class KeySection(NamedTuple):
     passes: bool = False
 
 
-def pulsar_keys(header: EntryHeader, section: bytes, payload: Callable[[], bytes]) -> KeySection:
+def pulsar_keys(
+    header: EntryHeader,
+    section: bytes,
+    payload: Callable[[], bytes],
+    unsized_empties_survive: bool = False,
+) -> KeySection:
     """Returns the columns. `payload`: returns the value section, which only batches need.
 
-    Raises InvalidRequest if the metadata do not parse: no broker has stored that.
+    `unsized_empties_survive`: as in the plan. Raises InvalidRequest if the metadata do not parse:
+    no broker has stored that.
     """
     metadata = parse_metadata(section)
     if header.is_plain or is_sealed(metadata):
-        return _one(header, metadata)
+        counts_metadata = unsized_empties_survive and is_unsized(header, metadata)
+        return _one(header, metadata, len(section) if counts_metadata else None)
     try:
         return _batch(header, metadata, payload())
     except InvalidRequest:
@@ -60,8 +67,13 @@ def pulsar_keys(header: EntryHeader, section: bytes, payload: Callable[[], bytes
         )
 
 
-def _one(header: EntryHeader, metadata: MessageMetadata) -> KeySection:
+def _one(
+    header: EntryHeader, metadata: MessageMetadata, value_bytes: int | None = None
+) -> KeySection:
+    """Returns the columns of what counts as one message. `value_bytes`: None: its own size."""
     rest, key = header.message_count - 1, metadata.partition_key
+    if value_bytes is None:
+        value_bytes = single_bytes(metadata, header)
     flags = 0
     if metadata.HasField("partition_key"):
         flags = HAS_KEY | (KEY_IS_BASE64 if metadata.partition_key_b64_encoded else 0)
@@ -76,7 +88,7 @@ def _one(header: EntryHeader, metadata: MessageMetadata) -> KeySection:
         offsets.tobytes(),
         key,
         bytes((flags,)) + bytes(rest),
-        single_bytes(metadata, header).to_bytes(4, "little") + bytes(4 * rest),
+        value_bytes.to_bytes(4, "little") + bytes(4 * rest),
         times,
         b"",
         rest + 1,

@@ -183,3 +183,11 @@ def single_bytes(metadata: MessageMetadata, header: EntryHeader) -> int:
     if metadata.HasField("uncompressed_size"):
         return metadata.uncompressed_size
     return header.value_bytes
+
+
+def is_unsized(header: EntryHeader, metadata: MessageMetadata) -> bool:
+    """Returns whether the entry is a message that is empty, but does not say so.
+
+    Pulsar's compactor takes the metadata for a part of its size.
+    """
+    return header.is_plain and not (header.value_bytes or metadata.HasField("uncompressed_size"))
