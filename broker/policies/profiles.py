@@ -69,8 +69,6 @@ class Emulation:
     compaction_cursor_moves: bool = _differs("6.6", documented=False)
     # Messages that strategic compaction leaves of a batch are renumbered.
     strategic_renumbers: bool = _differs("13.4", documented=False)
-    # An empty value whose client does not say its size is not a tombstone.
-    unsized_empties_survive: bool = _differs("2.4", documented=False)
     # Kafka: transactions aborted before a cleaning's first batch count as open for its map.
     map_reopens_aborted: bool = _defect("K8")
     # Kafka: a cleaning fails midway when the index of a new segment is full.
@@ -79,6 +77,8 @@ class Emulation:
     gauges_with_defects: bool = _defect("K18")
     # Kafka: a producer's state expires by its records' timestamps.
     resends_by_record_time: bool = _defect("K9")
+    # Pulsar: an empty value whose client does not say its size is not a tombstone.
+    unsized_empties_survive: bool = _differs("2.4", documented=False)
 
 
 FIELDS: Final = tuple(each.name for each in fields(Emulation))

@@ -25,6 +25,9 @@ from ledgerfold.storage.segment import size_of
 from ledgerfold.storage.writer import Body
 from ledgerfold.v1.records_pb2 import ProducerRecord
 
+# A first chunk of the message 0 has -1.
+_BEFORE_ALL_IDS = -2
+
 
 class Producer(ReceiptQueue):
     """A producer that belongs to one stream. Created by Topic.attach_producer().
@@ -71,12 +74,14 @@ class Producer(ReceiptQueue):
         bodies: list[Body] = []
         stored_before = self._stored_before
         last_id = self.record.last_sequence_id if stored_before is None else stored_before
+        if is_new:
+            last_id = _BEFORE_ALL_IDS
         try:
             for entry in entries:
                 header = check_entry(entry, self._entry_bytes_max)
                 if header.codec == Codec.PULSAR and stored_before is None:
                     raise InvalidRequest("Only clients of Pulsar's protocol send such an entry.")
-                if header.sequence_id <= last_id and not is_new:
+                if header.sequence_id <= last_id:
                     self._append(headers, bodies)
                     headers, bodies = [], []
                     self._answer_duplicate(header)

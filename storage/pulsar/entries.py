@@ -56,13 +56,10 @@ def _sequence_id(metadata: MessageMetadata, count: int, highest: int) -> int:
         # All chunks of a message have its id: only the last one is recognized.
         return first - 1
     highest = max(highest, metadata.highest_sequence_id)
-    if not highest:
-        return first + count - 1
-    if highest - first + 1 != count:
-        # A batch of one key, of several that are sent together: their ids are interleaved. They
-        # are sent by their first ids, so that each entry has a higher one than those before it.
-        return first
-    return highest
+    # NOTE: the C++ client does not say the highest one. Batches of one key each, of several that
+    # are sent together, have ids that are interleaved; they are sent by their first ids, so that
+    # each entry has a higher one than those before it.
+    return highest if highest - first + 1 == count else first
 
 
 def is_unfinished(metadata: MessageMetadata) -> bool:

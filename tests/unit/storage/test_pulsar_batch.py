@@ -42,8 +42,7 @@ def test_a_batch_is_read_as_it_was_sent(
     header = check_entry(data)
     assert (header.message_count, header.compression) == (len(messages), compression)
     # Ids with gaps are those of one key, interleaved with those of others: sent by the first one.
-    is_whole = not has_ids or len(messages) == 1
-    assert header.sequence_id == 7 + (len(messages) - 1 if is_whole and not has_ids else 0)
+    assert header.sequence_id == 7
     batch = decode(data)
     assert [found.value for found in batch.messages()] == [value for _, value in messages]
     assert batch.contents() == [value for _, value in messages]
@@ -107,6 +106,14 @@ def test_an_encrypted_batch_is_one_message() -> None:
 
 def entry_as_sent(metadata: MessageMetadata, payload: bytes) -> bytes:
     return entry_of(metadata, metadata.SerializeToString(), payload)
+
+
+@pytest.mark.parametrize(("highest", "expected"), [(0, 7), (9, 9), (12, 7)])
+def test_the_id_by_which_a_batch_is_recognized(highest: int, expected: int) -> None:
+    """Its highest one only if the ids between are its own."""
+    messages = [message(b"%d" % n, "k") for n in range(3)]
+    data = batch_entry(messages, highest_sequence_id=highest)
+    assert read_header(data).sequence_id == expected
 
 
 def test_chunks_are_recognized_by_the_last_one() -> None:
