@@ -94,7 +94,7 @@ def _renumbered(
     path: str,
 ) -> RawEntry:
     """Renumbers the rest of a batch as if it had been published like that."""
-    every = split(payload, metadata.num_messages_in_batch)
+    every = list(split(payload, metadata.num_messages_in_batch))
     left = [every[index] for index in kept.tolist()]
     ids = [
         each.metadata.sequence_id

@@ -10,6 +10,7 @@ A message that a compaction removed is a placeholder in its place: no value, and
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -50,9 +51,9 @@ def compressed(compression: int, payload: bytes) -> bytes:
     return compress(compression, payload)[4:] if compression else payload
 
 
-def split(payload: bytes, count: int) -> list[Single]:
-    """Returns the messages of a decompressed batch, with placeholders. Raises InvalidRequest."""
-    at, end, found = 0, len(payload), list[Single]()
+def split(payload: bytes, count: int) -> Iterator[Single]:
+    """Yields the messages of a decompressed batch, with placeholders. Raises InvalidRequest."""
+    at, end = 0, len(payload)
     parse, unpack = SingleMessageMetadata.FromString, _SIZE.unpack_from
     try:
         for _ in range(count):
@@ -62,10 +63,9 @@ def split(payload: bytes, count: int) -> list[Single]:
             next_at = value_at + metadata.payload_size
             if not value_at <= next_at <= end:
                 raise InvalidRequest("A message is larger than its batch.")
-            found.append(Single(metadata, at, value_at, next_at))
+            yield Single(metadata, at, value_at, next_at)
             at = next_at
     except (struct.error, DecodeError) as error:
         raise InvalidRequest(f"A batch of {count} messages does not parse: {error}.") from error
     if at != end:
         raise InvalidRequest(f"{end - at} bytes follow the {count} messages of a batch.")
-    return found

@@ -122,6 +122,7 @@ def test_usual_batches_are_scanned_by_column() -> None:
 @pytest.mark.parametrize("zeros", [0, 100])
 def test_many_zeros_are_left_to_protobuf(zeros: int) -> None:
     payload = packed([message(b"\0\0\0\0\x12" * zeros, "k")] * 50)
+    assert (quickly(payload, 50) is None) == bool(zeros)
     found = scan_batch(payload, 50)
     assert found.value_sizes.tolist() == [5 * zeros] * 50
 

@@ -155,7 +155,7 @@ def test_a_batch_that_is_cut_off(cut: int) -> None:
     metadata = metadata_of(num_messages_in_batch=2)
     for count, sent in ((2, payload[:-cut]), (2, payload + b"more"), (1, payload), (3, payload)):
         with pytest.raises(InvalidRequest):
-            split(sent, count)
+            list(split(sent, count))
         metadata.num_messages_in_batch = count
         (found,) = decode(entry_as_sent(metadata, sent)).messages()
         assert (found.key, found.value, found.batch_index) == (None, sent, -1)
