@@ -27,6 +27,8 @@ from ledgerfold.v1.records_pb2 import ProducerRecord
 
 # A first chunk of the message 0 has -1.
 _BEFORE_ALL_IDS = -2
+# The codecs of other clients than the one whose ids are used once.
+REFUSED_CODECS = frozenset((Codec.PULSAR,))
 
 
 class Producer(ReceiptQueue):
@@ -79,7 +81,7 @@ class Producer(ReceiptQueue):
         try:
             for entry in entries:
                 header = check_entry(entry, self._entry_bytes_max)
-                if header.codec == Codec.PULSAR and stored_before is None:
+                if stored_before is None and header.codec in REFUSED_CODECS:
                     raise InvalidRequest("Only clients of Pulsar's protocol send such an entry.")
                 if header.sequence_id <= last_id:
                     self._append(headers, bodies)
