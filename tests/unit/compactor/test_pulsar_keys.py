@@ -18,9 +18,11 @@ from ledgerfold.compactor.job.pulsar_rebuild import keep_pulsar_rows
 from ledgerfold.compactor.job.pulsar_scan import Scanned, scan_batch
 from ledgerfold.compactor.job.rebuild import RawEntry
 from ledgerfold.storage.codec import decode, last_batch_index
+from ledgerfold.storage.compression import UNCOMPRESSED_BYTES_MAX, compress
 from ledgerfold.storage.entry import HEADER_BYTES, Compression, read_header
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.native import HAS_KEY
+from ledgerfold.storage.pulsar.entries import entry_of
 from ledgerfold.v1.pulsar_pb2 import MessageMetadata
 from tests.support.pulsar_entries import (
     UNKNOWN_FIELD,
@@ -210,12 +212,24 @@ def test_a_renumbered_batch(rows: list[int]) -> None:
 
 
 def sealed(count: int = 3) -> bytes:
-    from ledgerfold.storage.pulsar.entries import entry_of
-
     metadata = metadata_of(
         num_messages_in_batch=count, partition_key=b"first", encryption_keys=[b"key"]
     )
     return entry_of(metadata, metadata.SerializeToString(), b"encrypted")
+
+
+@pytest.mark.parametrize("compression", [each for each in Compression if each])
+def test_what_is_too_large_when_decompressed_stays_whole(compression: int) -> None:
+    """It is not decompressed at all, whatever its metadata say of its size."""
+    bomb = compress(compression, bytes(UNCOMPRESSED_BYTES_MAX + 1))[4:]
+    for size in (UNCOMPRESSED_BYTES_MAX + 1, 100):
+        metadata = metadata_of(
+            num_messages_in_batch=1, compression=compression, uncompressed_size=size
+        )
+        data = entry_of(metadata, metadata.SerializeToString(), bomb)
+        assert columns(data).passes
+        (found,) = decode(data).messages()
+        assert found.value == bomb
 
 
 def test_what_nobody_can_open_stays_whole() -> None:
