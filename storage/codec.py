@@ -21,6 +21,7 @@ from ledgerfold.storage.entry import Buffer, Codec, EntryHeader, read_header
 from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError
 from ledgerfold.storage.kafka.entries import KafkaBatch
 from ledgerfold.storage.native_batch import NativeBatch
+from ledgerfold.storage.pulsar.batch import PulsarBatch
 
 
 def codec_of(header: EntryHeader) -> type[DecodedBatch]:
@@ -28,6 +29,8 @@ def codec_of(header: EntryHeader) -> type[DecodedBatch]:
         return NativeBatch
     if header.codec == Codec.KAFKA:
         return KafkaBatch
+    if header.codec == Codec.PULSAR:
+        return PulsarBatch
     raise InvalidRequest(f"Unknown entry codec {header.codec}.")
 
 

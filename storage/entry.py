@@ -67,6 +67,7 @@ class Codec(IntEnum):
 
     NATIVE = 1
     KAFKA = 2
+    PULSAR = 3
 
 
 class Compression(IntEnum):

@@ -1,6 +1,7 @@
 """A scan of a segment's keys, without its values.
 
-Reads each header with its key section, in blocks, and skips values larger than a block. Verifies
+Reads each header with its key section, in blocks, and skips values larger than a block. Only the
+value section of a Pulsar batch is read, too: it holds the keys. Verifies
 headers and key sections, and that entry ids rise; damage is an error.
 
     >>> from ledgerfold.storage.entry import stamp
@@ -16,7 +17,7 @@ headers and key sections, and that entry ids rise; damage is an error.
     ...         print(version.position, version.value_bytes)
     7:0 2
 
-Bounds: one block, or one key section if that is larger.
+Bounds: one block, or one key section if that is larger; or one Pulsar batch.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from ledgerfold.storage.entry import (
 )
 from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.file_window import Window
+from ledgerfold.storage.pulsar.batch import PulsarBatch, is_unsized
 from ledgerfold.storage.segment import shifted
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
@@ -62,7 +64,8 @@ def scan_keys(
 ) -> Iterator[tuple[EntryHeader, memoryview]]:
     """Yields the header and key section of each entry of `segment`, in order.
 
-    A key section is valid until the next one is yielded. Raises Corruption.
+    Of a Pulsar batch, both sections. They are valid until the next ones are yielded. Raises
+    Corruption.
     """
     window = Window(pread, segment.size_bytes)
     offset, last, wanted = 0, Position(-1, -1), BLOCK_BYTES
@@ -71,8 +74,12 @@ def scan_keys(
             at = window.place(offset, HEADER_BYTES, wanted)
             header = read_header(window.view, at, segment.path)
             size = header.header_bytes + header.key_bytes
+            has_keys_in_values = header.codec == Codec.PULSAR and not header.is_plain
+            if has_keys_in_values:
+                size += header.value_bytes
             at = window.place(offset, size, wanted)
-            verify_sections(window.view, header, at, segment.path, keys_only=True)
+            keys_only = not has_keys_in_values
+            verify_sections(window.view, header, at, segment.path, keys_only=keys_only)
         except Corruption as error:
             raise shifted(error, window.base) from error
         if header.position <= last or offset + header.size_bytes > segment.size_bytes:
@@ -82,20 +89,34 @@ def scan_keys(
         wanted = HOP_BYTES if header.value_bytes > BLOCK_BYTES else BLOCK_BYTES
 
 
-def versions_of(header: EntryHeader, keys: Buffer, key: bytes | None) -> Iterator[KeyVersion]:
-    """Yields an entry's messages with this key; None: the messages without a key."""
+def versions_of(
+    header: EntryHeader,
+    sections: Buffer,
+    key: bytes | None,
+    *,
+    unsized_empties_survive: bool = False,
+) -> Iterator[KeyVersion]:
+    """Yields an entry's messages with this key; None: the messages without a key.
+
+    `sections`: those that scan_keys() yields. `unsized_empties_survive`: the profile's field.
+    """
+    keys, values = sections[: header.key_bytes], sections[header.key_bytes :]
     # Native key sections hold keys verbatim: most entries need no decoding.
     if key is not None and header.codec == Codec.NATIVE and key not in bytes(keys):
         return
     with decoding(f"entry {header.position}"):
-        batch = codec_of(header)(header, keys, b"")
-    for row in range(batch.rows):
-        if batch.key(row) == key:
-            yield KeyVersion(
-                header.position,
-                batch.batch_index(row),
-                header.publish_time_ms,
-                batch.event_time_ms(row),
-                batch.value_bytes(row),
-                batch.key_is_base64(row),
-            )
+        batch = codec_of(header)(header, keys, values)
+        # What a compaction takes for the size of the value, if it is not its own.
+        taken = 0
+        if unsized_empties_survive and isinstance(batch, PulsarBatch):
+            taken = len(keys) if is_unsized(header, batch.metadata) else 0
+        for row in range(batch.rows):
+            if batch.key(row) == key:
+                yield KeyVersion(
+                    header.position,
+                    batch.batch_index(row),
+                    header.publish_time_ms,
+                    batch.event_time_ms(row),
+                    taken or batch.value_bytes(row),
+                    batch.key_is_base64(row),
+                )

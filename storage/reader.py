@@ -318,7 +318,7 @@ class LedgerReader:
                 return
 
     def keys(self, segment: SegmentRecord) -> Iterator[tuple[EntryHeader, memoryview]]:
-        """Yields headers and key sections of a segment, as of the time of its record.
+        """Yields headers and key sections of a segment (scan_keys), as of the time of its record.
 
         A header says which rows are live; entries without any are left out. Raises Corruption,
         MissingFile.

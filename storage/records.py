@@ -61,7 +61,9 @@ DELETION_VECTORS = "deletion-vectors"
 TENANTS = "tenants"
 # A schema was registered.
 SCHEMAS = "schemas"
-FEATURES = frozenset({LABELS, KAFKA_TOPICS, DELETION_VECTORS, TENANTS, SCHEMAS})
+# A client of Pulsar was connected to publish: its entries are stored as they are sent.
+PULSAR_ENTRIES = "pulsar-entries"
+FEATURES = frozenset({LABELS, KAFKA_TOPICS, DELETION_VECTORS, TENANTS, SCHEMAS, PULSAR_ENTRIES})
 STORE_KEY = b"store"
 WRITES_KEY = b"writes"
 # A strategy's name in run records from before each strategy had a name.

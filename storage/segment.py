@@ -21,6 +21,7 @@ from ledgerfold.storage.entry import (
     FORMAT_VERSION,
     HEADER_BYTES,
     Buffer,
+    Codec,
     EntryHeader,
     Position,
     read_header,
@@ -36,13 +37,25 @@ from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
 # Adding single entries costs as much as reading them: the record is a protobuf message.
 _TALLIED_AT_ONCE = 1024
+# What a message with a key of 16 bytes takes in a native key section.
+_HIDDEN_KEY_BYTES = 25
 
 
 # Getters that run no Python code for each header.
-_VERSION, _PUBLISH_TIME, _MESSAGES, _KEY_BYTES, _VALUE_BYTES = (
+_VERSION, _CODEC, _PUBLISH_TIME, _MESSAGES, _KEY_BYTES, _VALUE_BYTES = (
     itemgetter(EntryHeader._fields.index(name))
-    for name in ("version", "publish_time_ms", "message_count", "key_bytes", "value_bytes")
+    for name in (
+        *("version", "codec", "publish_time_ms", "message_count", "key_bytes", "value_bytes"),
+    )
 )
+
+
+def _hidden_key_bytes(headers: Sequence[EntryHeader]) -> int:
+    """Returns an estimate of the keys that are in value sections: those of Pulsar batches."""
+    if Codec.PULSAR not in {*map(_CODEC, headers)}:
+        return 0
+    batches = (each for each in headers if each.codec == Codec.PULSAR and not each.is_plain)
+    return _HIDDEN_KEY_BYTES * sum(each.message_count for each in batches)
 
 
 def size_of(headers: Sequence[EntryHeader]) -> int:
@@ -95,7 +108,7 @@ class SegmentTally:
                 entries=len(headers),
                 messages=sum(map(_MESSAGES, headers)),
                 size_bytes=size_of(headers),
-                key_bytes=sum(map(_KEY_BYTES, headers)),
+                key_bytes=sum(map(_KEY_BYTES, headers)) + _hidden_key_bytes(headers),
                 first=first,
                 last=last,
                 publish_time_min_ms=min(times),

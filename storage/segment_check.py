@@ -119,6 +119,7 @@ class SegmentCheck:
     ledger_ids: set[int] = field(default_factory=set)
     # By producer number.
     producers: dict[int, ProducerSeen] = field(default_factory=dict)
+    has_pulsar_entries: bool = False
     newer: IncompatibleFormat | None = None
     # The segment's deletion vector, if it has an intact one.
     vector: DeletionVector | None = None
@@ -308,6 +309,7 @@ class _Scan:
         if seen is None or header.sequence_id > seen.sequence_id:
             seen = ProducerSeen(header.sequence_id, offset)
             self._result.producers[header.producer_number] = seen
+        self._result.has_pulsar_entries |= header.codec == Codec.PULSAR
         if header.codec == Codec.KAFKA and header.key_bytes == BATCH_HEADER_BYTES:
             block, at = self._block(offset, header.size_bytes)
             batch = read_batch_header(block, at + header.header_bytes)

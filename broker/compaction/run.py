@@ -199,6 +199,7 @@ class CompactionRun:
         record.horizon.CopyFrom(_position(snapshot.horizon))
         record.retain_null_key = self.topic.policies().retain_null_key
         record.plan_time_ms = self._broker.clock_ms()
+        record.unsized_empties_survive = self.topic.emulation().unsized_empties_survive
         if snapshot.floor > EARLIEST:
             record.retention_floor.CopyFrom(_position(snapshot.floor))
         await self._history.save(record)
@@ -224,6 +225,7 @@ class CompactionRun:
             segment_bytes_max=self._broker.settings.store.segment_bytes_max,
             keeps_segments=self._continues_previous(),
             segment_garbage_max=self._broker.settings.segment_garbage_max,
+            unsized_empties_survive=record.unsized_empties_survive,
         )
         if record.HasField("retention_floor"):
             plan.retention_floor.CopyFrom(record.retention_floor)
@@ -245,6 +247,7 @@ class CompactionRun:
             and found[0].strategy_settings == record.strategy_settings
             and found[0].strategy_version == str(known.version)
             and found[0].retain_null_key == record.retain_null_key
+            and found[0].unsized_empties_survive == record.unsized_empties_survive
         )
 
     async def _run_in_worker(self, plan: CompactionPlan) -> Manifest:

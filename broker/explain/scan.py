@@ -116,6 +116,7 @@ class _Scan:
     def __init__(self, broker: Broker, topic: Topic, versions_max: int) -> None:
         self.is_abandoned = threading.Event()
         self._versions_max, self._name = versions_max, topic.name
+        self._unsized_empties_survive = topic.emulation().unsized_empties_survive
         log = topic.log
         self._log, self._store = log, broker.store
         self._raw = log.ledgers.records()
@@ -222,7 +223,9 @@ class _Scan:
             for header, keys in reader.keys(segment):
                 if self.is_abandoned.is_set():
                     raise AlreadyClosed("The caller has abandoned the request.")
-                yield from versions_of(header, keys, key)
+                yield from versions_of(
+                    header, keys, key, unsized_empties_survive=self._unsized_empties_survive
+                )
 
     def _read(self, found: Found) -> StoredMessage:
         """Reads the message, for a strategy that needs values or properties."""

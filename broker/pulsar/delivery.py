@@ -12,8 +12,9 @@ from contextlib import ExitStack
 
 from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.pulsar.batch_acks import BatchAcks
+from ledgerfold.broker.pulsar.entries import to_served
 from ledgerfold.broker.pulsar.frames import command, encode_with_payload, message_id
-from ledgerfold.broker.pulsar.from_native import from_native, words_of
+from ledgerfold.broker.pulsar.from_native import words_of
 from ledgerfold.broker.pulsar.link import THREAD_BYTES, THREAD_MESSAGES, Link
 from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery, Output
 from ledgerfold.broker.subscriptions.lifecycle import remove_subscription
@@ -134,9 +135,9 @@ class AttachedConsumer:
     async def _frame(self, delivery: Delivery) -> bytes:
         try:
             if len(delivery.entry) < THREAD_BYTES and delivery.messages < THREAD_MESSAGES:
-                entry = from_native(delivery.entry)
+                entry = to_served(delivery.entry)
             else:
-                entry = await asyncio.to_thread(from_native, delivery.entry)
+                entry = await asyncio.to_thread(to_served, delivery.entry)
         except InvalidRequest as error:
             raise LedgerfoldError(f"Entry {delivery.position} does not decode: {error}") from error
         sent = pulsar_pb2.CommandMessage(

@@ -24,6 +24,7 @@ import google_crc32c
 from google.protobuf.message import DecodeError
 
 from ledgerfold.storage.errors import InvalidRequest, WrongChecksum
+from ledgerfold.storage.pulsar.metadata import parse_metadata
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, MessageIdData, MessageMetadata
 
 # Of a command without metadata and payload: an acknowledgement of 100,000 messages fits.
@@ -59,9 +60,10 @@ class Frame(NamedTuple):
 
 
 class Message(NamedTuple):
-    """The payload of a SEND: an entry in Pulsar's format."""
+    """The payload of a SEND: an entry in Pulsar's format. `section`: its metadata, as sent."""
 
     metadata: MessageMetadata
+    section: bytes
     payload: memoryview
 
 
@@ -133,11 +135,8 @@ def parse_message(payload: bytes) -> Message:
         raise InvalidRequest("A SEND without metadata.") from error
     if size > len(view) - at:
         raise InvalidRequest(f"Metadata of {size} bytes in {len(view)} bytes.")
-    try:
-        metadata = MessageMetadata.FromString(bytes(view[at : at + size]))
-    except DecodeError as error:
-        raise InvalidRequest(f"Not a message's metadata: {error}.") from error
-    return Message(metadata, view[at + size :])
+    section = bytes(view[at : at + size])
+    return Message(parse_metadata(section), section, view[at + size :])
 
 
 def _magic(view: memoryview) -> int:

@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from ledgerfold.broker.common.given_names import check_name, check_properties
 from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
+from ledgerfold.broker.pulsar.entries import Storable, to_stored
 from ledgerfold.broker.pulsar.errors import number_for_message, number_for_producer
 from ledgerfold.broker.pulsar.frames import (
     Frame,
@@ -26,10 +27,9 @@ from ledgerfold.broker.pulsar.frames import (
     message_id,
     parse_message,
 )
-from ledgerfold.broker.pulsar.link import THREAD_BYTES, THREAD_MESSAGES, Link, properties_of
+from ledgerfold.broker.pulsar.link import Link, properties_of
 from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS
 from ledgerfold.broker.pulsar.schemas import schema_of_producer
-from ledgerfold.broker.pulsar.to_native import to_native
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.topics.access import AccessMode, Claim
 from ledgerfold.broker.topics.producer import Producer
@@ -42,12 +42,15 @@ from ledgerfold.storage.errors import (
     NotAllowed,
     WrongChecksum,
 )
+from ledgerfold.storage.records import PULSAR_ENTRIES
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend
 
 _MODES = tuple(AccessMode)
 _REQUEST_OF_SERVER = 2**64 - 1
+# Larger entries are checked on a thread: about a millisecond's work.
+_THREAD_BYTES = 512 * 1024
 _log = logging.getLogger(__name__)
 
 
@@ -132,6 +135,7 @@ class Producing:
             )
         with ExitStack() as resources:
             resources.enter_context(broker.outgoing.stream())
+            await broker.in_thread(lambda: broker.metadata.need_feature(PULSAR_ENTRIES))
             self._replace(topic, name, opening)
             producer = await topic.attach_producer(name, claim, reuses_ids=True)
             attached = AttachedProducer(opening, producer, schema_version, resources.pop_all())
@@ -190,12 +194,12 @@ class Producing:
             return
         producer = attached.producer
         try:
-            entry = await _converted(frame.payload, send)
+            entry, is_new = await _stored(frame.payload, send, producer.emulated_now_ms())
             if self._producers.get(send.producer_id) is not attached:
                 return
             attached.sent.append(send.sequence_id)
             try:
-                producer.append_all([memoryview(entry)])
+                producer.append_all([entry], is_new=is_new)
             except BaseException:
                 attached.sent.pop()
                 raise
@@ -288,8 +292,6 @@ def refusal(request_id: int, error: LedgerfoldError) -> BaseCommand:
 
 def _check(opening: CommandProducer) -> None:
     """Raises NotAllowed for what no producer can be."""
-    if opening.encrypted:
-        raise NotAllowed("Encrypted messages cannot be stored: omit the encryption key.")
     if opening.txn_enabled:
         raise NotAllowed(NO_TRANSACTIONS)
     if opening.initial_subscription_name == COMPACTION_CURSOR:
@@ -304,8 +306,8 @@ def _claim(opening: CommandProducer, on_queued: Callable[[], None]) -> Claim:
     return Claim(_MODES[opening.producer_access_mode], epoch, on_queued)
 
 
-async def _converted(payload: bytes, send: CommandSend) -> bytes:
-    """Returns the native entry. Raises InvalidRequest, NotAllowed."""
-    if len(payload) < THREAD_BYTES and send.num_messages < THREAD_MESSAGES:
-        return to_native(parse_message(payload), send)
-    return await asyncio.to_thread(lambda: to_native(parse_message(payload), send))
+async def _stored(payload: bytes, send: CommandSend, now_ms: int | None) -> Storable:
+    """Returns the entry to store. Raises InvalidRequest, NotAllowed."""
+    if len(payload) < _THREAD_BYTES:
+        return to_stored(parse_message(payload), send, now_ms)
+    return await asyncio.to_thread(lambda: to_stored(parse_message(payload), send, now_ms))

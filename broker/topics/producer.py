@@ -16,6 +16,7 @@ from ledgerfold.broker.topics.loaded_topic import LoadedTopic
 from ledgerfold.broker.topics.receipts import NOWHERE, Receipt, ReceiptQueue
 from ledgerfold.storage.entry import (
     Buffer,
+    Codec,
     EntryHeader,
     Position,
 )
@@ -24,6 +25,11 @@ from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.storage.segment import size_of
 from ledgerfold.storage.writer import Body
 from ledgerfold.v1.records_pb2 import ProducerRecord
+
+# A first chunk of the message 0 has -1.
+_BEFORE_ALL_IDS = -2
+# The codecs of other clients than the one whose ids are used once.
+REFUSED_CODECS = frozenset((Codec.PULSAR,))
 
 
 class Producer(ReceiptQueue):
@@ -59,19 +65,28 @@ class Producer(ReceiptQueue):
         self._entry_bytes_max = topic.entry_bytes_max
         self._tail = log.tail
 
-    def append_all(self, entries: Iterable[Buffer]) -> None:
+    def emulated_now_ms(self) -> int | None:
+        """Returns the publish time of new entries; None: that which their producer gives them."""
+        return None if self._emulated_time is None else self._emulated_time.now_ms()
+
+    def append_all(self, entries: Iterable[Buffer], *, is_new: bool = False) -> None:
         """Appends entries as received, in order, up to the first bad one.
 
-        Raises InvalidRequest, and the error that failed the log.
+        `is_new`: they are no duplicates, whatever their ids. Raises InvalidRequest, and the error
+        that failed the log.
         """
         self.check()
         headers: list[EntryHeader] = []
         bodies: list[Body] = []
         stored_before = self._stored_before
         last_id = self.record.last_sequence_id if stored_before is None else stored_before
+        if is_new:
+            last_id = _BEFORE_ALL_IDS
         try:
             for entry in entries:
                 header = check_entry(entry, self._entry_bytes_max)
+                if stored_before is None and header.codec in REFUSED_CODECS:
+                    raise InvalidRequest("Only clients of Pulsar's protocol send such an entry.")
                 if header.sequence_id <= last_id:
                     self._append(headers, bodies)
                     headers, bodies = [], []

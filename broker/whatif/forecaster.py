@@ -130,6 +130,7 @@ def _plan(
         segments=[*compacted, *raw],
         compacted_segments=len(compacted),
         time_ms=broker.clock_ms(),
+        unsized_empties_survive=topic.emulation().unsized_empties_survive,
     )
     for place, position in ((plan.horizon_previous, after), (plan.horizon, horizon)):
         place.ledger_id, place.entry_id = position

@@ -17,11 +17,12 @@ from ledgerfold.compactor.job.header_blocks import header_at
 from ledgerfold.compactor.job.key_index import complement
 from ledgerfold.compactor.job.output import LedgerOutput
 from ledgerfold.compactor.job.plan import InputSegment, Output
+from ledgerfold.compactor.job.pulsar_rebuild import changes_ids, keep_pulsar_rows
 from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
 from ledgerfold.compactor.job.rows import Dead, Failure, Positions, Row, Written
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap, vector_of
 from ledgerfold.compactor.positions import ROW_BITS, Integers
-from ledgerfold.storage.entry import ENTRY_BYTES_MAX, EntryHeader, read_header
+from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Codec, EntryHeader, read_header
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 from ledgerfold.storage.native_batch import parse_keys
 
@@ -121,14 +122,17 @@ def _rebuilt(mapped: SegmentMap, entry: PlacedEntry, rows: Integers, renumber: b
             or header.size_bytes > ENTRY_BYTES_MAX
             or (renumber and _changes_ids(header, raw))
         ):
-            return keep_rows(header, raw, rows, mapped.path, renumber)
+            keep = keep_pulsar_rows if header.codec == Codec.PULSAR else keep_rows
+            return keep(header, raw, rows, mapped.path, renumber)
         return raw
     except InvalidRequest as error:
-        raise Corruption(mapped.path, entry.offset, "a native entry", str(error)) from error
+        raise Corruption(mapped.path, entry.offset, "an entry that decodes", str(error)) from error
 
 
 def _changes_ids(header: EntryHeader, raw: RawEntry) -> bool:
     """Returns whether renumbering would change the ids of a whole entry."""
     if header.is_plain:
         return False
+    if header.codec == Codec.PULSAR:
+        return changes_ids(header, raw)
     return header.message_count == 1 or bool(parse_keys(raw.key_section).batch_indexes)

@@ -15,13 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.job.arrow_integers import as_offsets, to_arrow
+from ledgerfold.compactor.job.key_sections import Keys
+from ledgerfold.compactor.job.key_sections import key_columns as columns_of
+from ledgerfold.compactor.job.pulsar_keys import KeySection
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.compactor.strategies.strategy import Facts
 from ledgerfold.storage.entry import EntryHeader
 from ledgerfold.storage.errors import Corruption, InvalidRequest
 from ledgerfold.storage.native import HAS_KEY
-from ledgerfold.storage.native_batch import parse_keys
 from ledgerfold.v1.entry_pb2 import NativeKeys
 
 
@@ -61,27 +63,37 @@ class KeyColumns:
         self._is_alone: list[bool] = []
         self._publish_times: list[int] = []
         self._dead: list[Integers] = []
+        # Rows that are no messages: those of an entry that nobody can open, but the first.
+        self._hidden: list[Integers] = []
+        # Those of entries that survive, whatever they contain.
+        self._passing: list[Integers] = []
 
-    def add(self, segment: SegmentMap, entry: PlacedEntry) -> NativeKeys:
-        """Adds an entry; returns its key section. Raises Corruption (wrong checksum, does not
+    def add(self, segment: SegmentMap, entry: PlacedEntry) -> Keys:
+        """Adds an entry; returns its key columns. Raises Corruption (wrong checksum, does not
         parse).
         """
         header = entry.header
         place = Place(segment.path, entry.offset + header.header_bytes)
         try:
-            section = parse_keys(segment.key_section(entry))
+            keys = segment.key_section(entry)
+            section = columns_of(
+                header,
+                keys,
+                lambda: segment.value_section(entry),
+                unsized_empties_survive=segment.segment.unsized_empties_survive,
+            )
         except InvalidRequest as error:
-            raise Corruption(*place, "a native key section", str(error)) from error
+            raise Corruption(*place, "a key section", str(error)) from error
         dead = segment.dead_rows(entry)
         if dead:
             self._dead.append(np.array(dead, np.int64) + self.rows)
         self.add_section(place, header, segment.first_position + entry.row, section)
         return section
 
-    def add_section(
-        self, place: Place, header: EntryHeader, position: int, section: NativeKeys
-    ) -> None:
+    def add_section(self, place: Place, header: EntryHeader, position: int, section: Keys) -> None:
         """Adds an entry by its key section. `position`: of its first row."""
+        if isinstance(section, KeySection):
+            self._note_hidden(header, section)
         self.counts.append(header.message_count)
         self._positions.append(position)
         self._places.append(place)
@@ -117,6 +129,13 @@ class KeyColumns:
         self.entries += count
         self.key_bytes += len(section.keys)
         self.size_bytes += size_bytes
+
+    def _note_hidden(self, header: EntryHeader, section: KeySection) -> None:
+        if section.shown is not None:
+            rows = np.arange(section.shown, header.message_count, dtype=np.int64) + self.rows
+            self._hidden.append(rows)
+            if section.passes:
+                self._passing.append(rows)
 
     def check(self) -> None:
         """Raises Corruption, naming the first entry whose columns do not match each other."""
@@ -209,12 +228,18 @@ class KeyColumns:
         return self.rows - sum(map(len, self._dead))
 
     def is_live(self) -> Booleans | None:
-        """Returns which rows are live; None if all are (storage/deletion_vector.py)."""
-        if not self._dead:
+        """Returns which rows are live messages; None if all are (storage/deletion_vector.py)."""
+        if not (self._dead or self._hidden):
             return None
         is_live: Booleans = np.ones(self.rows, np.bool_)
-        is_live[np.concatenate(self._dead)] = False
+        is_live[np.concatenate(self._dead + self._hidden)] = False
         return is_live
+
+    def passing(self) -> Integers:
+        """Returns the rows of entries that survive, whatever a strategy says."""
+        if not self._passing:
+            return np.empty(0, np.int64)
+        return np.concatenate(self._passing)
 
     def has_key(self) -> Booleans:
         flags = np.frombuffer(b"".join(self._flags), np.uint8)

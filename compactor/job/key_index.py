@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.key_columns import KeyColumns, Place
+from ledgerfold.compactor.job.key_sections import is_opaque, key_columns
 from ledgerfold.compactor.job.rebuild import RawEntry
 from ledgerfold.compactor.key_hash import Hashes, hashes_of
 from ledgerfold.compactor.positions import Booleans, Integers
@@ -34,7 +35,6 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.files import REAL, Files, replace_file
 from ledgerfold.storage.names import key_index_path
-from ledgerfold.storage.native_batch import parse_keys
 from ledgerfold.v1.records_pb2 import KeyIndexRecord, SegmentRecord
 
 VERSION = 1
@@ -58,27 +58,35 @@ class KeyIndexBuilder:
         self._columns = KeyColumns()
         self._offsets: list[int] = []
         self._size_bytes = 0
-        self._is_too_large = False
+        # The segment gets no index.
+        self._is_without = False
 
     def add(self, header: EntryHeader, entry: RawEntry) -> None:
-        """Adds the next entry. Raises Corruption if its key section does not parse."""
-        if self._is_too_large:
+        """Adds the next entry. Raises Corruption if its keys do not parse."""
+        if self._is_without:
             return
         try:
-            section = parse_keys(entry.key_section)
+            section = key_columns(header, entry.key_section, lambda: entry.value_section)
         except InvalidRequest as error:
-            raise Corruption("its entry", 0, "a native key section", str(error)) from error
+            raise Corruption("its entry", 0, "a key section", str(error)) from error
+        if is_opaque(section):
+            # Its rows do not live and die one by one, as an index says.
+            self._give_up()
+            return
         place = Place("its entry", self._size_bytes)
         self._columns.add_section(place, header, self._columns.rows, section)
         self._offsets.append(self._size_bytes)
         self._size_bytes += header.size_bytes
         if self._columns.key_bytes > KEY_BYTES_MAX or self._columns.rows > ROWS_MAX:
-            self._is_too_large, self._columns, self._offsets = True, KeyColumns(), []
+            self._give_up()
+
+    def _give_up(self) -> None:
+        self._is_without, self._columns, self._offsets = True, KeyColumns(), []
 
     def write(self, ledgers_dir: Path, record: SegmentRecord, files: Files = REAL) -> None:
         """Writes the index next to the sealed segment, and names it in `record`."""
         columns = self._columns
-        if self._is_too_large:
+        if self._is_without:
             return
         columns.check()
         rows = np.flatnonzero(columns.has_key()).astype(np.uint64)

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ledgerfold.compactor.job.chunk import Message, key_numbers, key_texts, messages
-from ledgerfold.compactor.job.rows import Counts, Failure, Messages, Row
+from ledgerfold.compactor.job.rows import Counts, Failure, Messages, Positions, Row
 from ledgerfold.compactor.job.scan import to_copy_tasks
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.strategies.loading import RAISED
@@ -42,6 +42,8 @@ def merge_messages(
                     for task in range(len(first_ordinals)):
                         yield task, content
                     return
+                case Positions() as content:
+                    yield from to_copy_tasks(content.values, first_ordinals)
                 case _:
                     yield 0, row[1]
         asked = asked_about(strategy, spool)

@@ -13,11 +13,17 @@ strategy reads any of it. One row is one message:
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Sized
+from itertools import chain
+
 import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.job.arrow_integers import as_offsets, to_arrow, to_arrow_short
 from ledgerfold.compactor.job.key_columns import KeyColumns
+from ledgerfold.compactor.job.key_sections import Keys, is_opaque
+from ledgerfold.compactor.job.pulsar_keys import KeySection
+from ledgerfold.compactor.job.pulsar_values import MessageValues, pulsar_values
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.errors import Corruption, InvalidRequest
@@ -49,12 +55,27 @@ class MessageColumns:
         self._ids.append(header.position)
         self._publish_times.append(header.publish_time_ms)
         try:
-            self._indexes.append(_indexes(section, header.message_count, header.is_plain))
-            if self._reads_values:
-                values = parse_values(header, segment.value_section(entry))
-                self._add_values(section, values, header.message_count)
+            is_alone = header.is_plain or is_opaque(section)
+            self._indexes.append(_indexes(section, header.message_count, is_alone))
+            if not self._reads_values:
+                return
+            values = segment.value_section(entry)
+            if isinstance(section, KeySection):
+                found = pulsar_values(header, section, segment.key_section(entry), values)
+                self._add_pulsar_values(found)
+            else:
+                self._add_values(section, parse_values(header, values), header.message_count)
         except InvalidRequest as error:
-            raise Corruption(segment.path, entry.offset, "a native entry", str(error)) from error
+            expected = "an entry that decodes"
+            raise Corruption(segment.path, entry.offset, expected, str(error)) from error
+
+    def _add_pulsar_values(self, found: MessageValues) -> None:
+        pairs = list(chain.from_iterable(found.properties))
+        self.value_bytes += sum(map(len, found.contents)) + sum(map(len, chain(*pairs)))
+        if "value" in self._reads:
+            self._values.add(_lengths(found.contents), b"".join(found.contents))
+        if "properties" in self._reads:
+            self._properties.add_pairs(_lengths(found.properties), pairs)
 
     def _add_values(self, keys: NativeKeys, values: NativeValues, count: int) -> None:
         self.value_bytes += len(values.values)
@@ -138,6 +159,13 @@ class _Properties:
         self._contents.add(_sizes(values.property_value_offsets, pairs), values.property_values)
         self._counts.append(counts)
 
+    def add_pairs(self, counts: Integers, pairs: list[tuple[bytes, bytes]]) -> None:
+        """Adds an entry's properties. `counts`: of each message."""
+        names, contents = ([pair[at] for pair in pairs] for at in (0, 1))
+        self._names.add(_lengths(names), b"".join(names))
+        self._contents.add(_lengths(contents), b"".join(contents))
+        self._counts.append(counts)
+
     def column(self) -> pa.ListArray:
         offsets = _offsets(np.concatenate(self._counts))
         pairs = pa.StructArray.from_arrays(
@@ -151,13 +179,17 @@ class _Properties:
         )
 
 
-def _indexes(keys: NativeKeys, count: int, is_plain: bool) -> bytes:
-    if is_plain:
+def _indexes(keys: Keys, count: int, is_alone: bool) -> bytes:
+    if is_alone:
         return np.full(count, -1, "<i4").tobytes()
     if not keys.batch_indexes:
         return np.arange(count, dtype="<i4").tobytes()
     _column(keys.batch_indexes, count)
     return keys.batch_indexes
+
+
+def _lengths(of: Sequence[Sized]) -> Integers:
+    return np.fromiter(map(len, of), np.int64, len(of))
 
 
 def _column(column: bytes, count: int) -> Integers:

@@ -63,6 +63,8 @@ class InputSegment:
     # unchanged, to merge small segments.
     is_indexed: bool = False
     is_merged: bool = False
+    # Whether an empty message that does not say its size counts as a value.
+    unsized_empties_survive: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,7 @@ def input_segments(
                 after=floor if is_compacted else previous,
                 up_to=previous if is_compacted else horizon,
                 entries_before=entries,
+                unsized_empties_survive=plan.unsized_empties_survive,
             )
         )
         entries += record.entries

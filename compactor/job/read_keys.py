@@ -2,25 +2,25 @@
 
 A few entries of many are read, so a read of each costs less than the pages of a mapping.
 
-Bound: one key section, or READ_BYTES_MIN.
+Bound: one key section, or READ_BYTES_MIN; or one Pulsar batch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfold.compactor.job.key_columns import Place
+from ledgerfold.compactor.job.key_sections import Keys, key_columns
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.storage.entry import HEADER_BYTES, EntryHeader, read_header, verify_sections
+from ledgerfold.storage.entry import HEADER_BYTES, Codec, EntryHeader, read_header, verify_sections
 from ledgerfold.storage.errors import Corruption, InvalidRequest, MissingFile
 from ledgerfold.storage.file_window import Window
 from ledgerfold.storage.files import REAL
-from ledgerfold.storage.native_batch import parse_keys
 from ledgerfold.storage.segment import shifted
-from ledgerfold.v1.entry_pb2 import NativeKeys
 
 # Small entries are read together.
 READ_BYTES_MIN = 4096
@@ -31,7 +31,7 @@ class EntryKeys(NamedTuple):
 
     place: Place
     header: EntryHeader
-    keys: NativeKeys
+    keys: Keys
 
 
 def read_keys(segment: InputSegment, offsets: Iterable[int]) -> Iterator[EntryKeys]:
@@ -52,16 +52,25 @@ def read_keys(segment: InputSegment, offsets: Iterable[int]) -> Iterator[EntryKe
             try:
                 at = window.place(offset, HEADER_BYTES, wanted)
                 header = read_header(window.view, at, path)
+                is_batch = header.codec == Codec.PULSAR and not header.is_plain
                 size = header.header_bytes + header.key_bytes
+                if is_batch:
+                    size = header.size_bytes
                 at = window.place(offset, size, size)
-                section, _ = verify_sections(window.view, header, at, path, keys_only=True)
+                view = window.view
+                section, values = verify_sections(view, header, at, path, keys_only=not is_batch)
             except Corruption as error:
                 raise shifted(error, window.base) from error
             place = Place(path, offset + header.header_bytes)
             try:
-                keys = parse_keys(section)
+                keys = key_columns(
+                    header,
+                    section,
+                    partial(bytes, values),
+                    unsized_empties_survive=segment.unsized_empties_survive,
+                )
             except InvalidRequest as error:
-                raise Corruption(*place, "a native key section", str(error)) from error
+                raise Corruption(*place, "a key section", str(error)) from error
             yield EntryKeys(place, header, keys)
             # The next key section is probably not much larger.
             wanted = max(size + size // 8, READ_BYTES_MIN)

@@ -90,6 +90,8 @@ def reduce_chunk(
     """Yields the rows that represent these messages."""
     columns.check()
     facts, has_key, keys = columns.facts(), columns.has_key(), columns.keys()
+    if len(passing := columns.passing()):
+        yield 0, Positions.of(facts.positions[passing])
     is_live = columns.is_live()
     if is_live is not None:
         rows = np.flatnonzero(is_live)

@@ -16,7 +16,7 @@ from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
 from ledgerfold.compactor.job.chunk import packed, strings_of
 from ledgerfold.compactor.job.message_columns import MessageColumns
 from ledgerfold.compactor.job.plan import InputSegment
-from ledgerfold.compactor.job.rows import Counts, Row
+from ledgerfold.compactor.job.rows import Counts, Positions, Row
 from ledgerfold.compactor.job.scan import grouped
 from ledgerfold.compactor.job.segment_map import SegmentMap
 from ledgerfold.compactor.positions import Integers
@@ -51,6 +51,8 @@ def scan_messages(
 
 def _chunk(columns: MessageColumns, buckets: int) -> Iterator[Row]:
     columns.check()
+    if len(passing := columns.keys.passing()):
+        yield 0, Positions.of(columns.keys.facts().positions[passing])
     keys, rows = columns.keys.keys(), columns.rows()
     has_key, is_live = columns.has_key(), columns.keys.is_live()
     if is_live is not None:

@@ -82,6 +82,9 @@ class Scan:
         columns = chunk.columns
         facts, has_key, keys = columns.facts(), columns.has_key(), columns.keys()
         yield int(facts.positions[0] >> ROW_BITS) % self.buckets, chunk.entries()
+        if len(passing := columns.passing()):
+            marks = np.full(len(passing), (1 << len(self.strategies)) - 1, "<u2")
+            yield 0, Kept.of(facts.positions[passing], chunk.shares(keys, passing), marks)
         is_keyless, is_live = ~has_key, columns.is_live()
         if is_live is not None:
             has_key, is_keyless = has_key & is_live, is_keyless & is_live

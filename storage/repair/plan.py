@@ -34,6 +34,7 @@ from ledgerfold.storage.records import (
     DELETION_VECTORS,
     KAFKA_TOPICS,
     LABELS,
+    PULSAR_ENTRIES,
     STORE_KEY,
     key_of,
     new_store_record,
@@ -328,6 +329,10 @@ class _Planner(Draft):
         segments = (each for record in self.ledgers.values() for each in record.segments)
         if DELETION_VECTORS not in mended.features and any(s.HasField("dead") for s in segments):
             mended.features.append(DELETION_VECTORS)
+        checks = (each for ledger in self.survey.ledgers.values() for each in ledger.segments)
+        has_pulsar_entries = any(each.has_pulsar_entries for each in checks)
+        if PULSAR_ENTRIES not in mended.features and has_pulsar_entries:
+            mended.features.append(PULSAR_ENTRIES)
         if store is None:
             mended.features.extend(self.survey.features())
         mended.next_ledger_id = max(mended.next_ledger_id, max(ids, default=0) + 1)

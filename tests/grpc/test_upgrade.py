@@ -17,6 +17,7 @@ from ledgerfold.storage.records import (
     DELETION_VECTORS,
     FEATURES,
     KAFKA_TOPICS,
+    PULSAR_ENTRIES,
     RECORD_VERSION,
     SCHEMAS,
     STORE_KEY,
@@ -91,8 +92,8 @@ def test_it_opens_and_nothing_is_missing(data: Path) -> None:
     # Builds from before features were told read version 1 alone.
     assert value[0] > RECORD_VERSION
     features = set(StoreRecord.FromString(value[1:]).features)
-    # None of them has a deletion vector, a tenant or a schema.
-    expected = FEATURES - {DELETION_VECTORS, TENANTS, SCHEMAS}
+    # None of them has a deletion vector, a tenant, a schema or an entry of Pulsar's clients.
+    expected = FEATURES - {DELETION_VECTORS, TENANTS, SCHEMAS, PULSAR_ENTRIES}
     assert features == (expected if has_kafka else expected - {KAFKA_TOPICS})
 
 

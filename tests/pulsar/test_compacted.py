@@ -10,6 +10,8 @@ from pulsar.schema import AvroSchema, Integer, Record, String
 
 from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.v1 import explain_pb2
+from ledgerfold.v1.records_pb2 import Emulation, Policies
 from tests.support.broker_process import BrokerProcess
 from tests.support.compactor_process import CompactorProcess
 from tests.support.waiting import wait_until
@@ -173,3 +175,60 @@ def test_schema_versions_survive(
         version = message.schema_version().encode()[-1]
         found[message.partition_key()] = version, value.left, value.place
     assert found == {"a": (0, 1, "?"), "b": (1, 2, "here"), "c": (1, 2, "here")}
+
+
+@pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
+def test_explanations_and_forecasts(
+    client: pulsar.Client, broker: BrokerProcess, topic: str, batching: bool
+) -> None:
+    """They read the keys of what Pulsar's clients sent, and of what a run has left of it."""
+    producer = client.create_producer(
+        topic, batching_enabled=batching, batching_max_publish_delay_ms=200
+    )
+    ids: list[str] = []
+    for number in range(9):
+        value = b"%d" % number
+        key = f"k{number % 3}"
+        producer.send_async(value, lambda _, each: ids.append(str(each)), partition_key=key)
+    producer.flush()
+    with Admin(broker.url) as admin:
+        (foretold,) = admin.what_if(topic)
+        assert {each.messages for each in foretold.forecasts} == {3}
+        for has_run in (False, True):
+            found = admin.explain(topic, key="k1").versions
+            assert [each.value_bytes for each in found] == [1, 1, 1]
+            shown = [
+                f"({each.id.ledger_id},{each.id.entry_id},-1,{each.id.batch_index})"
+                for each in found
+            ]
+            assert shown == ids[1::3]
+            assert [each.HasField("by") for each in found] == [has_run, has_run, False]
+            compact(broker, topic)
+
+
+@pytest.mark.parametrize("profile", ["documented", "pulsar-4"])
+@pytest.mark.parametrize("codec", ["NONE", "LZ4"])
+def test_empty_values_that_do_not_say_their_size(
+    client: pulsar.Client, broker: BrokerProcess, topic: str, profile: str, codec: str
+) -> None:
+    producer = client.create_producer(
+        topic, compression_type=getattr(pulsar.CompressionType, codec)
+    )
+    for key, value in (("a", b"1"), ("b", b"1"), ("c", b"1"), ("a", None), ("b", b"")):
+        producer.send(value, partition_key=key)
+    with Admin(broker.url) as admin:
+        values = Policies(emulation=Emulation(profile=profile))
+        admin.update_policies(topic=topic, values=values)
+        (foretold,) = admin.what_if(topic)
+    compact(broker, topic)
+    survive = profile == "pulsar-4" and codec == "NONE"
+    found = view(client, topic)
+    assert {key: value for key, (value, _) in found.items()} == (
+        {"c": b"1", "a": b"", "b": b""} if survive else {"c": b"1"}
+    )
+    (forecast,) = (each for each in foretold.forecasts if "publishing" in each.strategy.name)
+    assert forecast.messages == len(found)
+    with Admin(broker.url) as admin:
+        last = admin.explain(topic, key="a").versions[-1]
+        states = explain_pb2.VERSION_STATE_DROPPED, explain_pb2.VERSION_STATE_KEPT
+        assert last.state == states[survive]

@@ -94,27 +94,24 @@ def test_a_damaged_message_is_refused_alone(raw: RawClient, topic: str) -> None:
     damaged = bytearray(frame_of(send(1), metadata(1), b"payload"))
     damaged[-1] ^= 1
     raw.socket.sendall(damaged)
-    raw.send(send(2, num_messages=3), metadata(2, num_messages_in_batch=3))
+    raw.send(send(2), metadata(2, num_messages_in_batch=0))
     raw.send(send(3), metadata(3))
     assert raw.read().send_receipt.sequence_id == 0
     assert raw.read().send_error.error == pulsar_pb2.CHECKSUM_ERROR
     refused = raw.read().send_error
     assert (refused.sequence_id, refused.error) == (2, pulsar_pb2.NOT_ALLOWED)
-    assert "does not parse" in refused.message
+    assert refused.message == "A batch of 0 messages."
     assert raw.read().send_receipt.sequence_id == 3
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"encryption_keys": [b"key"]}, "Encrypted"),
-        ({"uuid": b"u", "num_chunks_from_msg": 2}, "Chunked"),
         ({"deliver_at_time": 4_000_000_000_000}, "delayed"),
         ({"txnid_least_bits": 1, "txnid_most_bits": 1}, "no transactions"),
         ({"marker_type": 0}, "Markers"),
         ({"compression": 9}, "Unknown compression"),
-        ({"compression": 1, "uncompressed_size": 2**31}, "bad size"),
-        ({"compression": 3, "uncompressed_size": 7}, "does not decompress"),
+        ({"num_messages_in_batch": 1, "compacted_batch_indexes": [0]}, "is not new"),
     ],
 )
 def test_what_is_not_stored_is_refused(

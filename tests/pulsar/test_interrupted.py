@@ -63,6 +63,35 @@ def test_batches_of_single_keys_survive_a_reconnect(url: str, topic: str) -> Non
         assert client.read().send_receipt.message_id.entry_id == -1
 
 
+def test_batches_that_do_not_say_their_highest_id(url: str, topic: str) -> None:
+    """As those of the C++ client: a batch of one key may end after a later one begins."""
+    with RawClient(url) as client:
+        connected_again(client, topic)
+        described = metadata(1, num_messages_in_batch=9)
+        client.socket.sendall(frame_of(send(1, num_messages=9), described, b"1, 3 to 10"))
+        assert client.read().send_receipt.message_id.entry_id == 0
+    for expected in (1, -1):
+        with RawClient(url) as client:
+            connected_again(client, topic)
+            client.socket.sendall(frame_of(send(2), metadata(2, num_messages_in_batch=1), b"2"))
+            assert client.read().send_receipt.message_id.entry_id in (expected, 2**64 + expected)
+
+
+def test_chunks_survive_a_reconnect(url: str, topic: str) -> None:
+    """All of a message have its id: those that are sent again are stored, up to the last one."""
+    stored = []
+    for sent in (2, 3, 3):
+        with RawClient(url) as client:
+            connected_again(client, topic)
+            for number in range(sent):
+                chunk = {"uuid": b"u", "num_chunks_from_msg": 3, "chunk_id": number}
+                described = metadata(0, **chunk)
+                client.socket.sendall(frame_of(send(0, is_chunk=True), described, b"part"))
+                stored.append(client.read().send_receipt.message_id.entry_id)
+    assert stored[:5] == [0, 1, 2, 3, 4]
+    assert stored[5:] == [5, 6, -1]
+
+
 def test_a_connection_lost_while_a_producer_closes_leaves_none(url: str, topic: str) -> None:
     closing = pulsar_pb2.CommandCloseProducer(producer_id=1, request_id=9)
     close = BaseCommand(type=pulsar_pb2.CLOSE_PRODUCER, close_producer=closing)

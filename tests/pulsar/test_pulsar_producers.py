@@ -52,6 +52,9 @@ def test_both_doors_read_what_was_sent(
         {"content": None, "partition_key": "gone"},
         {"content": b"long " * 20_000, "partition_key": ""},
     ]
+    if codec == "ZLib" and not batching:
+        # NOTE: the client compresses an empty value, and then cannot decompress it.
+        messages = [each for each in messages if each["content"]]
     ids = send_all(producer, messages)
     assert len(set(ids)) == len(messages)
     found = read_all(client, topic)
@@ -129,10 +132,20 @@ def test_large_messages(client: pulsar.Client, topic: str) -> None:
     with pytest.raises(pulsar.MessageTooBig):
         producer.send(largest + bytes(2048))
     assert [len(each.data()) for each in read_all(client, topic)] == [len(largest)]
-    chunks = client.create_producer(topic, chunking_enabled=True)
-    with pytest.raises(pulsar.PulsarException):
-        chunks.send(bytes(11 * 1024 * 1024))
-    assert producer.send(b"still here")
+
+
+def test_chunks(client: pulsar.Client, native: Client, topic: str) -> None:
+    """Each chunk is an entry; the client joins them. The client of this package does not."""
+    producer = client.create_producer(topic, chunking_enabled=True)
+    values = [bytes((n,)) * (11 * 1024 * 1024) for n in range(2)]
+    ids = [producer.send(value, partition_key=f"k{n}") for n, value in enumerate(values)]
+    producer.send(b"small")
+    found = read_all(client, topic)
+    assert [each.data() for each in found] == [*values, b"small"]
+    assert [str(each.message_id()) for each in found[:2]] == [str(each) for each in ids]
+    with native.create_reader(topic, OurMessageId.earliest) as reader:
+        sizes = [len(reader.read_next(10_000).data()) for _ in range(7)]
+    assert (sum(sizes[:3]), sum(sizes[3:6]), sizes[6]) == (len(values[0]), len(values[1]), 5)
 
 
 @pytest.mark.parametrize("mode", ["Exclusive", "WaitForExclusive", "ExclusiveWithFencing"])

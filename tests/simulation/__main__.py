@@ -101,8 +101,9 @@ def _parser() -> argparse.ArgumentParser:
         "--kind",
         choices=KINDS,
         default="faults",
-        help="bits flip in `damage`; a topic with `partitions` grows; in `kafka` it is Kafka's, "
-        "and in `truncation` its log is truncated, too",
+        help="`codecs` has entries of Pulsar's clients; bits flip in `damage`; a topic with "
+        "`partitions` grows; in `kafka` it is Kafka's, and in `truncation` its log is truncated, "
+        "too",
     )
     parser.add_argument(
         "--without", default="", metavar="NAMES", help="operations to leave out, with commas"

@@ -32,7 +32,7 @@ from tests.simulation.scenario import Scenario, Step
 
 # Whose operations are in the table, once they are imported.
 ROOMS = (clients, administration, boundaries, machine, partitioned, kafka_operations)
-KINDS = ("faults", "damage", "partitions", "kafka", "truncation", "metadata")
+KINDS = ("faults", "damage", "partitions", "kafka", "truncation", "metadata", "codecs")
 WEIGHTS = {
     "publish": 30,
     "resend": 3,
@@ -246,11 +246,14 @@ TOPIC = "persistent://public/default/t"
 def draw(seed: int, without: frozenset[str] = frozenset(), kind: str = "faults") -> Scenario:
     """`without`: operations that are left out; "reordering" of pages, too.
 
-    `kind`: "faults"; "damage", in which bits flip and errors are the right answer; "partitions" of
-    a topic that grows; "kafka", a Kafka topic; "truncation", one whose log is truncated; or
-    "metadata", which lose writes at the end.
+    `kind`: "faults"; "codecs", the same with entries of Pulsar's clients; "damage", in which bits
+    flip and errors are the right answer; "partitions" of a topic that grows; "kafka", a Kafka
+    topic; "truncation", one whose log is truncated; or "metadata", which lose writes at the end.
     """
     random = Random(seed)
+    is_mixed = kind == "codecs"
+    if is_mixed:
+        kind = "faults"
     is_kafka = kind in ("kafka", "truncation")
     profile = random.choice(("documented", "documented", "pulsar-4"))
     if kind == "metadata":
@@ -275,6 +278,7 @@ def draw(seed: int, without: frozenset[str] = frozenset(), kind: str = "faults")
         partitioned.PARTITIONS if kind == "partitions" else (TOPIC,),
         strategy,
         in_order="reordering" in without,
+        is_mixed=is_mixed,
         is_damaged=kind == "damage",
         loses_metadata=kind == "metadata",
         kafka_config=KAFKA_CONFIG if is_kafka else NO_CLEANER,

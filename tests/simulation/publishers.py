@@ -19,6 +19,8 @@ from ledgerfold.v1 import data_pb2
 from tests.simulation.connections import Connection
 from tests.simulation.life import Attempt
 from tests.simulation.moments import RECEIPT
+from tests.support.pulsar_entries import entry as as_entry
+from tests.support.pulsar_entries import message, metadata_of, packed
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -116,9 +118,12 @@ class Publisher:
             )
             rows.append(row)
         self._sequence += count
-        entry = builder.build(
-            sequence_id=self._sequence, publish_time_ms=now_ms, plain=not is_batch
-        )
+        if self._world.is_mixed and self._sequence % 3:
+            entry = _pulsar_entry(self.name, rows, now_ms, is_batch=is_batch)
+        else:
+            entry = builder.build(
+                sequence_id=self._sequence, publish_time_ms=now_ms, plain=not is_batch
+            )
         attempt = Attempt(self.name, self._sequence, tuple(rows), now_ms, self._world.loop.steps)
         self._pending[self._sequence] = (entry, attempt)
         self._world.oracle.attempted(self.topic, attempt)
@@ -270,3 +275,35 @@ class Publisher:
                 position = Position(receipt.ledger_id, at)
                 self._world.oracle.acknowledged(self.topic, self.name, sequence_id, position)
             self._world.moments.reach(RECEIPT)
+
+
+def _pulsar_entry(
+    name: str, rows: Sequence[StoredMessage], now_ms: int, *, is_batch: bool
+) -> bytes:
+    """Returns the entry of a client of Pulsar, which says how large its values are."""
+    first, last = rows[0], rows[-1]
+    singles = []
+    for row in rows:
+        single, value = message(
+            None if row.value_is_null else row.value,
+            row.key,
+            event_time=row.event_time_ms,
+            sequence_id=row.sequence_id,
+        )
+        for property_name, content in row.properties.items():
+            single.properties.add(key=property_name.encode(), value=content.encode())
+        singles.append((single, value))
+    described = metadata_of(
+        producer_name=name.encode(), sequence_id=first.sequence_id, publish_time=now_ms
+    )
+    if is_batch:
+        described.highest_sequence_id = last.sequence_id
+        described.num_messages_in_batch = len(rows)
+        return as_entry(described, packed(singles))
+    ((single, value),) = singles
+    described.uncompressed_size, described.event_time = len(value), single.event_time
+    described.null_value = single.null_value
+    described.properties.extend(single.properties)
+    if single.HasField("partition_key"):
+        described.partition_key = single.partition_key
+    return as_entry(described, value)

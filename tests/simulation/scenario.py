@@ -9,7 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, NamedTuple
+from unittest import mock
 
+from ledgerfold.broker.topics import producer as broker_producer
+from ledgerfold.broker.topics.producer import REFUSED_CODECS
 from ledgerfold.storage.ledger import StoreSettings
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 from tests.simulation import lost_metadata
@@ -57,6 +60,8 @@ class Scenario:
     strategy: CompactionStrategy
     # Pages reach the disk in order.
     in_order: bool = False
+    # Some entries are those of Pulsar's clients.
+    is_mixed: bool = False
     is_damaged: bool = False
     # It ends with metadata that are older than their files.
     loses_metadata: bool = False
@@ -92,14 +97,18 @@ def run(scenario: Scenario) -> Outcome:
         scenario.kafka_config,
         _GARBAGE_MAX[scenario.seed % len(_GARBAGE_MAX)],
     )
-    world.in_order = scenario.in_order
+    world.in_order, world.is_mixed = scenario.in_order, scenario.is_mixed
     world.oracle.is_damaged = scenario.is_damaged
     errors = _Errors(world)
     logging.getLogger().addHandler(errors)
     failure: BaseException | None = None
     # Collections would come at any time, and end generators that nobody finished.
     gc.disable()
-    with cooperative_locks(world.loop.jobs):
+    refused = frozenset[int]() if scenario.is_mixed else REFUSED_CODECS
+    with (
+        cooperative_locks(world.loop.jobs),
+        mock.patch.object(broker_producer, "REFUSED_CODECS", refused),
+    ):
         try:
             world.loop.run_until_complete(_play(world, scenario))
             if scenario.loses_metadata:

@@ -1,4 +1,4 @@
-"""The whole broker under 660 seeds: what must hold holds, and a seed is the same run twice.
+"""The whole broker under 740 seeds: what must hold holds, and a seed is the same run twice.
 
 scripts/simulate --minutes 60        looks longer
 """
@@ -30,6 +30,7 @@ def _simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     ("kind", "share"),
     [
         ("faults", 0.8),
+        ("codecs", 0.2),
         ("damage", 0.2),
         ("partitions", 0.1),
         ("kafka", 0.3),

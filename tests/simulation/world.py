@@ -102,6 +102,8 @@ class World:
         self.compactor: SimCompactor | None = None
         self.is_up = asyncio.Event()
         self.in_order = False
+        # Some entries are those of clients of Pulsar.
+        self.is_mixed = False
         # Faults are over: nothing goes wrong any more.
         self.is_converging = False
         # Unary calls in progress.

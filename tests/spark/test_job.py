@@ -57,10 +57,13 @@ def _add(log: LogBuilder, seed: int, ledgers: range) -> None:
         log.add_segment(ledger_id, batches, generator.choice(list(Compression)))
 
 
+@pytest.mark.parametrize("is_mixed", [False, True], ids=["native", "mixed"])
 @pytest.mark.parametrize("retain", [False, True])
-def test_two_runs_equal_the_model(session: Session, tmp_path: Path, retain: bool) -> None:
+def test_two_runs_equal_the_model(
+    session: Session, tmp_path: Path, retain: bool, is_mixed: bool
+) -> None:
     """A first run, then one on its output and new segments: the model's survivors and counts."""
-    log = LogBuilder(tmp_path)
+    log = LogBuilder(tmp_path, is_mixed=is_mixed)
     _add(log, 1, range(1, 7))
     first = CompactionRun(log.plan(100, retain), session, REAL, time.time)
     manifest = first.execute()
@@ -87,18 +90,20 @@ def test_two_runs_equal_the_model(session: Session, tmp_path: Path, retain: bool
 
 @pytest.mark.parametrize("garbage_max", [0, 0.9])
 @pytest.mark.parametrize("damages", [False, True])
+@pytest.mark.parametrize("is_mixed", [False, True], ids=["native", "mixed"])
 def test_runs_that_look_up_old_messages_equal_the_model(
     session: Session,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     damages: bool,
     garbage_max: float,
+    is_mixed: bool,
 ) -> None:
     """A second and a third run keep what did not change, or most of it. If a key index is damaged,
     everything is read, with the same result.
     """
     monkeypatch.setattr(plan_module, "SCANNED_SHARE_MAX", 0.9)
-    log = LogBuilder(tmp_path)
+    log = LogBuilder(tmp_path, is_mixed=is_mixed)
     _add(log, 1, range(1, 9))
     plan = log.plan(100, True, segment_bytes_max=3_000)
     manifest = CompactionRun(plan, session, REAL, time.time).execute()

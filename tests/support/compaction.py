@@ -35,9 +35,11 @@ from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.storage.segment_check import Bounds, check_segment
 from ledgerfold.storage.served_entry import read_served_header
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+from ledgerfold.v1.pulsar_pb2 import KeyValue
 from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LedgerRecord, SegmentRecord
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 from tests.model.strategy_model import Message, Outcome, publishing_order
+from tests.support import pulsar_entries
 from tests.support.ledgers import as_version_1
 
 SEGMENT_BYTES_MAX = 64 * 1024 * 1024
@@ -82,10 +84,12 @@ class LogBuilder:
 
     Every other entry is of version 1, as if an older build had written it. A batch whose first
     message says that it is alone is an entry for each of its messages, all of them alone. Entries
-    of messages that name no publish time have PUBLISH_TIME_MS.
+    of messages that name no publish time have PUBLISH_TIME_MS. If it is mixed, two of three entries
+    are those of clients of Pulsar.
     """
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(self, data_dir: Path, *, is_mixed: bool = False) -> None:
+        self._is_mixed = is_mixed
         self.ledgers_dir = ledgers_dir(data_dir)
         self.ledgers_dir.mkdir(parents=True, exist_ok=True)
         self.segments: list[SegmentRecord] = []
@@ -122,8 +126,14 @@ class LogBuilder:
             batch_index = -1 if is_alone else index
             self.messages.append(Stored(ledger_id, entry_id, batch_index, key, value))
             self.told.append(Message(key, value, event_time_ms, is_alone, publish_time_ms))
+        sequence_id = next(self._sequence)
+        if self._is_mixed and entry_id % 3:
+            built = _pulsar_entry(
+                batch, compression, sequence_id=sequence_id, publish_time=publish_time_ms
+            )
+            return stamp(built, ledger_id, entry_id, append_time_ms=2000, producer_number=1)
         built = builder.build(
-            sequence_id=next(self._sequence),
+            sequence_id=sequence_id,
             publish_time_ms=publish_time_ms,
             compression=compression,
             plain=is_alone,
@@ -173,6 +183,26 @@ class LogBuilder:
             segment_bytes_max=segment_bytes_max,
             segment_garbage_max=segment_garbage_max,
         )
+
+
+def _pulsar_entry(batch: Batch, compression: int, **fields: int) -> bytes:
+    """Returns the same messages as a client of Pulsar sends them."""
+    singles = []
+    for index, (key, value, event_time_ms, *_) in enumerate(batch):
+        single, _ = pulsar_entries.message(value or None, key, event_time=event_time_ms)
+        if index % 2:
+            single.properties.append(KeyValue(key=b"n", value=b"%d" % index))
+        singles.append((single, value))
+    if not batch[0].is_alone:
+        return pulsar_entries.batch_entry(singles, compression=compression, **fields)
+    single, value = singles[0]
+    metadata = pulsar_entries.metadata_of(
+        compression=compression, event_time=single.event_time, **fields
+    )
+    metadata.properties.extend(single.properties)
+    if single.HasField("partition_key"):
+        metadata.partition_key = single.partition_key
+    return pulsar_entries.entry(metadata, value)
 
 
 def _entries(batches: Iterable[Batch]) -> Iterator[Batch]:

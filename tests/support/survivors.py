@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ledgerfold.compactor.job.pulsar_rebuild import keep_pulsar_rows
 from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.dead_tally import DeadTally
 from ledgerfold.storage.deletion_vector import DeletionVector, load_vector, place_of
-from ledgerfold.storage.entry import EntryHeader, Position, read_header, verify_sections
+from ledgerfold.storage.entry import Codec, EntryHeader, Position, read_header, verify_sections
 from ledgerfold.storage.errors import MissingFile
 from ledgerfold.storage.files import Files, replace_file
 from ledgerfold.storage.names import deletion_vector_path
@@ -175,7 +176,8 @@ def _rebuilt(header: EntryHeader, entry: bytes, kept: list[int], renumber: bool 
     start = header.header_bytes
     end = start + header.key_bytes
     raw = RawEntry(entry[:start], entry[start:end], entry[end:])
-    return b"".join(keep_rows(header, raw, np.array(kept), renumber=renumber))
+    keep = keep_pulsar_rows if header.codec == Codec.PULSAR else keep_rows
+    return b"".join(keep(header, raw, np.array(kept), renumber=renumber))
 
 
 def _is_numbered(header: EntryHeader, entry: bytes) -> bool:

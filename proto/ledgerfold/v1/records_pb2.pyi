@@ -335,7 +335,7 @@ class CompactionStrategy(_message.Message):
     def __init__(self, name: _Optional[str] = ..., settings: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class Emulation(_message.Message):
-    __slots__ = ("profile", "retention_hides_compacted", "lagging_readers_get_tombstones", "skip_run_without_new_data", "seek_by_time_reads_view", "failed_run_blocks_disabling", "trim_without_cursor", "acks_pass_compacted_out", "truncate_drops_compacted", "status_survives_unload", "partitioned_status", "exact_backlog", "compaction_cursor_moves", "strategic_renumbers", "map_reopens_aborted", "full_index_fails_round", "gauges_with_defects", "resends_by_record_time")
+    __slots__ = ("profile", "retention_hides_compacted", "lagging_readers_get_tombstones", "skip_run_without_new_data", "seek_by_time_reads_view", "failed_run_blocks_disabling", "trim_without_cursor", "acks_pass_compacted_out", "truncate_drops_compacted", "status_survives_unload", "partitioned_status", "exact_backlog", "compaction_cursor_moves", "strategic_renumbers", "map_reopens_aborted", "full_index_fails_round", "gauges_with_defects", "resends_by_record_time", "unsized_empties_survive")
     PROFILE_FIELD_NUMBER: _ClassVar[int]
     RETENTION_HIDES_COMPACTED_FIELD_NUMBER: _ClassVar[int]
     LAGGING_READERS_GET_TOMBSTONES_FIELD_NUMBER: _ClassVar[int]
@@ -354,6 +354,7 @@ class Emulation(_message.Message):
     FULL_INDEX_FAILS_ROUND_FIELD_NUMBER: _ClassVar[int]
     GAUGES_WITH_DEFECTS_FIELD_NUMBER: _ClassVar[int]
     RESENDS_BY_RECORD_TIME_FIELD_NUMBER: _ClassVar[int]
+    UNSIZED_EMPTIES_SURVIVE_FIELD_NUMBER: _ClassVar[int]
     profile: str
     retention_hides_compacted: bool
     lagging_readers_get_tombstones: bool
@@ -372,7 +373,8 @@ class Emulation(_message.Message):
     full_index_fails_round: bool
     gauges_with_defects: bool
     resends_by_record_time: bool
-    def __init__(self, profile: _Optional[str] = ..., retention_hides_compacted: _Optional[bool] = ..., lagging_readers_get_tombstones: _Optional[bool] = ..., skip_run_without_new_data: _Optional[bool] = ..., seek_by_time_reads_view: _Optional[bool] = ..., failed_run_blocks_disabling: _Optional[bool] = ..., trim_without_cursor: _Optional[bool] = ..., acks_pass_compacted_out: _Optional[bool] = ..., truncate_drops_compacted: _Optional[bool] = ..., status_survives_unload: _Optional[bool] = ..., partitioned_status: _Optional[bool] = ..., exact_backlog: _Optional[bool] = ..., compaction_cursor_moves: _Optional[bool] = ..., strategic_renumbers: _Optional[bool] = ..., map_reopens_aborted: _Optional[bool] = ..., full_index_fails_round: _Optional[bool] = ..., gauges_with_defects: _Optional[bool] = ..., resends_by_record_time: _Optional[bool] = ...) -> None: ...
+    unsized_empties_survive: bool
+    def __init__(self, profile: _Optional[str] = ..., retention_hides_compacted: _Optional[bool] = ..., lagging_readers_get_tombstones: _Optional[bool] = ..., skip_run_without_new_data: _Optional[bool] = ..., seek_by_time_reads_view: _Optional[bool] = ..., failed_run_blocks_disabling: _Optional[bool] = ..., trim_without_cursor: _Optional[bool] = ..., acks_pass_compacted_out: _Optional[bool] = ..., truncate_drops_compacted: _Optional[bool] = ..., status_survives_unload: _Optional[bool] = ..., partitioned_status: _Optional[bool] = ..., exact_backlog: _Optional[bool] = ..., compaction_cursor_moves: _Optional[bool] = ..., strategic_renumbers: _Optional[bool] = ..., map_reopens_aborted: _Optional[bool] = ..., full_index_fails_round: _Optional[bool] = ..., gauges_with_defects: _Optional[bool] = ..., resends_by_record_time: _Optional[bool] = ..., unsized_empties_survive: _Optional[bool] = ...) -> None: ...
 
 class CompactedView(_message.Message):
     __slots__ = ("ledger_id", "horizon", "run_number")
@@ -661,7 +663,7 @@ class RunCounts(_message.Message):
     def __init__(self, messages_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., entries_in: _Optional[int] = ..., entries_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., keys: _Optional[int] = ..., tombstones: _Optional[int] = ..., null_keys: _Optional[int] = ..., removed_events: _Optional[int] = ..., phase_one_ms: _Optional[int] = ..., phase_two_ms: _Optional[int] = ..., worker_peak_bytes: _Optional[int] = ..., write_latency_counts: _Optional[_Iterable[int]] = ..., write_latency_us: _Optional[int] = ..., bytes_kept: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., vector_bytes: _Optional[int] = ..., bytes_new: _Optional[int] = ...) -> None: ...
 
 class RunRecord(_message.Message):
-    __slots__ = ("topic", "number", "state", "trigger", "strategy", "queued_ms", "started_ms", "ended_ms", "ledger_id", "previous_ledger_id", "horizon", "counts", "error_reason", "error_message", "retain_null_key", "strategy_settings", "strategy_version", "plan_time_ms", "retention_floor")
+    __slots__ = ("topic", "number", "state", "trigger", "strategy", "queued_ms", "started_ms", "ended_ms", "ledger_id", "previous_ledger_id", "horizon", "counts", "error_reason", "error_message", "retain_null_key", "strategy_settings", "strategy_version", "plan_time_ms", "retention_floor", "unsized_empties_survive")
     class StrategySettingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -688,6 +690,7 @@ class RunRecord(_message.Message):
     STRATEGY_VERSION_FIELD_NUMBER: _ClassVar[int]
     PLAN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FLOOR_FIELD_NUMBER: _ClassVar[int]
+    UNSIZED_EMPTIES_SURVIVE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     number: int
     state: RunState
@@ -707,7 +710,8 @@ class RunRecord(_message.Message):
     strategy_version: str
     plan_time_ms: int
     retention_floor: Position
-    def __init__(self, topic: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., trigger: _Optional[_Union[RunTrigger, str]] = ..., strategy: _Optional[str] = ..., queued_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., ledger_id: _Optional[int] = ..., previous_ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., counts: _Optional[_Union[RunCounts, _Mapping]] = ..., error_reason: _Optional[str] = ..., error_message: _Optional[str] = ..., retain_null_key: _Optional[bool] = ..., strategy_settings: _Optional[_Mapping[str, str]] = ..., strategy_version: _Optional[str] = ..., plan_time_ms: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ...) -> None: ...
+    unsized_empties_survive: bool
+    def __init__(self, topic: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., trigger: _Optional[_Union[RunTrigger, str]] = ..., strategy: _Optional[str] = ..., queued_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., ledger_id: _Optional[int] = ..., previous_ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., counts: _Optional[_Union[RunCounts, _Mapping]] = ..., error_reason: _Optional[str] = ..., error_message: _Optional[str] = ..., retain_null_key: _Optional[bool] = ..., strategy_settings: _Optional[_Mapping[str, str]] = ..., strategy_version: _Optional[str] = ..., plan_time_ms: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., unsized_empties_survive: _Optional[bool] = ...) -> None: ...
 
 class AbortedTransaction(_message.Message):
     __slots__ = ("producer_id", "first_offset", "last_offset", "last_stable_offset")

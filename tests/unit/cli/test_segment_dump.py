@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from ledgerfold.compactor.job.pulsar_rebuild import keep_pulsar_rows
+from ledgerfold.compactor.job.rebuild import RawEntry
 from ledgerfold.storage.entry import (
     HEADER_BYTES,
     Compression,
@@ -14,11 +17,15 @@ from ledgerfold.storage.entry import (
     Position,
     build_entry,
     read_header,
+    stamp,
     stamped_header,
 )
 from ledgerfold.storage.native import NativeBatchBuilder
+from ledgerfold.storage.pulsar.entries import entry_of
 from ledgerfold.storage.segment import SegmentWriter
+from tests.support import pulsar_entries
 from tests.support.command_line import ledgerfold
+from tests.support.pulsar_entries import message
 
 
 def entry(position: Position, values: dict[str, bytes | None]) -> bytes:
@@ -42,6 +49,28 @@ def segment(tmp_path: Path) -> Path:
     ):
         writer.append(read_header(stored), stored)
     return tmp_path / writer.seal().path
+
+
+def test_entries_of_pulsars_clients(tmp_path: Path) -> None:
+    """A batch from which a run has removed a message, and one that nobody can read."""
+    stored = pulsar_entries.batch_entry([message(b"1", "a"), message(b"2", "b")])
+    section, payload = pulsar_entries.sections(stored)
+    parts = RawEntry(stored[:HEADER_BYTES], section, payload)
+    rebuilt = b"".join(keep_pulsar_rows(read_header(stored), parts, np.array([1])))
+    described = pulsar_entries.metadata_of(num_messages_in_batch=2)
+    broken = entry_of(described, described.SerializeToString(), b"no batch")
+    (tmp_path / "1").mkdir()
+    writer = SegmentWriter(tmp_path, 1, 0)
+    for number, each in enumerate((rebuilt, broken)):
+        whole = stamp(each, 1, number, 9, 1)
+        writer.append(read_header(whole), whole)
+    path = str(tmp_path / writer.seal().path)
+    assert [row["messages"] for row in ledgerfold("segment", "dump", path).rows] == [1, 2]
+    shown = ledgerfold("segment", "dump", "--messages", path).rows
+    assert [(row["id"], row["key"], row["value"]) for row in shown] == [
+        ("1:0:-1:1", "b", "2"),
+        ("1:1", None, "no batch"),
+    ]
 
 
 def test_entries(segment: Path) -> None:

@@ -127,7 +127,15 @@ def _add(log: LogBuilder, shape: LogShape, first_ledger: int = 1) -> LogBuilder:
     return log
 
 
-@given(ASKED, TIMED_LOGS, COMPRESSIONS, st.booleans(), st.integers(1, 3), st.integers(1, 12))
+@given(
+    ASKED,
+    TIMED_LOGS,
+    COMPRESSIONS,
+    st.booleans(),
+    st.integers(1, 3),
+    st.integers(1, 12),
+    st.booleans(),
+)
 def test_a_run_equals_the_model(
     asked: Asked,
     shape: LogShape,
@@ -135,11 +143,12 @@ def test_a_run_equals_the_model(
     retain: bool,
     buckets: int,
     chunk_rows: int,
+    is_mixed: bool,
 ) -> None:
     """Any log, any number of buckets and tasks, any chunk: survivors, and what is counted."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan_module, "CHUNK_ROWS_MAX", chunk_rows)
-        log = LogBuilder(Path(folder))
+        log = LogBuilder(Path(folder), is_mixed=is_mixed)
         for ledger_id, batches in enumerate(shape, 1):
             log.add_segment(ledger_id, batches, compression)
         outcome = asked.outcome(log.told, retain)

@@ -115,21 +115,21 @@ CHAINS = st.builds(
 )
 
 
-@given(CHAINS)
-def test_a_chain_of_runs_leaves_what_whole_runs_leave(chain: Chain) -> None:
+@given(CHAINS, st.booleans())
+def test_a_chain_of_runs_leaves_what_whole_runs_leave(chain: Chain, is_mixed: bool) -> None:
     """Messages, ids and counts are those of runs that read everything, also if all hashes collide
     and whatever part of a segment may be dead.
     """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        chain.run(LogBuilder(Path(folder)), patch)
+        chain.run(LogBuilder(Path(folder), is_mixed=is_mixed), patch)
 
 
-@given(CHAINS)
+@given(CHAINS, st.booleans())
 @settings(max_examples=examples(30))
-def test_other_readers_see_the_same_of_both_ledgers(chain: Chain) -> None:
+def test_other_readers_see_the_same_of_both_ledgers(chain: Chain, is_mixed: bool) -> None:
     """Runs of other strategies, forecasts, and questions about the ends of the view."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        log = LogBuilder(Path(folder))
+        log = LogBuilder(Path(folder), is_mixed=is_mixed)
         _compare_readers(log, *chain.run(log, patch))
 
 

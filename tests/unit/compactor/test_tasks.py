@@ -41,21 +41,32 @@ def _spread(tasks: TaskPlan, buckets: int) -> TaskPlan:
     return replace(tasks, scans=single, buckets=buckets, copies=single)
 
 
-def _log(folder: Path, shape: LogShape, compression: int = Compression.NONE) -> LogBuilder:
-    log = LogBuilder(folder)
+def _log(
+    folder: Path,
+    shape: LogShape,
+    compression: int = Compression.NONE,
+    *,
+    is_mixed: bool = False,
+) -> LogBuilder:
+    log = LogBuilder(folder, is_mixed=is_mixed)
     for ledger_id, batches in enumerate(shape, 1):
         log.add_segment(ledger_id, batches, compression)
     return log
 
 
-@given(LOGS, COMPRESSIONS, st.booleans(), st.integers(1, 3), st.integers(1, 12))
+@given(LOGS, COMPRESSIONS, st.booleans(), st.integers(1, 3), st.integers(1, 12), st.booleans())
 def test_a_run_equals_the_model(
-    shape: LogShape, compression: Compression, retain: bool, buckets: int, chunk_rows: int
+    shape: LogShape,
+    compression: Compression,
+    retain: bool,
+    buckets: int,
+    chunk_rows: int,
+    is_mixed: bool,
 ) -> None:
     """Any log, any number of buckets and tasks, any chunk: the model's survivors and counts."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan_module, "CHUNK_ROWS_MAX", chunk_rows)
-        log = _log(Path(folder), shape, compression)
+        log = _log(Path(folder), shape, compression, is_mixed=is_mixed)
         tasks = _spread(cut(log.plan(100, retain), 2), buckets)
         records, counts = run_tasks(tasks)
         assert read_messages(log.ledgers_dir, records) == log.expected(retain)
@@ -71,13 +82,13 @@ def test_a_run_equals_the_model(
         )
 
 
-@given(LOGS, LOGS, st.booleans(), COMPRESSIONS)
+@given(LOGS, LOGS, st.booleans(), COMPRESSIONS, st.booleans())
 def test_a_second_run_on_the_first_ones_output_equals_the_model(
-    first: LogShape, second: LogShape, retain: bool, compression: Compression
+    first: LogShape, second: LogShape, retain: bool, compression: Compression, is_mixed: bool
 ) -> None:
     """Compacting what was compacted plus what is new leaves what one run over all would."""
     with tempfile.TemporaryDirectory() as folder:
-        log = _log(Path(folder), first, compression)
+        log = _log(Path(folder), first, compression, is_mixed=is_mixed)
         plan = log.plan(100, retain)
         previous = Manifest(segments=run_tasks(plan)[0], horizon=plan.horizon)
         for ledger_id, batches in enumerate(second, 50):

@@ -63,9 +63,11 @@ STRATEGIES: tuple[AnyStrategy, ...] = (
 LogShape = list[list[list[Message]]]
 
 
-def _log(folder: Path, shape: LogShape, compression: int = Compression.NONE) -> LogBuilder:
+def _log(
+    folder: Path, shape: LogShape, compression: int = Compression.NONE, *, is_mixed: bool = False
+) -> LogBuilder:
     """Event times fall as often as they rise."""
-    log = LogBuilder(folder)
+    log = LogBuilder(folder, is_mixed=is_mixed)
     for ledger_id, batches in enumerate(shape, 1):
         timed = [
             [message._replace(event_time_ms=len(message.value) * 7 % 5) for message in batch]
@@ -115,7 +117,15 @@ def _check_runs(plan: CompactionPlan, buckets: int, is_spread: bool, figures: Fi
         assert abs(sized.bytes - size_bytes) <= partial + 4 * counts.messages_in
 
 
-@given(LOGS, COMPRESSIONS, st.booleans(), st.integers(1, 3), st.integers(1, 12), st.booleans())
+@given(
+    LOGS,
+    COMPRESSIONS,
+    st.booleans(),
+    st.integers(1, 3),
+    st.integers(1, 12),
+    st.booleans(),
+    st.booleans(),
+)
 @settings(max_examples=examples(60))
 def test_runs_do_what_was_foretold(
     shape: LogShape,
@@ -124,10 +134,11 @@ def test_runs_do_what_was_foretold(
     buckets: int,
     chunk_rows: int,
     is_spread: bool,
+    is_mixed: bool,
 ) -> None:
     """Survivors, entries, keys, tombstones, null keys and events exactly; bytes as stated."""
     with tempfile.TemporaryDirectory() as folder:
-        plan = _log(Path(folder), shape, compression).plan(100, retain)
+        plan = _log(Path(folder), shape, compression, is_mixed=is_mixed).plan(100, retain)
         _check(plan, buckets, is_spread, chunk_rows)
 
 

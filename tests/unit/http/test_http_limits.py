@@ -185,7 +185,7 @@ def test_a_defect_is_told_without_its_details(
     def broken(namespace: str) -> list[str]:
         raise KeyError("secret")
 
-    monkeypatch.setattr(lab.broker, "list_topics", broken)
+    monkeypatch.setattr(lab.broker.names, "listed", broken)
     answer = lab.ask("GET", "/persistent/public/default")
     assert answer.status == 500
     assert answer.reason == "Internal error: KeyError; the broker's log has the traceback."

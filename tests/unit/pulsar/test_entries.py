@@ -1,108 +1,67 @@
-"""Entries of Pulsar's format, there and back."""
+"""Entries as Pulsar's clients send and read them."""
 
 from __future__ import annotations
-
-from contextlib import suppress
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledgerfold.broker.pulsar.entries import to_served, to_stored
 from ledgerfold.broker.pulsar.frames import Message
 from ledgerfold.broker.pulsar.from_native import PulsarEntry, bits_of, from_native, words_of
-from ledgerfold.broker.pulsar.to_native import to_native
-from ledgerfold.storage.compression import compress, decompress
 from ledgerfold.storage.entry import Compression, rebuild_header, stamp
 from ledgerfold.storage.entry_check import check_entry
-from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.storage.served_entry import with_live_rows
 from ledgerfold.v1.entry_pb2 import NativeKeys
-from ledgerfold.v1.pulsar_pb2 import (
-    CommandSend,
-    KeyValue,
-    MessageMetadata,
-    SingleMessageMetadata,
+from ledgerfold.v1.pulsar_pb2 import CommandSend, MessageMetadata, SingleMessageMetadata
+from tests.support.pulsar_entries import (
+    UNKNOWN_FIELD,
+    Sent,
+    batch_entry,
+    message,
+    metadata_of,
+    packed,
+    sections,
+    singles,
 )
+from tests.support.pulsar_entries import unpacked as unpacked_of
 
 SEND = CommandSend(producer_id=1, sequence_id=7)
-TEXTS = st.text(max_size=4)
 
 
-@st.composite
-def singles(draw: st.DrawFn) -> tuple[SingleMessageMetadata, bytes]:
-    value = draw(st.none() | st.binary(max_size=20))
-    single = SingleMessageMetadata(payload_size=len(value or b""))
-    if value is None:
-        single.null_value = True
-    if (key := draw(st.none() | st.binary(max_size=4))) is not None:
-        single.partition_key = key
-        if draw(st.booleans()):
-            single.partition_key_b64_encoded = True
-    if event_time := draw(st.sampled_from((0, 1, 2**40))):
-        single.event_time = event_time
-    if ordering_key := draw(st.binary(max_size=2)):
-        single.ordering_key = ordering_key
-    for name, content in draw(st.dictionaries(TEXTS, TEXTS, max_size=2)).items():
-        single.properties.append(KeyValue(key=name.encode(), value=content.encode()))
-    return single, value or b""
+def unpacked(entry: PulsarEntry) -> list[Sent]:
+    return unpacked_of(entry.metadata, entry.payload)
 
 
-def packed(messages: list[tuple[SingleMessageMetadata, bytes]]) -> bytes:
-    parts = []
+def native_of(messages: list[Sent], *, sequence_id: int, compression: int, plain: bool) -> bytes:
+    """Returns the entry of a client of this package."""
+    builder = NativeBatchBuilder("p")
     for single, value in messages:
-        encoded = single.SerializeToString()
-        parts += [len(encoded).to_bytes(4, "big"), encoded, value]
-    return b"".join(parts)
+        builder.add(
+            None if single.null_value else value,
+            single.partition_key if single.HasField("partition_key") else None,
+            key_is_base64=single.partition_key_b64_encoded,
+            properties={each.key.decode(): each.value.decode() for each in single.properties},
+            event_time_ms=single.event_time,
+            ordering_key=single.ordering_key or None,
+        )
+    return builder.build(
+        sequence_id=sequence_id, publish_time_ms=5, compression=compression, plain=plain
+    )
 
 
-def unpacked(entry: PulsarEntry) -> list[tuple[SingleMessageMetadata, bytes]]:
-    metadata = MessageMetadata.FromString(entry.metadata)
-    size = metadata.uncompressed_size.to_bytes(4, "little")
-    payload = entry.payload
-    if metadata.compression:
-        payload = decompress(metadata.compression, size + payload)
-    at, found = 0, []
-    while at < len(payload):
-        end = at + 4 + int.from_bytes(payload[at : at + 4], "big")
-        single = SingleMessageMetadata.FromString(payload[at + 4 : end])
-        at = end + single.payload_size
-        found.append((single, payload[end:at]))
-    return found
-
-
-def metadata_of(**fields: Any) -> MessageMetadata:
-    return MessageMetadata(producer_name=b"p", sequence_id=7, publish_time=5, **fields)
-
-
-def sent(metadata: MessageMetadata, payload: bytes) -> Message:
-    """Returns the message as its client compresses it."""
-    if metadata.compression:
-        metadata.uncompressed_size = len(payload)
-        payload = compress(metadata.compression, payload)[4:]
-    return Message(metadata, memoryview(payload))
-
-
-@given(st.lists(singles(), min_size=1, max_size=6), st.sampled_from(Compression), st.booleans())
-def test_a_batch_comes_back(
-    messages: list[tuple[SingleMessageMetadata, bytes]], codec: int, has_ids: bool
-) -> None:
-    for number, (single, _) in enumerate(messages):
-        if has_ids:
-            single.sequence_id = 7 + 3 * number
-    metadata = metadata_of(num_messages_in_batch=len(messages), compression=codec)
-    native = to_native(sent(metadata, packed(messages)), SEND)
-    header = check_entry(native)
-    assert header.message_count == len(messages)
-    # Ids with gaps are those of one key, interleaved with those of others: sent by the first one.
-    assert header.sequence_id == 7 + (0 if has_ids else len(messages) - 1)
-    entry = from_native(stamp(native, 1, 2, 3, 4))
+@given(st.lists(singles(), min_size=1, max_size=6), st.sampled_from(Compression))
+def test_a_native_batch(messages: list[Sent], codec: int) -> None:
+    last_id = 6 + len(messages)
+    native = native_of(messages, sequence_id=last_id, compression=codec, plain=False)
+    entry = to_served(stamp(native, 1, 2, 3, 4))
+    assert entry == from_native(stamp(native, 1, 2, 3, 4))
     assert (entry.batch_size, entry.live) == (len(messages), None)
-    found = unpacked(entry)
     for number, (single, _) in enumerate(messages):
-        single.sequence_id = 7 + (3 if has_ids else 1) * number
-    assert [(_sorted(single), value) for single, value in found] == [
+        single.sequence_id = 7 + number
+    assert [(_sorted(single), value) for single, value in unpacked(entry)] == [
         (_sorted(single), value) for single, value in messages
     ]
     told = MessageMetadata.FromString(entry.metadata)
@@ -119,34 +78,53 @@ def _sorted(single: SingleMessageMetadata) -> bytes:
 
 
 @given(singles(), st.sampled_from(Compression))
-def test_a_single_message_comes_back(
-    message: tuple[SingleMessageMetadata, bytes], codec: int
-) -> None:
-    single, value = message
-    metadata = metadata_of(compression=codec)
-    for name in ("partition_key", "event_time", "ordering_key", "null_value"):
-        if single.HasField(name):
-            setattr(metadata, name, getattr(single, name))
-    metadata.properties.extend(single.properties)
-    native = to_native(sent(metadata, value), SEND)
-    assert check_entry(native).is_plain
+def test_a_native_message(sent: Sent, codec: int) -> None:
+    single, value = sent
+    native = native_of([sent], sequence_id=7, compression=codec, plain=True)
     entry = from_native(stamp(native, 1, 2, 3, 4))
     told = MessageMetadata.FromString(entry.metadata)
     assert (entry.batch_size, entry.live) == (0, None)
-    assert not told.HasField("num_messages_in_batch")
-    if not value:
-        metadata.ClearField("compression")
-    if not metadata.compression:
-        metadata.ClearField("compression")
-    metadata.uncompressed_size = len(value)
+    metadata = metadata_of(uncompressed_size=len(value))
+    for name in ("partition_key", "event_time", "ordering_key", "null_value"):
+        if single.HasField(name):
+            setattr(metadata, name, getattr(single, name))
+    if single.HasField("partition_key") and single.partition_key_b64_encoded:
+        metadata.partition_key_b64_encoded = True
+    metadata.properties.extend(single.properties)
+    if value and codec:
+        metadata.compression = codec
     assert told == metadata
 
 
-@given(st.binary(max_size=60), st.integers(-1, 9), st.integers(0, 4))
-def test_noise_is_refused(payload: bytes, count: int, codec: int) -> None:
-    metadata = metadata_of(num_messages_in_batch=count, compression=codec, uncompressed_size=40)
-    with suppress(InvalidRequest):
-        to_native(Message(metadata, memoryview(payload)), SEND)
+@given(st.lists(singles(), min_size=1, max_size=6), st.sampled_from(Compression))
+def test_what_a_client_sends_comes_back_as_it_was(messages: list[Sent], codec: int) -> None:
+    section, payload = sections(batch_entry(messages, compression=codec))
+    assert UNKNOWN_FIELD in section
+    sent = Message(MessageMetadata.FromString(section), section, memoryview(payload))
+    stored, is_new = to_stored(sent, SEND)
+    assert check_entry(stored).message_count == len(messages)
+    assert not is_new
+    served = to_served(stamp(stored, 1, 2, 3, 4))
+    assert served == PulsarEntry(section, payload, len(messages), None)
+
+
+def test_only_the_live_messages_of_a_batch_are_shown() -> None:
+    data = batch_entry([message(b"%d" % n, f"k{n}") for n in range(70)])
+    live = (1 << 3) | (1 << 69)
+    header, served = with_live_rows(check_entry(data), data, live.to_bytes(9, "little"))
+    assert header.message_count == 2
+    assert to_served(served) == PulsarEntry(*sections(data), 70, live)
+
+
+def test_the_time_of_a_manual_clock() -> None:
+    metadata = metadata_of()
+    section = metadata.SerializeToString() + UNKNOWN_FIELD
+    sent = Message(MessageMetadata.FromString(section), section, memoryview(b"v"))
+    stored, _ = to_stored(sent, SEND, publish_time_ms=99)
+    assert check_entry(stored).publish_time_ms == 99
+    told, _ = sections(stored)
+    assert MessageMetadata.FromString(told).publish_time == 99
+    assert UNKNOWN_FIELD in told
 
 
 def test_a_compacted_batch_keeps_its_indexes() -> None:
@@ -185,20 +163,19 @@ def test_dead_messages_of_a_batch_are_placeholders() -> None:
     assert (found[0][0].sequence_id, found[2][0].sequence_id) == (7, 9)
 
 
-def test_refusals_name_what_cannot_be_stored() -> None:
-    for fields in (
-        {"encryption_keys": [b"k"]},
-        {"uuid": b"u"},
-        {"marker_type": 0},
-        {"txnid_most_bits": 1},
-    ):
-        with pytest.raises(NotAllowed):
-            to_native(Message(metadata_of(**fields), memoryview(b"")), SEND)
+@pytest.mark.parametrize("fields", [{"marker_type": 0}, {"txnid_most_bits": 1}])
+def test_refusals_name_what_cannot_be_stored(fields: dict[str, int]) -> None:
     with pytest.raises(NotAllowed):
-        to_native(
-            Message(metadata_of(), memoryview(b"")),
-            CommandSend(producer_id=1, sequence_id=1, is_chunk=True),
-        )
+        to_stored(Message(metadata_of(**fields), b"", memoryview(b"")), SEND)
+
+
+def test_unfinished_messages_are_no_duplicates() -> None:
+    found = []
+    for number in range(2):
+        metadata = metadata_of(uuid=b"u", num_chunks_from_msg=2, chunk_id=number)
+        sent = Message(metadata, metadata.SerializeToString(), memoryview(packed([])))
+        found.append(to_stored(sent, SEND).is_new)
+    assert found == [True, False]
 
 
 @given(st.integers(0, 2**200))

@@ -1,0 +1,129 @@
+"""The key columns of a Pulsar entry, in the form of a native key section.
+
+An encrypted batch is one message, with the key of its first one: it is in the first row, and the
+other rows are hidden. A batch that does not parse has no message; it survives every run.
+
+Source: Pulsar's RawBatchConverter and AbstractTwoPhaseCompactor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ledgerfold.compactor.job.pulsar_scan import Scanned, scan_batch
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.storage.entry import EntryHeader
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.native import HAS_KEY, KEY_IS_BASE64, NULL_VALUE
+from ledgerfold.storage.pulsar.batch import is_unsized, single_bytes
+from ledgerfold.storage.pulsar.metadata import is_sealed, parse_metadata
+from ledgerfold.storage.pulsar.payload import decompressed
+from ledgerfold.v1.pulsar_pb2 import MessageMetadata
+
+_U32, _I64 = np.dtype("<u4"), np.dtype("<i8")
+
+
+class KeySection(NamedTuple):
+    """The columns of a native key section (storage/native.py), as many rows as the header has.
+
+    `shown`: the rows that are messages, the first ones; None: all. `passes`: it survives as it is.
+    """
+
+    key_offsets: bytes
+    keys: bytes
+    flags: bytes
+    value_sizes: bytes
+    event_times: bytes
+    batch_indexes: bytes
+    batch_size: int
+    shown: int | None = None
+    passes: bool = False
+
+
+def pulsar_keys(
+    header: EntryHeader,
+    section: bytes,
+    payload: Callable[[], bytes],
+    unsized_empties_survive: bool = False,
+) -> KeySection:
+    """Returns the columns. `payload`: returns the value section, which only batches need.
+
+    `unsized_empties_survive`: as in the plan. Raises InvalidRequest if the metadata do not parse:
+    no broker has stored that.
+    """
+    metadata = parse_metadata(section)
+    if header.is_plain or is_sealed(metadata):
+        counts_metadata = unsized_empties_survive and is_unsized(header, metadata)
+        return _one(header, metadata, len(section) if counts_metadata else None)
+    try:
+        return _batch(header, metadata, payload())
+    except InvalidRequest:
+        rows = header.message_count
+        return KeySection(
+            bytes(4 * rows + 4), b"", bytes(rows), bytes(4 * rows), b"", b"", rows, 0, passes=True
+        )
+
+
+def _one(
+    header: EntryHeader, metadata: MessageMetadata, value_bytes: int | None = None
+) -> KeySection:
+    """Returns the columns of what counts as one message. `value_bytes`: None: its own size."""
+    rest, key = header.message_count - 1, metadata.partition_key
+    if value_bytes is None:
+        value_bytes = single_bytes(metadata, header)
+    flags = 0
+    if metadata.HasField("partition_key"):
+        flags = HAS_KEY | (KEY_IS_BASE64 if metadata.partition_key_b64_encoded else 0)
+    if metadata.null_value:
+        flags |= NULL_VALUE
+    offsets = np.full(rest + 2, len(key), _U32)
+    offsets[0] = 0
+    times = b""
+    if metadata.event_time:
+        times = metadata.event_time.to_bytes(8, "little", signed=True) + bytes(8 * rest)
+    return KeySection(
+        offsets.tobytes(),
+        key,
+        bytes((flags,)) + bytes(rest),
+        value_bytes.to_bytes(4, "little") + bytes(4 * rest),
+        times,
+        b"",
+        rest + 1,
+        1 if rest else None,
+    )
+
+
+def _batch(header: EntryHeader, metadata: MessageMetadata, section: bytes) -> KeySection:
+    payload = decompressed(metadata, section)
+    size = metadata.num_messages_in_batch
+    found = scan_batch(payload, size)
+    indexes = b""
+    if found.is_placeholder.any():
+        rows = np.flatnonzero(~found.is_placeholder)
+        found, indexes = found.where(rows), rows.astype(_U32).tobytes()
+    if len(found.starts) != header.message_count:
+        raise InvalidRequest("A batch does not have as many messages as its header says.")
+    flags = found.has_key * HAS_KEY + found.is_base64 * KEY_IS_BASE64 + found.is_null * NULL_VALUE
+    times = found.event_times
+    offsets, keys = _keys(payload, found)
+    return KeySection(
+        offsets.astype(_U32).tobytes(),
+        keys,
+        flags.astype(np.uint8).tobytes(),
+        found.value_sizes.astype(_U32).tobytes(),
+        b"" if times is None else times.astype(_I64).tobytes(),
+        indexes,
+        size,
+    )
+
+
+def _keys(payload: bytes, found: Scanned) -> tuple[Integers, bytes]:
+    """Returns the offsets of the keys, and the concatenated keys."""
+    sizes = found.key_sizes
+    offsets = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=offsets[1:])
+    at = np.arange(offsets[-1]) + np.repeat(found.key_starts - offsets[:-1], sizes)
+    return offsets, np.frombuffer(payload, np.uint8)[at].tobytes()

@@ -1,0 +1,159 @@
+"""The rebuilding of a Pulsar batch from which a run removes messages.
+
+As in Pulsar, an empty placeholder takes the place of a removed message, so that indexes stay; what
+is left, and all metadata but sizes, is copied as bytes. The metadata list the indexes that are left
+(compacted_batch_indexes, of Pulsar 4.1), so that nobody has to open the batch to know them.
+
+The payload is compressed again with its compression, unless it grows: then as in rebuild.py. An
+entry that nobody can open is returned as it is.
+
+Source: Pulsar's RawBatchConverter, and RawBatchMessageContainerImpl for renumbered batches.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ledgerfold.compactor.job.pulsar_scan import Scanned, scan_batch
+from ledgerfold.compactor.job.rebuild import RawEntry
+from ledgerfold.compactor.positions import Integers
+from ledgerfold.storage.compression import compress_tightly
+from ledgerfold.storage.entry import (
+    ENTRY_BYTES_MAX,
+    FLAG_PLAIN,
+    Compression,
+    EntryHeader,
+    rebuild_header,
+)
+from ledgerfold.storage.errors import EntryTooLarge, InvalidRequest
+from ledgerfold.storage.pulsar import metadata as fields_of
+from ledgerfold.storage.pulsar.metadata import is_sealed, parse_metadata, replaced, varint
+from ledgerfold.storage.pulsar.payload import PLACEHOLDER, compressed, decompressed, split
+from ledgerfold.v1.pulsar_pb2 import MessageMetadata
+
+_Fields = dict[int, int | bytes | list[bytes] | None]
+
+
+def keep_pulsar_rows(
+    header: EntryHeader,
+    entry: RawEntry,
+    rows: Integers,
+    path: str = "a segment",
+    renumber: bool = False,
+) -> RawEntry:
+    """Returns the entry with only these rows, which ascend and are not empty; as keep_rows()."""
+    metadata = parse_metadata(entry.key_section)
+    if header.is_plain or is_sealed(metadata):
+        return entry
+    try:
+        payload = decompressed(metadata, entry.value_section)
+        found = scan_batch(payload, metadata.num_messages_in_batch)
+    except InvalidRequest:
+        return entry
+    stored = np.flatnonzero(~found.is_placeholder)
+    if len(stored) != header.message_count:
+        return entry
+    kept = stored[rows]
+    if renumber:
+        return _renumbered(header, entry, metadata, payload, kept, path)
+    content = _with_placeholders(payload, found, kept)
+    fields: _Fields = {
+        fields_of.COMPACTED_BATCH_INDEXES: b"".join(map(varint, kept.tolist())),
+    }
+    return _built(header, entry.key_section, content, fields, len(kept), path)
+
+
+def changes_ids(header: EntryHeader, entry: RawEntry) -> bool:
+    """Returns whether renumbering would change the ids of a whole batch."""
+    metadata = parse_metadata(entry.key_section)
+    if header.is_plain or is_sealed(metadata):
+        return False
+    return header.message_count == 1 or header.message_count < metadata.num_messages_in_batch
+
+
+def _with_placeholders(payload: bytes, found: Scanned, kept: Integers) -> bytes:
+    """Returns the batch with these messages, and placeholders for all others."""
+    breaks = np.flatnonzero(np.diff(kept) != 1)
+    firsts = np.concatenate((kept[:1], kept[breaks + 1]))
+    lasts = np.concatenate((kept[breaks], kept[-1:]))
+    gaps = firsts - np.concatenate(([0], lasts[:-1] + 1))
+    parts = list[bytes]()
+    runs = (gaps.tolist(), found.starts[firsts].tolist(), found.ends[lasts].tolist())
+    for gap, start, end in zip(*runs, strict=True):
+        parts += (PLACEHOLDER * gap, payload[start:end])
+    parts.append(PLACEHOLDER * (len(found.starts) - 1 - int(lasts[-1])))
+    return b"".join(parts)
+
+
+def _renumbered(
+    header: EntryHeader,
+    entry: RawEntry,
+    metadata: MessageMetadata,
+    payload: bytes,
+    kept: Integers,
+    path: str,
+) -> RawEntry:
+    """Renumbers the rest of a batch as if it had been published like that."""
+    every = list(split(payload, metadata.num_messages_in_batch))
+    left = [every[index] for index in kept.tolist()]
+    ids = [
+        each.metadata.sequence_id
+        if each.metadata.HasField("sequence_id")
+        else metadata.sequence_id + index
+        for each, index in zip(left, kept.tolist(), strict=True)
+    ]
+    header = header._replace(sequence_id=ids[-1])
+    fields: _Fields = {
+        fields_of.COMPACTED_BATCH_INDEXES: None,
+        fields_of.SEQUENCE_ID: ids[0],
+        fields_of.HIGHEST_SEQUENCE_ID: ids[-1],
+        fields_of.NUM_MESSAGES_IN_BATCH: len(left),
+    }
+    if len(left) > 1:
+        content = b"".join(payload[each.start : each.end] for each in left)
+        return _built(header, entry.key_section, content, fields, len(left), path)
+    single, _, start, end = left[0]
+    fields |= {
+        fields_of.NUM_MESSAGES_IN_BATCH: None,
+        fields_of.HIGHEST_SEQUENCE_ID: None,
+        fields_of.PARTITION_KEY: single.partition_key if single.HasField("partition_key") else None,
+        fields_of.KEY_IS_BASE64: 1 if single.partition_key_b64_encoded else None,
+        fields_of.ORDERING_KEY: single.ordering_key or None,
+        fields_of.EVENT_TIME: single.event_time or None,
+        fields_of.NULL_VALUE: 1 if single.null_value else None,
+        fields_of.PROPERTIES: [each.SerializeToString() for each in single.properties],
+    }
+    header = header._replace(flags=header.flags | FLAG_PLAIN)
+    return _built(header, entry.key_section, payload[start:end], fields, 1, path)
+
+
+def _built(
+    header: EntryHeader, section: bytes, content: bytes, fields: _Fields, rows: int, path: str
+) -> RawEntry:
+    """Builds the entry of this uncompressed payload. Raises EntryTooLarge."""
+    header_bytes = header.size_bytes - header.key_bytes - header.value_bytes
+    key_section = replaced(section, fields | {fields_of.UNCOMPRESSED_SIZE: len(content)})
+    # The field of the compression may appear.
+    room_bytes = ENTRY_BYTES_MAX - header_bytes - len(key_section) - 2
+    compression, value_section = _compressed(header, content, room_bytes)
+    if len(value_section) > room_bytes:
+        size_bytes = ENTRY_BYTES_MAX - room_bytes + len(value_section)
+        raise EntryTooLarge(path, str(header.position), size_bytes, ENTRY_BYTES_MAX)
+    if compression != header.compression:
+        key_section = replaced(key_section, {fields_of.COMPRESSION: compression})
+    header = header._replace(compression=compression)
+    return RawEntry(
+        rebuild_header(header, key_section, value_section, rows), key_section, value_section
+    )
+
+
+def _compressed(header: EntryHeader, content: bytes, room_bytes: int) -> tuple[int, bytes]:
+    """Returns a payload and its compression: the original one, or else the smallest."""
+    if not content:
+        return Compression.NONE, content
+    kinds = [(header.compression, compressed(header.compression, content))]
+    if len(kinds[0][1]) > min(header.value_bytes, room_bytes):
+        kinds.append((Compression.NONE, content))
+        if min(len(payload) for _, payload in kinds) > room_bytes:
+            kinds.append((Compression.ZSTD, compress_tightly(content)[4:]))
+    return min(kinds, key=lambda kind: len(kind[1]))

@@ -1,0 +1,213 @@
+"""Entries of Pulsar's clients: codec 3 (docs/FORMATS.md, "Pulsar codec").
+
+The key section is the MessageMetadata, the value section the payload, both as they were sent. The
+payload of a message alone is decompressed when it is needed. What nobody can open is one message,
+which is returned as if it was published alone: an encrypted batch, with the key of its first
+message; and a batch that does not parse, without a key. Its value is the bytes that were sent.
+
+    >>> metadata = MessageMetadata(
+    ...     producer_name=b"p", sequence_id=7, publish_time=5, partition_key=b"k")
+    >>> from ledgerfold.storage.codec import decode
+    >>> from ledgerfold.storage.pulsar.entries import entry_of
+    >>> entry = entry_of(metadata, metadata.SerializeToString(), b"v")
+    >>> [(m.key, m.value, m.sequence_id) for m in decode(entry).messages()]
+    [(b'k', b'v', 7)]
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from contextlib import suppress
+
+from ledgerfold.storage.decoded import DecodedBatch, Routing
+from ledgerfold.storage.entry import Buffer, EntryHeader
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.pulsar.metadata import (
+    indexes_of,
+    is_batch,
+    is_sealed,
+    parse_metadata,
+)
+from ledgerfold.storage.pulsar.payload import Single, decompressed, split
+from ledgerfold.storage.served_entry import row_numbers
+from ledgerfold.v1.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
+
+
+class PulsarBatch(DecodedBatch):
+    """A decoded entry."""
+
+    __slots__ = (
+        "_indexes",
+        "_is_single",
+        "_is_unreadable",
+        "_payload",
+        "_section",
+        "_singles",
+        "batch_size",
+        "header",
+        "metadata",
+        "rows",
+    )
+
+    def __init__(self, header: EntryHeader, key_section: Buffer, value_section: Buffer) -> None:
+        self.header = header
+        self.metadata = parse_metadata(key_section)
+        if header.is_plain == is_batch(self.metadata):
+            raise InvalidRequest("The header of a Pulsar entry does not fit its metadata.")
+        self._section = value_section
+        self._is_unreadable = False
+        self._is_single = header.is_plain or is_sealed(self.metadata)
+        self.batch_size: int = 1 if header.is_plain else self.metadata.num_messages_in_batch
+        self._payload: bytes | None = None
+        self._indexes: list[int] | range = range(0)
+        # The messages of a batch that are neither placeholders nor dead.
+        self._singles = list[Single]()
+        if not self._is_single:
+            try:
+                self._read_batch()
+            except InvalidRequest:
+                self._is_single = self._is_unreadable = True
+                self._payload = bytes(value_section)
+        self.rows = 1 if self._is_single else header.message_count
+
+    @staticmethod
+    def first_key(header: EntryHeader, key_section: Buffer) -> bytes | None:
+        """Returns the ordering key or the key in the metadata: those of the first message."""
+        metadata = parse_metadata(key_section)
+        if metadata.ordering_key:
+            return metadata.ordering_key
+        return metadata.partition_key if metadata.HasField("partition_key") else None
+
+    @classmethod
+    def routing(cls, header: EntryHeader, key_section: Buffer) -> Routing:
+        """Returns the routing of what was sent: a key in base64 counts as the bytes that it says.
+
+        Source: Pulsar's AbstractBaseDispatcher.
+        """
+        metadata = parse_metadata(key_section)
+        key = cls.first_key(header, key_section)
+        if metadata.partition_key_b64_encoded and not metadata.ordering_key and key is not None:
+            with suppress(ValueError):
+                key = b64decode(key, validate=True)
+        return Routing(key, max(0, metadata.deliver_at_time))
+
+    @staticmethod
+    def last_batch_index(header: EntryHeader, key_section: Buffer) -> int:
+        if header.is_plain:
+            return -1
+        metadata = parse_metadata(key_section)
+        indexes = indexes_of(metadata, header.rows)
+        if header.live_rows and not is_sealed(metadata):
+            return indexes[row_numbers(header.live_rows, header.rows)[-1]]
+        return indexes[-1]
+
+    @property
+    def payload(self) -> bytes:
+        """The decompressed payload; of an encrypted entry, the payload as it is."""
+        if self._payload is None:
+            if self.metadata.encryption_keys:
+                self._payload = bytes(self._section)
+            else:
+                self._payload = decompressed(self.metadata, self._section)
+        return self._payload
+
+    def _read_batch(self) -> None:
+        """Raises InvalidRequest if nobody can read it."""
+        header = self.header
+        every = split(self.payload, self.batch_size)
+        stored = [each for each in every if not each.metadata.compacted_out]
+        if len(stored) != header.rows:
+            raise InvalidRequest(
+                f"{len(stored)} messages in an entry whose header counts {header.rows}."
+            )
+        indexes = indexes_of(self.metadata, header.rows)
+        if header.live_rows:
+            rows = row_numbers(header.live_rows, header.rows)
+            stored, indexes = [stored[row] for row in rows], [indexes[row] for row in rows]
+        self._singles, self._indexes = stored, indexes
+
+    def _of(self, row: int) -> MessageMetadata | SingleMessageMetadata:
+        """Returns the metadata of one message."""
+        return self.metadata if self._is_single else self._singles[row].metadata
+
+    @property
+    def producer_name(self) -> str:
+        return self.metadata.producer_name.decode(errors="backslashreplace")
+
+    @property
+    def deliver_at_ms(self) -> int:  # type: ignore[override]
+        return max(0, self.metadata.deliver_at_time)
+
+    @property
+    def schema_version(self) -> bytes:
+        return self.metadata.schema_version
+
+    def batch_index(self, row: int) -> int:
+        """Returns the batch index; -1 for a message that is alone, and what nobody can open."""
+        return -1 if self._is_single else self._indexes[row]
+
+    def key(self, row: int) -> bytes | None:
+        if self._is_unreadable:
+            return None
+        of = self._of(row)
+        return of.partition_key if of.HasField("partition_key") else None
+
+    def key_is_base64(self, row: int) -> bool:
+        return self._of(row).partition_key_b64_encoded
+
+    def value(self, row: int) -> bytes:
+        if self._is_single:
+            return self.payload
+        _, _, start, end = self._singles[row]
+        return self.payload[start:end]
+
+    def value_bytes(self, row: int) -> int:
+        """Returns the size of the value. Needs the payload only of a batch."""
+        if self._is_unreadable:
+            return len(self.payload)
+        if self._is_single:
+            return single_bytes(self.metadata, self.header)
+        return self._singles[row].metadata.payload_size
+
+    def contents(self) -> list[bytes]:
+        return [self.value(row) for row in range(self.rows)]
+
+    def is_null(self, row: int) -> bool:
+        return self._of(row).null_value
+
+    def event_time_ms(self, row: int) -> int:
+        return self._of(row).event_time
+
+    def sequence_id(self, row: int) -> int:
+        of = self._of(row)
+        if self._is_single or of.HasField("sequence_id"):
+            return of.sequence_id
+        return self.metadata.sequence_id + self.batch_index(row)
+
+    def pairs(self, row: int) -> list[tuple[bytes, bytes]]:
+        """Returns the names and contents of the properties, as they were sent."""
+        return [(each.key, each.value) for each in self._of(row).properties]
+
+    def properties(self, row: int) -> dict[str, str]:
+        try:
+            return {name.decode(): content.decode() for name, content in self.pairs(row)}
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(f"A property of a message is not UTF-8: {error}") from error
+
+    def ordering_key(self, row: int) -> bytes | None:
+        return self._of(row).ordering_key or None
+
+
+def single_bytes(metadata: MessageMetadata, header: EntryHeader) -> int:
+    """Returns the size of a message that is alone in its entry, as a compaction takes it."""
+    if metadata.HasField("uncompressed_size"):
+        return metadata.uncompressed_size
+    return header.value_bytes
+
+
+def is_unsized(header: EntryHeader, metadata: MessageMetadata) -> bool:
+    """Returns whether the entry is a message that is empty, but does not say so.
+
+    Pulsar's compactor takes the metadata for a part of its size.
+    """
+    return header.is_plain and not (header.value_bytes or metadata.HasField("uncompressed_size"))

@@ -1,0 +1,67 @@
+"""The entry of what a client of Pulsar sent: its metadata and its payload, behind our header.
+
+Neither is changed, and the payload is not opened, as in Pulsar's broker: a batch that does not
+parse is stored, and a compaction keeps it as it is.
+"""
+
+from __future__ import annotations
+
+from ledgerfold.storage.entry import (
+    FLAG_PLAIN,
+    Buffer,
+    Codec,
+    Compression,
+    EntryFields,
+    build_entry,
+)
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.pulsar.metadata import is_batch
+from ledgerfold.v1.pulsar_pb2 import MessageMetadata
+
+
+def entry_of(
+    metadata: MessageMetadata, section: bytes, payload: Buffer, *, highest_sequence_id: int = 0
+) -> bytes:
+    """Builds an entry. `section`: the metadata as they were sent. Raises InvalidRequest.
+
+    `highest_sequence_id`: what the client says besides; 0: nothing.
+    """
+    if metadata.sequence_id < 0 or metadata.publish_time < 0 or metadata.event_time < 0:
+        raise InvalidRequest("A sequence id or a time is above 2^63.")
+    if metadata.compression not in Compression._value2member_map_:
+        raise InvalidRequest(f"Unknown compression {metadata.compression}.")
+    count = metadata.num_messages_in_batch if is_batch(metadata) else 1
+    if count < 1:
+        raise InvalidRequest(f"A batch of {count} messages.")
+    if metadata.compacted_batch_indexes:
+        raise InvalidRequest("A batch from which a compaction removed messages is not new.")
+    return build_entry(
+        section,
+        bytes(payload),
+        EntryFields(
+            message_count=count,
+            sequence_id=_sequence_id(metadata, count, highest_sequence_id),
+            publish_time_ms=metadata.publish_time,
+            codec=Codec.PULSAR,
+            compression=metadata.compression,
+            flags=0 if is_batch(metadata) else FLAG_PLAIN,
+        ),
+    )
+
+
+def _sequence_id(metadata: MessageMetadata, count: int, highest: int) -> int:
+    """Returns the id by which the entry is recognized if it is sent again."""
+    first = metadata.sequence_id
+    if is_unfinished(metadata):
+        # All chunks of a message have its id: only the last one is recognized.
+        return first - 1
+    highest = max(highest, metadata.highest_sequence_id)
+    # NOTE: the C++ client does not say the highest one. Batches of one key each, of several that
+    # are sent together, have ids that are interleaved; they are sent by their first ids, so that
+    # each entry has a higher one than those before it.
+    return highest if highest - first + 1 == count else first
+
+
+def is_unfinished(metadata: MessageMetadata) -> bool:
+    """Returns whether the entry is a chunk of a message, and not the last one."""
+    return metadata.chunk_id < metadata.num_chunks_from_msg - 1

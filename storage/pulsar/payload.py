@@ -1,0 +1,71 @@
+"""The value section of a Pulsar entry: the payload as its producer sent it.
+
+Decompressed, the payload of a batch is a sequence of messages:
+
+    SIZE (4 bytes, big-endian) | SingleMessageMetadata | value
+
+A message that a compaction removed is a placeholder in its place: no value, and marked as such.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from ledgerfold.storage.compression import compress, decompress
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
+
+_SIZE = struct.Struct(">I")
+_PLACEHOLDER_METADATA = SingleMessageMetadata(payload_size=0, compacted_out=True)
+PLACEHOLDER = b"\x00\x00\x00\x04" + _PLACEHOLDER_METADATA.SerializeToString()
+
+
+class Single(NamedTuple):
+    """A message of a batch, and where it and its value begin and end in the payload."""
+
+    metadata: SingleMessageMetadata
+    start: int
+    value_at: int
+    end: int
+
+
+def decompressed(metadata: MessageMetadata, payload: Buffer) -> bytes:
+    """Returns the payload without its compression. Raises InvalidRequest.
+
+    Bound: as that of a native value section (storage/compression.py).
+    """
+    # NOTE: an empty value is not compressed, whatever its metadata say.
+    if not metadata.compression or not (len(payload) or metadata.uncompressed_size):
+        return bytes(payload)
+    return decompress(
+        metadata.compression, metadata.uncompressed_size.to_bytes(4, "little") + bytes(payload)
+    )
+
+
+def compressed(compression: int, payload: bytes) -> bytes:
+    return compress(compression, payload)[4:] if compression else payload
+
+
+def split(payload: bytes, count: int) -> Iterator[Single]:
+    """Yields the messages of a decompressed batch, with placeholders. Raises InvalidRequest."""
+    at, end = 0, len(payload)
+    parse, unpack = SingleMessageMetadata.FromString, _SIZE.unpack_from
+    try:
+        for _ in range(count):
+            metadata_at = at + 4
+            value_at = metadata_at + unpack(payload, at)[0]
+            metadata = parse(payload[metadata_at:value_at])
+            next_at = value_at + metadata.payload_size
+            if not value_at <= next_at <= end:
+                raise InvalidRequest("A message is larger than its batch.")
+            yield Single(metadata, at, value_at, next_at)
+            at = next_at
+    except (struct.error, DecodeError) as error:
+        raise InvalidRequest(f"A batch of {count} messages does not parse: {error}.") from error
+    if at != end:
+        raise InvalidRequest(f"{end - at} bytes follow the {count} messages of a batch.")

@@ -1,0 +1,202 @@
+"""The Pulsar codec: entries as Pulsar's clients sent them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledgerfold.storage.codec import codec_of, decode, last_batch_index
+from ledgerfold.storage.entry import Compression, read_header
+from ledgerfold.storage.entry_check import check_entry
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.pulsar.entries import entry_of
+from ledgerfold.storage.pulsar.metadata import parse_metadata, replaced
+from ledgerfold.storage.pulsar.payload import split
+from ledgerfold.storage.served_entry import read_served_header, with_live_rows
+from ledgerfold.v1.pulsar_pb2 import MessageMetadata
+from tests.support.pulsar_entries import (
+    UNKNOWN_FIELD,
+    Sent,
+    batch_entry,
+    entry,
+    message,
+    metadata_of,
+    packed,
+    sections,
+    singles,
+)
+
+
+@given(st.lists(singles(), min_size=1, max_size=6), st.sampled_from(Compression), st.booleans())
+def test_a_batch_is_read_as_it_was_sent(
+    messages: list[Sent], compression: int, has_ids: bool
+) -> None:
+    for number, (single, _) in enumerate(messages):
+        if has_ids:
+            single.sequence_id = 7 + 3 * number
+    last_id = 7 + 3 * (len(messages) - 1) if has_ids else 0
+    data = batch_entry(messages, compression=compression, highest_sequence_id=last_id)
+    header = check_entry(data)
+    assert (header.message_count, header.compression) == (len(messages), compression)
+    # Ids with gaps are those of one key, interleaved with those of others: sent by the first one.
+    assert header.sequence_id == 7
+    batch = decode(data)
+    assert [found.value for found in batch.messages()] == [value for _, value in messages]
+    assert batch.contents() == [value for _, value in messages]
+    for row, (single, _) in enumerate(messages):
+        key = single.partition_key if single.HasField("partition_key") else None
+        assert (batch.key(row), batch.batch_index(row)) == (key, row)
+        assert batch.key_is_base64(row) == single.partition_key_b64_encoded
+        assert batch.is_null(row) == single.null_value
+        assert batch.value_bytes(row) == single.payload_size
+        assert batch.event_time_ms(row) == single.event_time
+        assert batch.ordering_key(row) == (single.ordering_key or None)
+        assert batch.sequence_id(row) == 7 + (3 if has_ids else 1) * row
+        pairs = {each.key.decode(): each.value.decode() for each in single.properties}
+        assert batch.properties(row) == pairs
+    assert last_batch_index(data, header) == len(messages) - 1
+
+
+@given(singles(), st.sampled_from(Compression))
+def test_a_message_alone(sent: Sent, compression: int) -> None:
+    single, value = sent
+    metadata = metadata_of(compression=compression, schema_version=b"\x01")
+    for name in ("partition_key", "event_time", "ordering_key", "null_value"):
+        if single.HasField(name):
+            setattr(metadata, name, getattr(single, name))
+    metadata.properties.extend(single.properties)
+    data = entry(metadata, value)
+    header = check_entry(data)
+    (found,) = decode(data).messages()
+    assert header.is_plain
+    assert (found.batch_index, found.value, found.sequence_id) == (-1, value, 7)
+    assert found.value_is_null == single.null_value
+    assert found.event_time_ms == single.event_time
+    batch = decode(data)
+    assert (batch.producer_name, batch.schema_version) == ("p", b"\x01")
+    assert batch.value_bytes(0) == len(value)
+    key, _ = sections(data)
+    first = single.ordering_key or (
+        single.partition_key if single.HasField("partition_key") else None
+    )
+    assert codec_of(header).first_key(header, key) == first
+    assert last_batch_index(data, header) == -1
+
+
+def test_an_encrypted_batch_is_one_message() -> None:
+    """Nobody here can open it: its header counts what its metadata say."""
+    metadata = metadata_of(
+        num_messages_in_batch=3,
+        partition_key=b"first",
+        encryption_keys=[b"key"],
+        compression=Compression.LZ4,
+        uncompressed_size=100,
+    )
+    data = entry_as_sent(metadata, b"noise")
+    header = check_entry(data)
+    (found,) = decode(data).messages()
+    assert header.message_count == 3
+    assert (found.key, found.value, found.batch_index) == (b"first", b"noise", -1)
+    assert decode(data).value_bytes(0) == 100
+    assert last_batch_index(data, header) == 2
+
+
+def entry_as_sent(metadata: MessageMetadata, payload: bytes) -> bytes:
+    return entry_of(metadata, metadata.SerializeToString(), payload)
+
+
+@pytest.mark.parametrize(("highest", "expected"), [(0, 7), (9, 9), (12, 7)])
+def test_the_id_by_which_a_batch_is_recognized(highest: int, expected: int) -> None:
+    """Its highest one only if the ids between are its own."""
+    messages = [message(b"%d" % n, "k") for n in range(3)]
+    data = batch_entry(messages, highest_sequence_id=highest)
+    assert read_header(data).sequence_id == expected
+
+
+def test_chunks_are_recognized_by_the_last_one() -> None:
+    ids = []
+    for number in range(3):
+        metadata = metadata_of(uuid=b"u", num_chunks_from_msg=3, chunk_id=number)
+        ids.append(read_header(entry_as_sent(metadata, b"part")).sequence_id)
+    assert ids == [6, 6, 7]
+
+
+@given(st.sets(st.integers(0, 8), min_size=1, max_size=8))
+def test_live_rows(live: set[int]) -> None:
+    """An entry that is served with a mask has only the live messages, under their own indexes."""
+    data = batch_entry([message(b"%d" % n, f"k{n}") for n in range(9)])
+    mask = sum(1 << n for n in live).to_bytes(2, "little")
+    header, served = with_live_rows(read_header(data), data, mask)
+    assert read_served_header(served) == header
+    found = list(decode(served, header).messages())
+    assert [(each.batch_index, each.value) for each in found] == [
+        (n, b"%d" % n) for n in sorted(live)
+    ]
+    assert [each.sequence_id for each in found] == [7 + n for n in sorted(live)]
+    assert last_batch_index(served, header) == max(live)
+
+
+@given(st.binary(max_size=60), st.integers(1, 9), st.integers(0, 4))
+def test_noise_is_one_message(payload: bytes, count: int, compression: int) -> None:
+    metadata = metadata_of(
+        num_messages_in_batch=count, compression=compression, uncompressed_size=40
+    )
+    found = list(decode(entry_as_sent(metadata, payload)).messages())
+    is_read = len(found) == count and found[0].batch_index == 0
+    assert is_read or [(each.key, each.value) for each in found] == [(None, payload)]
+
+
+@pytest.mark.parametrize("cut", [1, 3, 5, 12])
+def test_a_batch_that_is_cut_off(cut: int) -> None:
+    payload = packed([message(b"one", "k"), message(b"two", "l")])
+    metadata = metadata_of(num_messages_in_batch=2)
+    for count, sent in ((2, payload[:-cut]), (2, payload + b"more"), (1, payload), (3, payload)):
+        with pytest.raises(InvalidRequest):
+            list(split(sent, count))
+        metadata.num_messages_in_batch = count
+        (found,) = decode(entry_as_sent(metadata, sent)).messages()
+        assert (found.key, found.value, found.batch_index) == (None, sent, -1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"num_messages_in_batch": 0},
+        {"num_messages_in_batch": -1},
+        {"compression": 9},
+        {"sequence_id": -1},
+        {"publish_time": -1},
+        {"event_time": -1},
+        {"compacted_batch_indexes": [1]},
+    ],
+)
+def test_metadata_that_no_header_can_describe(fields: dict[str, object]) -> None:
+    with pytest.raises(InvalidRequest):
+        entry_as_sent(metadata_of(**fields), b"")
+
+
+@given(st.dictionaries(st.sampled_from((9, 11, 31)), st.none() | st.integers(0, 2**31 - 1)))
+def test_only_named_fields_change(fields: dict[int, int | None]) -> None:
+    metadata = metadata_of(uncompressed_size=5, num_messages_in_batch=3)
+    metadata.encryption_keys.append(b"key")
+    section = metadata.SerializeToString() + UNKNOWN_FIELD
+    changed = replaced(section, {number: value for number, value in fields.items() if number != 31})
+    assert UNKNOWN_FIELD in changed
+    found, expected = parse_metadata(changed), parse_metadata(section)
+    for number, name in ((9, "uncompressed_size"), (11, "num_messages_in_batch")):
+        if number in fields:
+            expected.ClearField(name)
+            if (value := fields[number]) is not None:
+                setattr(expected, name, value)
+    assert found == expected
+
+
+@given(st.binary(max_size=40))
+def test_noise_as_metadata(section: bytes) -> None:
+    with suppress(InvalidRequest):
+        parse_metadata(section)
+    with suppress(InvalidRequest):
+        replaced(section, {9: 1})

@@ -1,0 +1,54 @@
+"""Entries of Pulsar's clients in a store: what a repair makes of them, and who may publish them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ledgerfold.storage.entry import EARLIEST
+from ledgerfold.storage.errors import InvalidRequest, UnknownFeatures
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.records import FEATURES, PULSAR_ENTRIES, STORE_KEY
+from tests.model.broker_lab import DATA, TOPIC, BrokerLab
+from tests.support.offline import Offline
+from tests.support.pulsar_entries import batch_entry, message
+
+
+async def publish(lab: BrokerLab, *, by_pulsar: bool) -> None:
+    topic = await lab.broker.topic(TOPIC, to_write=True)
+    producer = await topic.attach_producer("p", reuses_ids=by_pulsar)
+    try:
+        sent = batch_entry([message(b"1", "a"), message(b"2", "b")])
+        producer.append_all([sent])
+        producer.finish()
+        while await producer.receipts():
+            pass
+    finally:
+        producer.detach()
+
+
+def test_a_store_record_that_is_made_again_names_the_feature(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab = BrokerLab()
+    lab.run(publish(lab, by_pulsar=True))
+    assert [each.message.value for each in lab.read(EARLIEST, read_compacted=False)] == [b"1", b"2"]
+    lab._drop()
+    lab._pairs.write({STORE_KEY: b"\x01\xff\xff\xff"}, ())
+    offline = Offline(DATA, lab._pairs, lab.files)
+    offline.repair()
+    assert offline.damage() == []
+    metadata = MetadataStore(lab._pairs)
+    store = metadata.store()
+    assert store is not None
+    assert PULSAR_ENTRIES in store.features
+    monkeypatch.setattr("ledgerfold.storage.records.FEATURES", FEATURES - {PULSAR_ENTRIES})
+    with pytest.raises(UnknownFeatures, match="'pulsar-entries'"):
+        metadata.store()
+
+
+def test_other_clients_do_not_publish_them() -> None:
+    """The broker takes metadata for what a client of Pulsar's protocol sent."""
+    lab = BrokerLab()
+    with pytest.raises(InvalidRequest, match=r"Only clients of Pulsar's protocol"):
+        lab.run(publish(lab, by_pulsar=False))
+    lab.stop()
