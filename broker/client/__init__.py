@@ -27,6 +27,10 @@ if TYPE_CHECKING:
         PartitionsRoutingMode,
         Result,
     )
+    from ledgerfold.broker.client.messages.policies import (
+        ConsumerBatchReceivePolicy,
+        ConsumerDeadLetterPolicy,
+    )
     from ledgerfold.broker.client.sync.client import Client
     from ledgerfold.broker.client.sync.consumer import Consumer
     from ledgerfold.broker.client.sync.producer import Producer
@@ -38,6 +42,8 @@ __all__ = [
     "Client",
     "CompressionType",
     "Consumer",
+    "ConsumerBatchReceivePolicy",
+    "ConsumerDeadLetterPolicy",
     "ConsumerType",
     "HashingScheme",
     "InitialPosition",
@@ -53,6 +59,8 @@ __all__ = [
 _MODULES = {
     "Client": "sync.client",
     "Consumer": "sync.consumer",
+    "ConsumerBatchReceivePolicy": "messages.policies",
+    "ConsumerDeadLetterPolicy": "messages.policies",
     "Message": "messages.message",
     "MessageId": "messages.message_id",
     "Producer": "sync.producer",

@@ -33,9 +33,9 @@ from ledgerfold.broker.client.asyncio_client.opened import (
 from ledgerfold.broker.client.core.client_core import ClientCore
 from ledgerfold.broker.client.messages.arguments import (
     AIO_CONSUMER_NOT_EMULATED,
+    AIO_READER_NOT_EMULATED,
     CLIENT_NOT_EMULATED,
     PRODUCER_NOT_EMULATED,
-    READER_NOT_EMULATED,
     takes,
 )
 from ledgerfold.broker.client.messages.configs import (
@@ -76,7 +76,7 @@ class Client:
         """Subscribes, as `ledgerfold.Client.subscribe`, without message listeners."""
         return await self._core.open_consumer(config, Consumer)
 
-    @takes(ReaderConfig, READER_NOT_EMULATED)
+    @takes(ReaderConfig, AIO_READER_NOT_EMULATED)
     async def create_reader(self, config: ReaderConfig) -> Reader:
         """Opens a reader, as `ledgerfold.Client.create_reader`."""
         return await self._core.open_reader(config, Reader)

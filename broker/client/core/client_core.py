@@ -23,7 +23,7 @@ from ledgerfold.broker.client.messages.configs import (
 )
 from ledgerfold.broker.client.streams.connection import ClientSettings, Connection
 from ledgerfold.broker.client.streams.forks import check_may_connect, invalidate_after_fork
-from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
+from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError, NotAllowed
 
 # On a partitioned topic, and on any other.
 AnyProducer: TypeAlias = PartitionedProducerCore | ProducerCore
@@ -97,6 +97,7 @@ class ClientCore:
         connection = await self.connect()
         core: AnyConsumer
         if count := await connection.partition_count(config.topic):
+            _check_queue(config)
             core = await PartitionedConsumerCore(connection, config, count).open(count)
         else:
             core = await ConsumerCore.open(connection, config)
@@ -108,6 +109,7 @@ class ClientCore:
         connection = await self.connect()
         core: AnyReader
         if count := await connection.partition_count(config.topic):
+            _check_queue(config)
             core = await PartitionedReaderCore(connection, config).open(count)
         else:
             core = await ReaderCore.open(connection, config)
@@ -162,3 +164,12 @@ class ClientCore:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+def _check_queue(config: ConsumerConfig | ReaderConfig) -> None:
+    """Raises NotAllowed for several topics without a queue, as Pulsar's clients do."""
+    if not config.receiver_queue_size:
+        raise NotAllowed(
+            f"{config.topic} is partitioned, which a receiver_queue_size of 0 does not allow: use "
+            "1 or more, or a single partition."
+        )

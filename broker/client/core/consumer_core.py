@@ -80,6 +80,8 @@ class ConsumerCore(Core):
         with self._lock:
             message = self._receiver.poll()
             if message is None:
+                if not self.config.receiver_queue_size:
+                    self.stream.fetch()
                 return None
             self._last_received = message.message_id()
             if self.config.unacked_messages_timeout_ms is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ledgerfold.broker.client.core.client_core import (
@@ -11,8 +12,12 @@ from ledgerfold.broker.client.core.client_core import (
     Forget,
     Opened,
 )
+from ledgerfold.broker.client.core.received_batch import ReceivedBatch
 from ledgerfold.broker.client.core.table import Listener
 from ledgerfold.broker.client.core.table_view_core import TableViewCore
+from ledgerfold.broker.client.messages.message import Message
+from ledgerfold.broker.client.messages.policies import ConsumerBatchReceivePolicy
+from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.storage.text import counted
 
 
@@ -46,6 +51,16 @@ class BaseConsumer(Opened[AnyConsumer]):
 
     def is_connected(self) -> bool:
         return self._core.is_connected
+
+    def _new_batch(self, now_s: float, messages: Iterable[Message] = ()) -> ReceivedBatch:
+        """Returns an empty batch, or one that begins with `messages`. Raises NotAllowed."""
+        config = self._core.config
+        if not config.receiver_queue_size:
+            raise NotAllowed(
+                "A receiver_queue_size of 0 does not allow batch_receive: nothing is fetched ahead."
+            )
+        policy = config.batch_receive_policy or ConsumerBatchReceivePolicy()
+        return ReceivedBatch(policy, now_s, messages)
 
 
 class BaseReader(Opened[AnyReader]):

@@ -94,7 +94,6 @@ CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {
     "replicate_subscription_state_enabled": "replicated subscriptions",
     "max_pending_chunked_message": _CHUNKS,
     "auto_ack_oldest_chunked_message_on_queue_full": _CHUNKS,
-    "batch_receive_policy": "batch receive policies",
     "key_shared_policy": "Key_Shared policies",
     "batch_index_ack_enabled": "batch index acknowledgements",
     "dead_letter_policy": "dead letter topics",
@@ -105,10 +104,12 @@ AIO_CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {
 }
 READER_NOT_EMULATED: Final[Mapping[str, str]] = {
     "schema": _SCHEMAS,
-    "reader_listener": "reader listeners",
-    "subscription_role_prefix": "subscription prefixes of readers",
     "crypto_key_reader": _ENCRYPTION,
     "crypto_failure_action": _ENCRYPTION,
+}
+AIO_READER_NOT_EMULATED: Final[Mapping[str, str]] = {
+    **READER_NOT_EMULATED,
+    "reader_listener": "reader listeners of the asyncio client",
 }
 
 
@@ -166,6 +167,15 @@ def check_least(config: object, least: int, *names: str) -> None:
     for name in names:
         if not getattr(config, name) >= least:
             raise InvalidRequest(f"{name} must be {least} or more.")
+
+
+def check_may_time_out(queue_size: int, timeout_millis: object) -> None:
+    """Raises NotAllowed for a timeout of a call that fetches its own message, as in Pulsar."""
+    if not queue_size and timeout_millis is not None:
+        raise NotAllowed(
+            "A receiver_queue_size of 0 does not allow a timeout: a message that arrives "
+            "after it would be neither received nor given to others. Use a size of 1 or more."
+        )
 
 
 def check_topic_argument(topic: object) -> None:

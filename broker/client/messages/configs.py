@@ -6,9 +6,10 @@ call its signature.
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ledgerfold.broker.client.messages.argument_types import check_fields
 from ledgerfold.broker.client.messages.arguments import check_least, check_topic_argument
@@ -22,14 +23,17 @@ from ledgerfold.broker.client.messages.options import (
     InitialPosition,
     PartitionsRoutingMode,
 )
+from ledgerfold.broker.client.messages.policies import ConsumerBatchReceivePolicy
 from ledgerfold.broker.client.messages.start import id_of_offset
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.strategies.strategic import TopicCompactionStrategy
 from ledgerfold.v1 import data_pb2
 
-# Large enough that a producer need not wait for receipts while the next batches fill; Pulsar's 1000
-# is less than one full batch of small messages.
-PENDING_MESSAGES_MAX = 50_000
+# Pulsar's defaults; the second is for all partitions of a topic together.
+PENDING_MESSAGES_MAX = 1000
+PENDING_MESSAGES_ACROSS_PARTITIONS_MAX = 50_000
+# For a producer of many small messages, which waits: batches fill while others are being stored.
+BULK_SENDING: Final[dict[str, Any]] = {"max_pending_messages": 50_000, "block_if_queue_full": True}
 # Queued messages of one consumer of a partitioned topic, over all partitions.
 RECEIVER_QUEUE_MAX = 50_000
 _WIRE_TYPES = {
@@ -51,13 +55,13 @@ class ProducerConfig:
     send_timeout_millis: int = 30_000
     compression_type: CompressionType = CompressionType.NONE
     max_pending_messages: int = PENDING_MESSAGES_MAX
-    block_if_queue_full: bool = True
+    block_if_queue_full: bool = False
     batching_enabled: bool = False
     batching_max_messages: int = 1000
     batching_max_allowed_size_in_bytes: int = 128 * 1024
     batching_max_publish_delay_ms: int = 10
     batching_type: BatchingType = BatchingType.Default
-    max_pending_messages_across_partitions: int = PENDING_MESSAGES_MAX
+    max_pending_messages_across_partitions: int = PENDING_MESSAGES_ACROSS_PARTITIONS_MAX
     message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution
     hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash
 
@@ -98,6 +102,7 @@ class ConsumerConfig:
     initial_position: InitialPosition = InitialPosition.Latest
     start_message_id_inclusive: bool = False
     max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX
+    batch_receive_policy: ConsumerBatchReceivePolicy | None = None
 
     def __post_init__(self) -> None:
         check_topic_argument(self.topic)
@@ -105,10 +110,8 @@ class ConsumerConfig:
         check_properties(self.properties)
         if not self.subscription_name:
             raise InvalidRequest("subscription_name must be a non-empty string.")
-        check_least(
-            self, 1, "receiver_queue_size", "max_total_receiver_queue_size_across_partitions"
-        )
-        check_least(self, 0, "negative_ack_redelivery_delay_ms")
+        check_least(self, 1, "max_total_receiver_queue_size_across_partitions")
+        check_least(self, 0, "receiver_queue_size", "negative_ack_redelivery_delay_ms")
         if self.unacked_messages_timeout_ms is not None and self.unacked_messages_timeout_ms < 1:
             raise InvalidRequest("unacked_messages_timeout_ms must be None (off) or more than 0.")
         if self.is_read_compacted and self.is_shared:
@@ -155,6 +158,9 @@ class ReaderConfig:
     _: KW_ONLY
     receiver_queue_size: int = 1000
     reader_name: str | None = None
+    subscription_role_prefix: str | None = None
+    # As of Pulsar's Java client.
+    subscription_name: str | None = None
     is_read_compacted: bool = False
     start_message_id_inclusive: bool = False
     start_offset: int | None = None
@@ -169,7 +175,7 @@ class ReaderConfig:
             raise InvalidRequest(
                 "Pass exactly one of start_message_id, start_offset and start_time_ms."
             )
-        check_least(self, 1, "receiver_queue_size")
+        check_least(self, 0, "receiver_queue_size")
         if self.isolation not in [*Isolation]:
             raise InvalidRequest(
                 f"isolation must be {' or '.join(Isolation)}, not {self.isolation!r}."
@@ -187,6 +193,13 @@ class ReaderConfig:
     @property
     def is_start_inclusive(self) -> bool:
         return self.start_message_id_inclusive or self.start_offset is not None
+
+    @property
+    def subscription(self) -> str:
+        """The name of the reader's subscription; empty: the broker generates one."""
+        if self.subscription_name is None and self.subscription_role_prefix:
+            return f"{self.subscription_role_prefix}-reader-{secrets.token_hex(5)}"
+        return self.subscription_name or ""
 
     @property
     def read_committed(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -26,6 +27,8 @@ class NewMessage(NamedTuple):
     properties: dict[str, str] | None = None
     event_time_ms: int = 0
     ordering_key: bytes | None = None
+    # The caller gave the key as bytes; `key` is their base64, as Pulsar's Java client sends it.
+    key_is_base64: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -40,8 +43,8 @@ class NewMessage(NamedTuple):
 def checked_message(
     content: Buffer | None,
     properties: dict[str, str] | None,
-    partition_key: str | None,
-    ordering_key: str | None,
+    partition_key: str | bytes | None,
+    ordering_key: str | bytes | None,
     sequence_id: int | None,
     event_timestamp: int | None,
 ) -> NewMessage:
@@ -54,11 +57,14 @@ def checked_message(
             raise InvalidRequest(f"{what} {number!r} is not an integer from 0 to {INT64_MAX}.")
     return NewMessage(
         value=None if content is None else bytes(content),
-        key=_key("partition_key", partition_key),
+        key=base64.b64encode(partition_key)
+        if isinstance(partition_key, bytes)
+        else _key("partition_key", partition_key),
         sequence_id=-1 if sequence_id is None else sequence_id,
         properties=dict(properties) if properties else None,
         event_time_ms=event_timestamp or 0,
         ordering_key=_key("ordering_key", ordering_key),
+        key_is_base64=isinstance(partition_key, bytes),
     )
 
 
@@ -77,11 +83,11 @@ def check_properties(properties: object) -> None:
             )
 
 
-def _key(what: str, text: str | None) -> bytes | None:
-    if text is None:
-        return None
+def _key(what: str, text: str | bytes | None) -> bytes | None:
+    if text is None or isinstance(text, bytes):
+        return text
     if not isinstance(text, str):
-        raise InvalidRequest(f"{what} must be a string, not {type(text).__name__}.")
+        raise InvalidRequest(f"{what} must be a string or bytes, not {type(text).__name__}.")
     try:
         return key_bytes(text)
     except UnicodeEncodeError:

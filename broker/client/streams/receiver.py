@@ -4,7 +4,8 @@ An entry is verified and decoded once, when it is taken from the inbox; its rows
 one by one. Its permits are returned to the broker at that moment, in bulk, so that the next entries
 are in flight while this one is read, and at most the queue and one entry are in memory.
 
-A damaged entry is not skipped: every further call raises the same error, until a seek.
+A damaged entry is not skipped: every further call raises the same error, until a seek. The same
+holds for a batch if the queue has size 0: as Pulsar's clients, it takes single messages only.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ledgerfold.broker.client.streams.receiving_stream import ReceivingStream
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import verify_sections
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import LedgerfoldError, NotAllowed
 from ledgerfold.storage.kafka.entries import KafkaBatch
 from ledgerfold.storage.partition_names import partition_index
 
@@ -74,6 +75,7 @@ class Receiver:
         self._topic, self._partition = topic, partition_index(topic)
         self._return_permits = stream.return_permits
         self._select_rows = select_rows
+        self._takes_batches = queue_size > 0
         self._return_at = max(1, queue_size // 2)
         self._unreturned = 0
         self._generation = inbox.generation
@@ -157,6 +159,11 @@ class Receiver:
     def _open_entry(self, delivery: Delivery) -> None:
         header, data, redelivery_count, first_offset = delivery
         path = f"entry {header.position} of {self._topic}"
+        if not self._takes_batches and not header.is_plain:
+            raise NotAllowed(
+                f"The {path} is a batch, which a receiver_queue_size of 0 does not allow: use 1 or "
+                "more, or send without batching."
+            )
         verify_sections(data, header, path=path)
         with decoding(path):
             batch = decode(data, header)

@@ -23,7 +23,7 @@ from ledgerfold.broker.client.messages.new_message import ROW_BYTES, checked_mes
 from ledgerfold.broker.client.messages.options import Result
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.sync.io_thread import IoThread
-from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed, Overloaded
 
 
 class Producer(BaseProducer, Closing):
@@ -46,8 +46,8 @@ class Producer(BaseProducer, Closing):
         self,
         content: bytes | None,
         properties: dict[str, str] | None = None,
-        partition_key: str | None = None,
-        ordering_key: str | None = None,
+        partition_key: str | bytes | None = None,
+        ordering_key: str | bytes | None = None,
         sequence_id: int | None = None,
         event_timestamp: int | None = None,
     ) -> MessageId:
@@ -55,7 +55,7 @@ class Producer(BaseProducer, Closing):
 
         An open batch is sent at once. The id is (-1, -1, -1, -1) if the message was resent after a
         lost connection and the broker had stored it already. Raises Timeout (the message may have
-        been stored), InvalidRequest, Overloaded, AlreadyClosed.
+        been stored), InvalidRequest, ProducerQueueIsFull, AlreadyClosed.
         """
         if self._io.is_current:
             raise NotAllowed("A callback runs in the client's I/O thread: use send_async there.")
@@ -72,8 +72,8 @@ class Producer(BaseProducer, Closing):
         content: bytes | None,
         callback: Callable[[Result, MessageId | None], object] | None,
         properties: dict[str, str] | None = None,
-        partition_key: str | None = None,
-        ordering_key: str | None = None,
+        partition_key: str | bytes | None = None,
+        ordering_key: str | bytes | None = None,
         sequence_id: int | None = None,
         event_timestamp: int | None = None,
     ) -> None:
@@ -83,11 +83,13 @@ class Producer(BaseProducer, Closing):
         `callback(result, message_id)` is called in the client's I/O thread, in the order of sending
         (except for a message that is too large); it must not block. None: `flush` raises if the
         message failed. `sequence_id` must be above the previous one; `event_timestamp` is in ms
-        since the epoch, 0 means not set.
+        since the epoch, 0 means not set. A `partition_key` of bytes is sent in base64 and marked as
+        such, as by Pulsar's Java client; the receiver's `key_bytes` returns the bytes.
 
-        Waits while the queue is full, unless `block_if_queue_full` is off. Raises Overloaded (the
-        queue is full), AlreadyClosed, InvalidRequest (a wrong type, a sequence id that does not
-        rise), at once; Pulsar's client passes some of these to the callback.
+        While the queue is full, waits if `block_if_queue_full`; otherwise the callback gets
+        `Result.ProducerQueueIsFull` at once, in this thread, and without a callback the call raises
+        ProducerQueueIsFull. Raises AlreadyClosed, InvalidRequest (a wrong type, a sequence id that
+        does not rise), at once; Pulsar's client passes some of these to the callback.
         """
         if (
             properties is None
@@ -118,7 +120,12 @@ class Producer(BaseProducer, Closing):
         message = checked_message(
             content, properties, partition_key, ordering_key, sequence_id, event_timestamp
         )
-        self._add(message, callback, wait=self._waits_for_room)
+        try:
+            self._add(message, callback, wait=self._waits_for_room)
+        except Overloaded:
+            if callback is None or self._waits_for_room:
+                raise
+            callback(Result.ProducerQueueIsFull, None)
 
     def flush(self) -> None:
         """Sends the open batch and waits until all messages so far are durable.

@@ -122,10 +122,11 @@ def test_several_topics(topics: Any) -> None:
 
 
 def test_choices_by_their_names() -> None:
-    """As Pulsar writes them; another one is told which there are."""
-    named: Any = "Shared"
-    assert ConsumerConfig("t", "s", named).consumer_type is ConsumerType.Shared
-    for wrong in ("shared", 1, None):
+    """As Pulsar writes them, or in other case; another one is told which there are."""
+    for named in ("Shared", "shared", "SHARED"):
+        choice: Any = named
+        assert ConsumerConfig("t", "s", choice).consumer_type is ConsumerType.Shared
+    for wrong in ("share", 1, None):
         with pytest.raises(
             InvalidRequest, match=r"\(Exclusive, Shared, Failover, KeyShared\), not"
         ):
@@ -135,7 +136,7 @@ def test_choices_by_their_names() -> None:
 
 
 def test_both_clients_have_the_same_arguments() -> None:
-    """As `help` shows them; only batching has another default, and a listener is for threads."""
+    """As `help` shows them; only batching has another default, and a listeners are for threads."""
     ours, theirs = (
         {name: inspect.signature(getattr(kind, name)).parameters for name in PULSAR}
         for kind in (Client, aio.Client)
@@ -144,7 +145,11 @@ def test_both_clients_have_the_same_arguments() -> None:
     assert theirs["create_producer"]["batching_enabled"].default is True
     assert list(ours["subscribe"])[:4] == ["self", "topic", "subscription_name", "consumer_type"]
     differences = {each for name in PULSAR for each in ours[name].items() ^ theirs[name].items()}
-    assert {name for name, _ in differences} == {"batching_enabled", "message_listener"}
+    assert {name for name, _ in differences} == {
+        "batching_enabled",
+        "message_listener",
+        "reader_listener",
+    }
 
 
 def test_an_argument_that_is_missing(method: Callable[[str], Callable[..., Any]]) -> None:

@@ -410,7 +410,10 @@ def test_the_same_for_asyncio() -> None:
         ]
         # A full queue of one partition waits for that one's receipts.
         producer = await client.create_producer(
-            "t", batching_enabled=False, max_pending_messages_across_partitions=3
+            "t",
+            batching_enabled=False,
+            block_if_queue_full=True,
+            max_pending_messages_across_partitions=3,
         )
         await asyncio.gather(*(producer.send(key.encode(), partition_key=key) for key in KEYS))
         reader = await client.create_reader("t", MessageId.earliest)
