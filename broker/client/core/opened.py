@@ -7,11 +7,11 @@ from typing import Any
 
 from ledgerfold.broker.client.core.client_core import (
     AnyConsumer,
-    AnyProducer,
     AnyReader,
     Forget,
     Opened,
 )
+from ledgerfold.broker.client.core.partitioned_producer import AnyProducer
 from ledgerfold.broker.client.core.received_batch import ReceivedBatch
 from ledgerfold.broker.client.core.table import Listener
 from ledgerfold.broker.client.core.table_view_core import TableViewCore

@@ -53,7 +53,6 @@ _TLS: Final = "TLS connections"
 _CHUNKS: Final = "chunked messages"
 _ENCRYPTION: Final = "encryption and encryption keys"
 _SCHEMAS: Final = "schemas"
-_PATTERNS: Final = "pattern subscriptions"
 
 
 # Arguments of Pulsar's Python client that are not emulated, and what they would configure.
@@ -87,8 +86,6 @@ PRODUCER_NOT_EMULATED: Final[Mapping[str, str]] = {
 CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {
     "schema": _SCHEMAS,
     "broker_consumer_stats_cache_time_ms": "cached client statistics",
-    "pattern_auto_discovery_period": _PATTERNS,
-    "regex_subscription_mode": _PATTERNS,
     "crypto_key_reader": _ENCRYPTION,
     "crypto_failure_action": _ENCRYPTION,
     "replicate_subscription_state_enabled": "replicated subscriptions",
@@ -96,7 +93,6 @@ CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {
     "auto_ack_oldest_chunked_message_on_queue_full": _CHUNKS,
     "key_shared_policy": "Key_Shared policies",
     "batch_index_ack_enabled": "batch index acknowledgements",
-    "dead_letter_policy": "dead letter topics",
 }
 AIO_CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {
     **CONSUMER_NOT_EMULATED,
@@ -179,12 +175,29 @@ def check_may_time_out(queue_size: int, timeout_millis: object) -> None:
 
 
 def check_topic_argument(topic: object) -> None:
-    """Raises NotAllowed for a list or a pattern, InvalidRequest for anything else but a string."""
+    """Raises InvalidRequest for anything but a string."""
+    if isinstance(topic, str):
+        return
     if isinstance(topic, list | tuple | set | re.Pattern):
         kind = "a pattern" if isinstance(topic, re.Pattern) else "a list of topics"
-        raise NotAllowed(
-            f"{kind.capitalize()} is not emulated: subscribe to each topic separately. (A "
-            "partitioned topic is one topic.)"
+        raise InvalidRequest(
+            f"A topic must be a string, not {kind}: only `subscribe` takes that. (A partitioned "
+            "topic is one topic.)"
         )
-    if not isinstance(topic, str):
-        raise InvalidRequest(f"A topic must be a string, not {topic!r:.100}.")
+    raise InvalidRequest(f"A topic must be a string, not {topic!r:.100}.")
+
+
+def check_topics_argument(topics: object) -> None:
+    """Raises InvalidRequest unless these are a topic, topics, or a pattern of text."""
+    if isinstance(topics, re.Pattern):
+        if not isinstance(topics.pattern, str):
+            raise InvalidRequest("A pattern of topics must be of a string, not of bytes.")
+    elif isinstance(topics, list | tuple | set):
+        if not topics:
+            raise InvalidRequest("A list of topics must not be empty.")
+        for topic in topics:
+            check_topic_argument(topic)
+    elif not isinstance(topics, str):
+        raise InvalidRequest(
+            f"A topic must be a string, a list of strings or a pattern, not {topics!r:.100}."
+        )

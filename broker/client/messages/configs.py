@@ -6,13 +6,19 @@ call its signature.
 
 from __future__ import annotations
 
+import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
 from typing import Any, Final, Protocol
 
 from ledgerfold.broker.client.messages.argument_types import check_fields
-from ledgerfold.broker.client.messages.arguments import check_least, check_topic_argument
+from ledgerfold.broker.client.messages.arguments import (
+    check_least,
+    check_topic_argument,
+    check_topics_argument,
+)
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import INT64_MAX, check_properties
 from ledgerfold.broker.client.messages.options import (
@@ -22,8 +28,12 @@ from ledgerfold.broker.client.messages.options import (
     HashingScheme,
     InitialPosition,
     PartitionsRoutingMode,
+    RegexSubscriptionMode,
 )
-from ledgerfold.broker.client.messages.policies import ConsumerBatchReceivePolicy
+from ledgerfold.broker.client.messages.policies import (
+    ConsumerBatchReceivePolicy,
+    ConsumerDeadLetterPolicy,
+)
 from ledgerfold.broker.client.messages.start import id_of_offset
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.strategies.strategic import TopicCompactionStrategy
@@ -89,7 +99,7 @@ class ProducerConfig:
 class ConsumerConfig:
     """The arguments of `Client.subscribe` (see there)."""
 
-    topic: str
+    topic: str | Sequence[str] | re.Pattern[str]
     subscription_name: str
     consumer_type: ConsumerType = ConsumerType.Exclusive
     _: KW_ONLY
@@ -103,14 +113,24 @@ class ConsumerConfig:
     start_message_id_inclusive: bool = False
     max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX
     batch_receive_policy: ConsumerBatchReceivePolicy | None = None
+    dead_letter_policy: ConsumerDeadLetterPolicy | None = None
+    pattern_auto_discovery_period: int = 60
+    regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly
 
     def __post_init__(self) -> None:
-        check_topic_argument(self.topic)
+        check_topics_argument(self.topic)
         check_fields(self)
         check_properties(self.properties)
         if not self.subscription_name:
             raise InvalidRequest("subscription_name must be a non-empty string.")
-        check_least(self, 1, "max_total_receiver_queue_size_across_partitions")
+        check_least(
+            self,
+            1,
+            "max_total_receiver_queue_size_across_partitions",
+            "pattern_auto_discovery_period",
+        )
+        if self.regex_subscription_mode == RegexSubscriptionMode.NonPersistentOnly:
+            raise NotAllowed("Non-persistent topics are not emulated.")
         check_least(self, 0, "receiver_queue_size", "negative_ack_redelivery_delay_ms")
         if self.unacked_messages_timeout_ms is not None and self.unacked_messages_timeout_ms < 1:
             raise InvalidRequest("unacked_messages_timeout_ms must be None (off) or more than 0.")
@@ -125,10 +145,10 @@ class ConsumerConfig:
         """True if several consumers share the messages (Shared, KeyShared)."""
         return self.consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared)
 
-    def opening(self) -> data_pb2.SubscribeOpen:
+    def opening(self, topic: str) -> data_pb2.SubscribeOpen:
         is_earliest = self.initial_position == InitialPosition.Earliest
         return data_pb2.SubscribeOpen(
-            topic=self.topic,
+            topic=topic,
             subscription=self.subscription_name,
             type=_WIRE_TYPES[self.consumer_type],
             durable=True,

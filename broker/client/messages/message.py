@@ -56,9 +56,12 @@ class ReceivedEntry:
 
     def message_id(self, row: int) -> MessageId:
         header = self.header
-        return MessageId(
-            self.partition, header.ledger_id, header.entry_id, self.batch.batch_index(row)
-        )
+        return self._placed(header.ledger_id, header.entry_id, self.batch.batch_index(row))
+
+    def _placed(self, ledger_id: int, entry_id: int, batch_index: int = -1) -> MessageId:
+        message_id = MessageId(self.partition, ledger_id, entry_id, batch_index)
+        message_id.topic = self.topic
+        return message_id
 
     def offset(self, row: int) -> int | None:
         return None
@@ -111,7 +114,7 @@ class ReceivedRun(ReceivedEntry):
 
     def message_id(self, row: int) -> MessageId:
         ledger_id, entry_id = self._rows.position(row)
-        return MessageId(self.partition, ledger_id, entry_id, -1)
+        return self._placed(ledger_id, entry_id)
 
     def is_tombstone(self, row: int) -> bool:
         return not self.contents[row]
@@ -131,7 +134,7 @@ class ReceivedRecords(ReceivedEntry):
     batch: KafkaBatch
 
     def message_id(self, row: int) -> MessageId:
-        return MessageId(self.partition, 0, self.batch.offset(row))
+        return self._placed(0, self.batch.offset(row))
 
     def offset(self, row: int) -> int | None:
         return self.batch.offset(row)

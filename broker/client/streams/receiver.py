@@ -157,22 +157,18 @@ class Receiver:
         return batch is None or self.first.first_row(batch) == 0
 
     def _open_entry(self, delivery: Delivery) -> None:
-        header, data, redelivery_count, first_offset = delivery
-        path = f"entry {header.position} of {self._topic}"
+        header = delivery.header
         if not self._takes_batches and not header.is_plain:
             raise NotAllowed(
-                f"The {path} is a batch, which a receiver_queue_size of 0 does not allow: use 1 or "
-                "more, or send without batching."
+                f"Entry {header.position} of {self._topic} is a batch, which a "
+                "receiver_queue_size of 0 does not allow: use 1 or more, or send without batching."
             )
-        verify_sections(data, header, path=path)
-        with decoding(path):
-            batch = decode(data, header)
-            shared = (header, batch, self._topic, redelivery_count, self._partition)
-            if isinstance(batch, KafkaBatch):
-                entry: ReceivedEntry = ReceivedRecords(*shared)
-                rows: Sequence[int] = range(batch.first_row_at(first_offset), batch.rows)
+        entry = opened_entry(delivery, self._topic)
+        with decoding(f"entry {header.position} of {self._topic}"):
+            if isinstance(entry, ReceivedRecords):
+                batch = entry.batch
+                rows: Sequence[int] = range(batch.first_row_at(delivery.first_offset), batch.rows)
             else:
-                entry = ReceivedEntry(*shared)
                 rows = self._select_rows(entry, self._rows_from_start(entry))
         self._rows_left = iter(rows)
         self._messages = map(Message, zip(repeat(entry), self._rows_left))
@@ -182,3 +178,14 @@ class Receiver:
         if self.first is not None and entry.header.position == self.first.position:
             first_row = self.first.first_row(entry.batch)
         return range(first_row, entry.batch.rows)
+
+
+def opened_entry(delivery: Delivery, topic: str) -> ReceivedEntry:
+    """Verifies and decodes a delivered entry. Raises Corruption."""
+    header, data, redelivery_count, _ = delivery
+    path = f"entry {header.position} of {topic}"
+    verify_sections(data, header, path=path)
+    with decoding(path):
+        batch = decode(data, header)
+        kind = ReceivedRecords if isinstance(batch, KafkaBatch) else ReceivedEntry
+        return kind(header, batch, topic, redelivery_count, partition_index(topic))

@@ -83,11 +83,17 @@ class Client(Closing):
     def subscribe(self, config: ListeningConsumerConfig) -> Consumer:
         """Subscribes; creates the topic and the durable subscription if they do not exist.
 
+        `topic`: a name, a list of names, or a compiled pattern, such as
+        `re.compile("persistent://public/default/foo-.*")`: all topics of that namespace whose names
+        match as a whole. New ones are looked for every `pattern_auto_discovery_period` seconds.
+        `Message.topic_name` tells which topic a message is of; acknowledge the message, or its id.
         `message_listener(consumer, message)` replaces `receive`; it runs in the consumer's own
         thread. `receiver_queue_size`: the number of messages prefetched; one entry may exceed it.
         With 0, each `receive` requests its message; as in Pulsar, it then allows no timeout, no
         batches and no partitioned topic. `batch_receive_policy`: when `batch_receive` returns, by
-        default after 100 ms or with 10 MiB. `unacked_messages_timeout_ms`: redeliver messages that
+        default after 100 ms or with 10 MiB. `dead_letter_policy`: where messages go that were
+        redelivered too often, on a Shared or KeyShared subscription (on others it has no effect, as
+        in Pulsar). `unacked_messages_timeout_ms`: redeliver messages that
         were not acknowledged for this time; None = never. `is_read_compacted`: Exclusive and
         Failover only.
         `initial_position`: the start of a new subscription. `start_message_id_inclusive`: whether a

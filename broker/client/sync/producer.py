@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Future
 
-from ledgerfold.broker.client.core.client_core import AnyProducer, Forget
+from ledgerfold.broker.client.core.client_core import Forget
 from ledgerfold.broker.client.core.opened import BaseProducer
+from ledgerfold.broker.client.core.partitioned_producer import AnyProducer
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import ROW_BYTES, checked_message
 from ledgerfold.broker.client.messages.options import Result
