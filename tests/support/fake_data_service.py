@@ -474,7 +474,9 @@ class _SubscribeCall(_Call):
             subscription.acknowledged.update(positions)
         elif request.HasField("redeliver"):
             subscription.redelivered.append(positions)
-            self.next = min((one.entry_id for one in positions), default=subscription.next)
+            first = min((one.entry_id for one in positions), default=subscription.next)
+            # What is yet to be delivered again is not passed over.
+            self.next = min(self.next, first)
         self.topic.notify()
 
     def _deliveries(self, subscription: FakeSubscription) -> list[data_pb2.Delivery]:
