@@ -55,7 +55,7 @@ from ledgerfold.errors import (
 from ledgerfold.version import __version__
 
 if TYPE_CHECKING:
-    from ledgerfold import admin, aio, testing
+    from ledgerfold import admin, aio, schema, testing
     from ledgerfold.broker.client import (
         BatchingType,
         Client,
@@ -120,10 +120,11 @@ __all__ = [
     "admin",
     "aio",
     "errors",
+    "schema",
     "testing",
 ]
 
-_MODULES = ("admin", "aio", "testing")
+_MODULES = ("admin", "aio", "schema", "testing")
 
 
 if not TYPE_CHECKING:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Self
+from typing import Any, Self
 
 from ledgerfold.broker.client.core.client_core import AnyConsumer, AnyReader, Forget
 from ledgerfold.broker.client.core.opened import (
@@ -44,7 +44,7 @@ class Producer(BaseProducer):
 
     async def send(
         self,
-        content: bytes | None,
+        content: Any,
         properties: dict[str, str] | None = None,
         partition_key: str | bytes | None = None,
         ordering_key: str | bytes | None = None,
@@ -57,7 +57,12 @@ class Producer(BaseProducer):
         its delay is over. Cancelling the call does not withdraw its message.
         """
         message = checked_message(
-            content, properties, partition_key, ordering_key, sequence_id, event_timestamp
+            self._encoded(content),
+            properties,
+            partition_key,
+            ordering_key,
+            sequence_id,
+            event_timestamp,
         )
         stored: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
         queue = self._core.queue

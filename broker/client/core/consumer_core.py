@@ -57,7 +57,11 @@ class ConsumerCore(Core):
                 self.stream.return_permits,
             )
         self._receiver = Receiver(
-            self.stream, self.topic, config.receiver_queue_size, self._rows_to_deliver
+            self.stream,
+            self.topic,
+            config.receiver_queue_size,
+            self._rows_to_deliver,
+            config.schema,
         )
         # NOTE: re-entrant, because poll reaches _rows_to_deliver through the receiver.
         self._lock = threading.RLock()

@@ -17,12 +17,26 @@ from ledgerfold.broker.client.core.table import Listener
 from ledgerfold.broker.client.core.table_view_core import TableViewCore
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.policies import ConsumerBatchReceivePolicy
-from ledgerfold.storage.errors import NotAllowed
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.storage.text import counted
 
 
 class BaseProducer(Opened[AnyProducer]):
     """The methods of both APIs' producers that do not wait."""
+
+    def __init__(self, core: AnyProducer, forget: Forget) -> None:
+        super().__init__(core, forget)
+        self._schema = core.config.schema
+
+    def _encoded(self, content: Any) -> bytes | None:
+        """Returns the content in bytes. Raises InvalidRequest."""
+        schema = self._schema
+        if schema is None or content is None:
+            return content  # type: ignore[no-any-return]  # it is checked with the message
+        try:
+            return schema.encode(content)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise InvalidRequest(f"The content does not fit the schema: {error}") from error
 
     def producer_name(self) -> str:
         """The given name, or the one that the broker chose."""

@@ -32,7 +32,9 @@ class ReaderCore(Core):
         core = cls(connection, config)
         start, first = await core._start(config.start, config.is_start_inclusive)
         core.stream = ReadStream(connection, config, start, core.inbox)
-        core.receiver = Receiver(core.stream, core.topic, config.receiver_queue_size)
+        core.receiver = Receiver(
+            core.stream, core.topic, config.receiver_queue_size, schema=config.schema
+        )
         core.receiver.first = first
         await core.stream.open()
         if not core.stream.is_kafka and (config.start_offset is not None or config.read_committed):

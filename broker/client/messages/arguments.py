@@ -8,15 +8,15 @@ Other arguments are rejected: features of Pulsar that are not emulated, and typo
     ...     topic: str
     ...     size: int = 1
     >>> class Client:
-    ...     @takes(Config, {"schema": "schemas"})
+    ...     @takes(Config, {"zipper": "zippers"})
     ...     def open(self, config: Config) -> int:
     ...         return config.size
-    >>> Client().open("t", size=2), Client().open("t", schema=None)
+    >>> Client().open("t", size=2), Client().open("t", zipper=None)
     (2, 1)
-    >>> Client().open("t", schema=str)
+    >>> Client().open("t", zipper=str)
     Traceback (most recent call last):
       ...
-    ledgerfold.storage.errors.NotAllowed: open: schemas are not emulated (schema=).
+    ledgerfold.storage.errors.NotAllowed: open: zippers are not emulated (zipper=).
     >>> Client().open("t", sise=2)
     Traceback (most recent call last):
       ...
@@ -52,7 +52,6 @@ _SEVERAL: Final = inspect.Parameter.VAR_POSITIONAL
 _TLS: Final = "TLS connections"
 _CHUNKS: Final = "chunked messages"
 _ENCRYPTION: Final = "encryption and encryption keys"
-_SCHEMAS: Final = "schemas"
 
 
 # Arguments of Pulsar's Python client that are not emulated, and what they would configure.
@@ -74,7 +73,6 @@ CLIENT_NOT_EMULATED: Final[Mapping[str, str]] = {
     "listener_name": "advertised listeners",
 }
 PRODUCER_NOT_EMULATED: Final[Mapping[str, str]] = {
-    "schema": _SCHEMAS,
     "chunking_enabled": _CHUNKS,
     "lazy_start_partitioned_producers": "lazily started partition producers",
     "properties": "producer properties",
@@ -84,7 +82,6 @@ PRODUCER_NOT_EMULATED: Final[Mapping[str, str]] = {
     "message_router": "custom message routers",
 }
 CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {
-    "schema": _SCHEMAS,
     "broker_consumer_stats_cache_time_ms": "cached client statistics",
     "crypto_key_reader": _ENCRYPTION,
     "crypto_failure_action": _ENCRYPTION,
@@ -99,7 +96,6 @@ AIO_CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {
     "message_listener": "message listeners of the asyncio client",
 }
 READER_NOT_EMULATED: Final[Mapping[str, str]] = {
-    "schema": _SCHEMAS,
     "crypto_key_reader": _ENCRYPTION,
     "crypto_failure_action": _ENCRYPTION,
 }

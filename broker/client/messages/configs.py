@@ -19,6 +19,7 @@ from ledgerfold.broker.client.messages.arguments import (
     check_topic_argument,
     check_topics_argument,
 )
+from ledgerfold.broker.client.messages.message import Decoder
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import INT64_MAX, check_properties
 from ledgerfold.broker.client.messages.options import (
@@ -54,6 +55,22 @@ _WIRE_TYPES = {
 }
 
 
+class Schema(Decoder, Protocol):
+    """A schema, of this package or of Pulsar's Python client."""
+
+    def encode(self, obj: Any) -> bytes: ...
+
+
+def _check_schema(schema: object, *methods: str) -> None:
+    """Raises InvalidRequest unless it is None or has these methods."""
+    missing = [each for each in methods if not callable(getattr(schema, each, None))]
+    if schema is not None and (missing or isinstance(schema, type)):
+        kind = "an object" if missing else "an instance"
+        raise InvalidRequest(
+            f"A schema must be {kind} with {' and '.join(methods)}, not {schema!r:.100}."
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerConfig:
     """The arguments of `Client.create_producer` (see there)."""
@@ -74,10 +91,13 @@ class ProducerConfig:
     max_pending_messages_across_partitions: int = PENDING_MESSAGES_ACROSS_PARTITIONS_MAX
     message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution
     hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash
+    # None: contents are bytes.
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         check_topic_argument(self.topic)
         check_fields(self)
+        _check_schema(self.schema, "encode", "decode")
         initial = self.initial_sequence_id
         if initial is not None and not -1 <= initial <= INT64_MAX:
             raise InvalidRequest(
@@ -116,8 +136,10 @@ class ConsumerConfig:
     dead_letter_policy: ConsumerDeadLetterPolicy | None = None
     pattern_auto_discovery_period: int = 60
     regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly
+    schema: Decoder | None = None
 
     def __post_init__(self) -> None:
+        _check_schema(self.schema, "decode")
         check_topics_argument(self.topic)
         check_fields(self)
         check_properties(self.properties)
@@ -186,8 +208,10 @@ class ReaderConfig:
     start_offset: int | None = None
     start_time_ms: int | None = None
     isolation: str = Isolation.READ_UNCOMMITTED
+    schema: Decoder | None = None
 
     def __post_init__(self) -> None:
+        _check_schema(self.schema, "decode")
         check_topic_argument(self.topic)
         check_fields(self)
         starts = (self.start_message_id, self.start_offset, self.start_time_ms)
@@ -226,12 +250,6 @@ class ReaderConfig:
         return self.isolation == Isolation.READ_COMMITTED
 
 
-class Schema(Protocol):
-    """A decoder of contents. The schemas of Pulsar's Python client implement it."""
-
-    def decode(self, data: bytes) -> Any: ...
-
-
 @dataclass(frozen=True, slots=True)
 class TableViewConfig:
     """The arguments of `Client.create_table_view` (see there)."""
@@ -239,12 +257,11 @@ class TableViewConfig:
     topic: str
     subscription_name: str | None = None
     # None: values are the contents as bytes.
-    schema: Schema | None = None
+    schema: Decoder | None = None
     # None: the last message of each key.
     strategy: TopicCompactionStrategy | None = None
 
     def __post_init__(self) -> None:
         check_topic_argument(self.topic)
         check_fields(self)
-        if self.schema is not None and not callable(getattr(self.schema, "decode", None)):
-            raise InvalidRequest(f"A schema must be an object with decode, not {self.schema!r}.")
+        _check_schema(self.schema, "decode")

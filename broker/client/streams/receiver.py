@@ -16,6 +16,7 @@ from itertools import repeat
 from operator import length_hint
 
 from ledgerfold.broker.client.messages.message import (
+    Decoder,
     Message,
     ReceivedEntry,
     ReceivedRecords,
@@ -69,7 +70,9 @@ class Receiver:
         topic: str,
         queue_size: int,
         select_rows: Callable[[ReceivedEntry, Sequence[int]], Sequence[int]] = lambda _, rows: rows,
+        schema: Decoder | None = None,
     ) -> None:
+        self._schema = schema
         self.first: FirstMessage | None = None
         self._inbox = inbox = stream.inbox
         self._topic, self._partition = topic, partition_index(topic)
@@ -139,7 +142,7 @@ class Receiver:
         if self._unreturned >= self._return_at:
             self.flush_permits()
         if isinstance(delivery, DeliveredRun):
-            self._open_run(ReceivedRun(delivery.rows, self._topic, self._partition))
+            self._open_run(ReceivedRun(delivery.rows, self._topic, self._partition, self._schema))
         else:
             self._open_entry(delivery)
 
@@ -163,7 +166,7 @@ class Receiver:
                 f"Entry {header.position} of {self._topic} is a batch, which a "
                 "receiver_queue_size of 0 does not allow: use 1 or more, or send without batching."
             )
-        entry = opened_entry(delivery, self._topic)
+        entry = opened_entry(delivery, self._topic, self._schema)
         with decoding(f"entry {header.position} of {self._topic}"):
             if isinstance(entry, ReceivedRecords):
                 batch = entry.batch
@@ -180,7 +183,7 @@ class Receiver:
         return range(first_row, entry.batch.rows)
 
 
-def opened_entry(delivery: Delivery, topic: str) -> ReceivedEntry:
+def opened_entry(delivery: Delivery, topic: str, schema: Decoder | None = None) -> ReceivedEntry:
     """Verifies and decodes a delivered entry. Raises Corruption."""
     header, data, redelivery_count, _ = delivery
     path = f"entry {header.position} of {topic}"
@@ -188,4 +191,4 @@ def opened_entry(delivery: Delivery, topic: str) -> ReceivedEntry:
     with decoding(path):
         batch = decode(data, header)
         kind = ReceivedRecords if isinstance(batch, KafkaBatch) else ReceivedEntry
-        return kind(header, batch, topic, redelivery_count, partition_index(topic))
+        return kind(header, batch, topic, redelivery_count, partition_index(topic), schema)

@@ -70,6 +70,9 @@ class Client(Closing):
         limits in messages, bytes and delay; otherwise each message is an entry and has no batch
         index.
 
+        `schema` (ledgerfold.schema) encodes the contents; without one they are bytes. It is not
+        registered with the broker.
+
         On a partitioned topic the messages of a key go to one partition, chosen by `hashing_scheme`
         (as in Pulsar's Java client; Pulsar's Python client uses yet another hash);
         `message_routing_mode` routes messages without a key. Each partition counts its own sequence
@@ -96,6 +99,7 @@ class Client(Closing):
         in Pulsar). `unacked_messages_timeout_ms`: redeliver messages that
         were not acknowledged for this time; None = never. `is_read_compacted`: Exclusive and
         Failover only.
+        `schema`: what `Message.value` decodes with; without one, it is bytes.
         `initial_position`: the start of a new subscription. `start_message_id_inclusive`: whether a
         seek to a message id delivers that message. Raises SubscriptionBusy, NotAllowed,
         InvalidRequest, Unavailable.
@@ -111,7 +115,7 @@ class Client(Closing):
         the current last message; a partitioned topic accepts only `earliest`, `latest` and a time.
         `start_time_ms` instead begins with the first message of that time or later.
         `is_read_compacted`: reads only the last message of each key, where the topic is compacted.
-        `receiver_queue_size`: the number of messages prefetched, as of `subscribe`.
+        `receiver_queue_size`, `schema`: as of `subscribe`.
         `reader_listener(reader, message)` replaces `read_next`; it runs in the reader's own thread.
         `subscription_role_prefix` begins the generated name of the reader's subscription;
         `subscription_name` is that name (as in Pulsar's Java client), which nobody else may use

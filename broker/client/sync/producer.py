@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any
 
 from ledgerfold.broker.client.core.client_core import Forget
 from ledgerfold.broker.client.core.opened import BaseProducer
@@ -45,7 +46,7 @@ class Producer(BaseProducer, Closing):
 
     def send(
         self,
-        content: bytes | None,
+        content: Any,
         properties: dict[str, str] | None = None,
         partition_key: str | bytes | None = None,
         ordering_key: str | bytes | None = None,
@@ -61,7 +62,12 @@ class Producer(BaseProducer, Closing):
         if self._io.is_current:
             raise NotAllowed("A callback runs in the client's I/O thread: use send_async there.")
         message = checked_message(
-            content, properties, partition_key, ordering_key, sequence_id, event_timestamp
+            self._encoded(content),
+            properties,
+            partition_key,
+            ordering_key,
+            sequence_id,
+            event_timestamp,
         )
         future: Future[MessageId] = Future()
         self._add(message, future, wait=self._waits_for_room)
@@ -70,7 +76,7 @@ class Producer(BaseProducer, Closing):
 
     def send_async(
         self,
-        content: bytes | None,
+        content: Any,
         callback: Callable[[Result, MessageId | None], object] | None,
         properties: dict[str, str] | None = None,
         partition_key: str | bytes | None = None,
@@ -80,7 +86,8 @@ class Producer(BaseProducer, Closing):
     ) -> None:
         """Publishes one message without waiting for it.
 
-        `content`: None is a null value and b"" an empty one; compaction treats both as tombstones.
+        `content`: bytes, or, with a schema, what that encodes; None is a null value and b"" an
+        empty one. Compaction treats both as tombstones.
         `callback(result, message_id)` is called in the client's I/O thread, in the order of sending
         (except for a message that is too large); it must not block. None: `flush` raises if the
         message failed. `sequence_id` must be above the previous one; `event_timestamp` is in ms
@@ -92,6 +99,8 @@ class Producer(BaseProducer, Closing):
         ProducerQueueIsFull. Raises AlreadyClosed, InvalidRequest (a wrong type, a sequence id that
         does not rise), at once; Pulsar's client passes some of these to the callback.
         """
+        if self._schema is not None:
+            content = self._encoded(content)
         if (
             properties is None
             and ordering_key is None
