@@ -24,12 +24,15 @@ if TYPE_CHECKING:
         ConsumerType,
         HashingScheme,
         InitialPosition,
+        KeySharedMode,
         PartitionsRoutingMode,
+        RegexSubscriptionMode,
         Result,
     )
     from ledgerfold.broker.client.messages.policies import (
         ConsumerBatchReceivePolicy,
         ConsumerDeadLetterPolicy,
+        ConsumerKeySharedPolicy,
     )
     from ledgerfold.broker.client.sync.client import Client
     from ledgerfold.broker.client.sync.consumer import Consumer
@@ -44,14 +47,17 @@ __all__ = [
     "Consumer",
     "ConsumerBatchReceivePolicy",
     "ConsumerDeadLetterPolicy",
+    "ConsumerKeySharedPolicy",
     "ConsumerType",
     "HashingScheme",
     "InitialPosition",
+    "KeySharedMode",
     "Message",
     "MessageId",
     "PartitionsRoutingMode",
     "Producer",
     "Reader",
+    "RegexSubscriptionMode",
     "Result",
     "TableView",
 ]
@@ -61,6 +67,7 @@ _MODULES = {
     "Consumer": "sync.consumer",
     "ConsumerBatchReceivePolicy": "messages.policies",
     "ConsumerDeadLetterPolicy": "messages.policies",
+    "ConsumerKeySharedPolicy": "messages.policies",
     "Message": "messages.message",
     "MessageId": "messages.message_id",
     "Producer": "sync.producer",

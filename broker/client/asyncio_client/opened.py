@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
 from typing import Any, Self
 
 from ledgerfold.broker.client.core.client_core import AnyConsumer, AnyReader, Forget
@@ -50,6 +51,8 @@ class Producer(BaseProducer):
         ordering_key: str | bytes | None = None,
         sequence_id: int | None = None,
         event_timestamp: int | None = None,
+        deliver_at: int | None = None,
+        deliver_after: timedelta | None = None,
     ) -> MessageId:
         """Publishes one message and waits until it is durable.
 
@@ -63,6 +66,8 @@ class Producer(BaseProducer):
             ordering_key,
             sequence_id,
             event_timestamp,
+            deliver_at,
+            deliver_after,
         )
         stored: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
         queue = self._core.queue

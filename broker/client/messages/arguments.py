@@ -88,7 +88,6 @@ CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {
     "replicate_subscription_state_enabled": "replicated subscriptions",
     "max_pending_chunked_message": _CHUNKS,
     "auto_ack_oldest_chunked_message_on_queue_full": _CHUNKS,
-    "key_shared_policy": "Key_Shared policies",
     "batch_index_ack_enabled": "batch index acknowledgements",
 }
 AIO_CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {

@@ -34,6 +34,7 @@ from ledgerfold.broker.client.messages.options import (
 from ledgerfold.broker.client.messages.policies import (
     ConsumerBatchReceivePolicy,
     ConsumerDeadLetterPolicy,
+    ConsumerKeySharedPolicy,
 )
 from ledgerfold.broker.client.messages.start import id_of_offset
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
@@ -134,6 +135,7 @@ class ConsumerConfig:
     max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX
     batch_receive_policy: ConsumerBatchReceivePolicy | None = None
     dead_letter_policy: ConsumerDeadLetterPolicy | None = None
+    key_shared_policy: ConsumerKeySharedPolicy | None = None
     pattern_auto_discovery_period: int = 60
     regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly
     schema: Decoder | None = None
@@ -156,6 +158,8 @@ class ConsumerConfig:
         check_least(self, 0, "receiver_queue_size", "negative_ack_redelivery_delay_ms")
         if self.unacked_messages_timeout_ms is not None and self.unacked_messages_timeout_ms < 1:
             raise InvalidRequest("unacked_messages_timeout_ms must be None (off) or more than 0.")
+        if self.key_shared_policy is not None and self.consumer_type != ConsumerType.KeyShared:
+            raise InvalidRequest("key_shared_policy is for consumer_type=ConsumerType.KeyShared.")
         if self.is_read_compacted and self.is_shared:
             raise NotAllowed(
                 "is_read_compacted works with Exclusive and Failover subscriptions and with "

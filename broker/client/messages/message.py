@@ -72,12 +72,8 @@ class ReceivedEntry:
 
     def message_id(self, row: int) -> MessageId:
         header = self.header
-        return self._placed(header.ledger_id, header.entry_id, self.batch.batch_index(row))
-
-    def _placed(self, ledger_id: int, entry_id: int, batch_index: int = -1) -> MessageId:
-        message_id = MessageId(self.partition, ledger_id, entry_id, batch_index)
-        message_id.topic = self.topic
-        return message_id
+        batch_index = self.batch.batch_index(row)
+        return MessageId(self.partition, header.ledger_id, header.entry_id, batch_index, self.topic)
 
     def offset(self, row: int) -> int | None:
         return None
@@ -133,7 +129,7 @@ class ReceivedRun(ReceivedEntry):
 
     def message_id(self, row: int) -> MessageId:
         ledger_id, entry_id = self._rows.position(row)
-        return self._placed(ledger_id, entry_id)
+        return MessageId(self.partition, ledger_id, entry_id, -1, self.topic)
 
     def is_tombstone(self, row: int) -> bool:
         return not self.contents[row]
@@ -153,7 +149,7 @@ class ReceivedRecords(ReceivedEntry):
     batch: KafkaBatch
 
     def message_id(self, row: int) -> MessageId:
-        return self._placed(0, self.batch.offset(row))
+        return MessageId(self.partition, 0, self.batch.offset(row), -1, self.topic)
 
     def offset(self, row: int) -> int | None:
         return self.batch.offset(row)

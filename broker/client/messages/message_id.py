@@ -38,7 +38,12 @@ class MessageId:
     latest: ClassVar[MessageId]
 
     def __init__(
-        self, partition: int = -1, ledger_id: int = -1, entry_id: int = -1, batch_index: int = -1
+        self,
+        partition: int = -1,
+        ledger_id: int = -1,
+        entry_id: int = -1,
+        batch_index: int = -1,
+        topic: str | None = None,
     ) -> None:
         self._partition = partition
         self._ledger_id = ledger_id
@@ -46,7 +51,7 @@ class MessageId:
         self._batch_index = batch_index
         # The topic of the message, as `Message.topic_name`; None if the id came from elsewhere. As
         # in Pulsar, neither serialized nor compared.
-        self.topic: str | None = None
+        self.topic = topic
 
     def partition(self) -> int:
         """The index of the partition that holds the message; -1 on a topic that is not a

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import NamedTuple
 
 from ledgerfold.storage.decoded import key_bytes
 from ledgerfold.storage.entry import Buffer
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
 INT64_MAX = 2**63 - 1
 # Bytes of a message in its entry in addition to its key and value: offsets, size, flags.
@@ -47,8 +48,15 @@ def checked_message(
     ordering_key: str | bytes | None,
     sequence_id: int | None,
     event_timestamp: int | None,
+    deliver_at: int | None = None,
+    deliver_after: timedelta | None = None,
 ) -> NewMessage:
-    """Builds a message from the arguments of a send. Raises InvalidRequest."""
+    """Builds a message from the arguments of a send. Raises InvalidRequest, and NotAllowed for a
+    delayed one.
+    """
+    for name, given in (("deliver_at", deliver_at), ("deliver_after", deliver_after)):
+        if given is not None:
+            raise NotAllowed(f"Delayed messages are not emulated ({name}=).")
     if content is not None and not isinstance(content, bytes | bytearray | memoryview):
         raise InvalidRequest(f"The content must be bytes or None, not {type(content).__name__}.")
     check_properties(properties)

@@ -75,6 +75,13 @@ class PartitionsRoutingMode(IntEnum):
     RoundRobinDistribution = 1
 
 
+class KeySharedMode(IntEnum):
+    """The way keys are shared among consumers (`pulsar.KeySharedMode`)."""
+
+    AutoSplit = 0
+    Sticky = 1
+
+
 class RegexSubscriptionMode(IntEnum):
     """The topics that a pattern is matched with (`pulsar.RegexSubscriptionMode`). All topics are
     persistent here.

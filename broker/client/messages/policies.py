@@ -11,8 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ledgerfold.broker.client.messages.argument_types import check_fields
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.broker.client.messages.options import KeySharedMode
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
+# The hashes of keys.
+_HASHES = 65_536
 # What a batch holds if the policy limits neither messages nor bytes (Pulsar's default).
 BATCH_BYTES_MAX = 10 * 1024 * 1024
 
@@ -61,3 +64,33 @@ class ConsumerDeadLetterPolicy:
     def topic_for(self, topic: str, subscription: str) -> str:
         """Returns the dead letter topic of a (full) topic name."""
         return self.dead_letter_topic or f"{topic}-{subscription}-DLQ"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerKeySharedPolicy:
+    """The way in which the consumers of a KeyShared subscription share its keys.
+
+    AutoSplit: the broker gives each consumer a share of the hashes. Sticky ranges, pairs of first
+    and last hash, are checked and then refused: the broker does not know them.
+    """
+
+    key_shared_mode: KeySharedMode = KeySharedMode.AutoSplit
+    # A permission, which this broker does not use: it keeps the order of each key.
+    allow_out_of_order_delivery: bool = False
+    sticky_ranges: list[tuple[int, int]] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.key_shared_mode != KeySharedMode.Sticky:
+            return
+        if not self.sticky_ranges:
+            raise InvalidRequest("KeySharedMode.Sticky needs sticky_ranges.")
+        end = -1
+        for first, last in sorted(self.sticky_ranges):
+            if not end < first <= last < _HASHES:
+                raise InvalidRequest(
+                    f"sticky_ranges must be pairs (first, last) from 0 to {_HASHES - 1} that do "
+                    f"not overlap, not {self.sticky_ranges!r:.100}."
+                )
+            end = last
+        raise NotAllowed("Sticky ranges of keys are not emulated: use KeySharedMode.AutoSplit.")

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from datetime import timedelta
 from typing import Any
 
 from ledgerfold.broker.client.core.client_core import Forget
@@ -52,6 +53,8 @@ class Producer(BaseProducer, Closing):
         ordering_key: str | bytes | None = None,
         sequence_id: int | None = None,
         event_timestamp: int | None = None,
+        deliver_at: int | None = None,
+        deliver_after: timedelta | None = None,
     ) -> MessageId:
         """Publishes one message and waits until it is durable. Arguments as in `send_async`.
 
@@ -68,6 +71,8 @@ class Producer(BaseProducer, Closing):
             ordering_key,
             sequence_id,
             event_timestamp,
+            deliver_at,
+            deliver_after,
         )
         future: Future[MessageId] = Future()
         self._add(message, future, wait=self._waits_for_room)
@@ -83,6 +88,8 @@ class Producer(BaseProducer, Closing):
         ordering_key: str | bytes | None = None,
         sequence_id: int | None = None,
         event_timestamp: int | None = None,
+        deliver_at: int | None = None,
+        deliver_after: timedelta | None = None,
     ) -> None:
         """Publishes one message without waiting for it.
 
@@ -93,19 +100,21 @@ class Producer(BaseProducer, Closing):
         message failed. `sequence_id` must be above the previous one; `event_timestamp` is in ms
         since the epoch, 0 means not set. A `partition_key` of bytes is sent in base64 and marked as
         such, as by Pulsar's Java client; the receiver's `key_bytes` returns the bytes.
+        `deliver_at` and `deliver_after` raise NotAllowed: delayed messages are not emulated.
 
         While the queue is full, waits if `block_if_queue_full`; otherwise the callback gets
         `Result.ProducerQueueIsFull` at once, in this thread, and without a callback the call raises
         ProducerQueueIsFull. Raises AlreadyClosed, InvalidRequest (a wrong type, a sequence id that
         does not rise), at once; Pulsar's client passes some of these to the callback.
         """
-        if self._schema is not None:
-            content = self._encoded(content)
         if (
-            properties is None
+            self._schema is None
+            and properties is None
             and ordering_key is None
             and sequence_id is None
             and event_timestamp is None
+            and deliver_at is None
+            and deliver_after is None
             and type(content) is bytes
             and type(partition_key) is str
             # Others may have no UTF-8: checked_message refuses those at once.
@@ -128,7 +137,14 @@ class Producer(BaseProducer, Closing):
                 f"A callback must be callable, or None, not {type(callback).__name__}."
             )
         message = checked_message(
-            content, properties, partition_key, ordering_key, sequence_id, event_timestamp
+            self._encoded(content),
+            properties,
+            partition_key,
+            ordering_key,
+            sequence_id,
+            event_timestamp,
+            deliver_at,
+            deliver_after,
         )
         try:
             self._add(message, callback, wait=self._waits_for_room)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ import pytest
 from ledgerfold.broker.client import (
     Client,
     ConsumerBatchReceivePolicy,
+    ConsumerKeySharedPolicy,
+    ConsumerType,
     InitialPosition,
+    KeySharedMode,
     Message,
     MessageId,
     Reader,
@@ -296,3 +300,38 @@ def test_keys_of_bytes(client: Client, batching: bool) -> None:
     assert first.ordering_key() == "\udcff"
     assert (empty.has_key(), empty.key_bytes()) == (True, b"")
     assert text.key_bytes() == b"AAE="
+
+
+# Policies of KeyShared, and delayed messages.
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("Sticky",), "KeySharedMode.Sticky needs sticky_ranges"),
+        (("Sticky", False, [(0, 10), (10, 20)]), "must be pairs .* that do not overlap"),
+        (("Sticky", False, [(0, 65_536)]), "from 0 to 65535"),
+        (("Sticky", False, [(0, 65_535)]), "Sticky ranges of keys are not emulated"),
+        (("Some",), r"must be a KeySharedMode \(AutoSplit, Sticky\), not 'Some'"),
+    ],
+)
+def test_key_shared_policies_that_are_refused(arguments: tuple[Any, ...], says: str) -> None:
+    with pytest.raises((InvalidRequest, NotAllowed), match=says):
+        ConsumerKeySharedPolicy(*arguments)
+
+
+def test_a_key_shared_policy(client: Client) -> None:
+    """The broker's own way is what it asks for."""
+    policy = ConsumerKeySharedPolicy(KeySharedMode.AutoSplit, True)
+    client.subscribe("t", "s", ConsumerType.KeyShared, key_shared_policy=policy).close()
+    with pytest.raises(InvalidRequest, match=r"is for consumer_type=ConsumerType\.KeyShared"):
+        client.subscribe("t", "s", key_shared_policy=policy)
+
+
+def test_no_delayed_messages(client: Client) -> None:
+    """Refused by name, before anything is sent."""
+    producer = client.create_producer("t")
+    with pytest.raises(NotAllowed, match=r"Delayed messages are not emulated \(deliver_at=\)"):
+        producer.send(b"x", deliver_at=5)
+    with pytest.raises(NotAllowed, match=r"\(deliver_after=\)"):
+        producer.send_async(b"x", None, partition_key="k", deliver_after=timedelta(seconds=1))
