@@ -47,7 +47,8 @@ class ConsumerCore(Core):
             diverted=self._is_dead,
         )
         self._dead_letters: DeadLetters | None = None
-        if config.dead_letter_policy is not None:
+        # As in Pulsar, ordered subscriptions have none: they redeliver everything, in order.
+        if config.dead_letter_policy is not None and config.is_shared:
             self._dead_letters = DeadLetters(
                 connection,
                 config.dead_letter_policy,

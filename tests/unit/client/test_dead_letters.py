@@ -207,6 +207,23 @@ def test_a_lost_connection_while_one_is_published(
     assert {each.data() for each in letters(client, count)} == {b"%d" % n for n in range(5)}
 
 
+def test_ordered_subscriptions_have_no_dead_letters(
+    broker: ThreadedFakeBroker, client: Client
+) -> None:
+    """As in Pulsar: they redeliver everything, in order."""
+    with client.create_producer("t") as producer:
+        producer.send(b"bad")
+    consumer = client.subscribe(
+        "t",
+        "s",
+        initial_position=InitialPosition.Earliest,
+        negative_ack_redelivery_delay_ms=10,
+        dead_letter_policy=ConsumerDeadLetterPolicy(1),
+    )
+    refuse(consumer, lambda _: False, 5)
+    assert DLQ not in broker.service.topics
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
