@@ -56,6 +56,8 @@ class Consumer(BaseConsumer, Closing):
     ) -> None:
         super().__init__(core, forget)
         self._io = io
+        # NOTE: a flag, whose truth says so in a forked child (forks.py).
+        self._has_listener = message_listener is not None
         self._listening: ListenerThread | None = None
         if message_listener is not None:
             listen = partial(message_listener, self)
@@ -73,7 +75,7 @@ class Consumer(BaseConsumer, Closing):
         return self._receive(timeout_millis)
 
     def _check_not_listening(self) -> None:
-        if self._listening is not None:
+        if self._has_listener:
             raise NotAllowed("This consumer has a message listener, which gets its messages.")
 
     def _receive(self, timeout_millis: int | None = None) -> Message:

@@ -61,6 +61,8 @@ class Reader(BaseReader, Closing):
         self._queue_size = core.config.receiver_queue_size
         # Held while a seek moves the reader, and while a listener's next message is taken.
         self._lock = threading.Lock()
+        # NOTE: a flag, whose truth says so in a forked child (forks.py).
+        self._has_listener = reader_listener is not None
         self._listening: ListenerThread | None = None
         if reader_listener is not None:
             name = core.config.reader_name or "reader"
@@ -73,7 +75,7 @@ class Reader(BaseReader, Closing):
         Raises Timeout, AlreadyClosed, Corruption (again at each call: nothing is skipped);
         NotAllowed if there is a listener, or for a timeout with a `receiver_queue_size` of 0.
         """
-        if self._listening is not None:
+        if self._has_listener:
             self._refuse_reading()
         check_may_time_out(self._queue_size, timeout_millis)
         message = self._receiver.poll()
@@ -102,7 +104,7 @@ class Reader(BaseReader, Closing):
         `receiver_queue_size` of 0 it sends the message with its answer. Raises Unavailable or
         Timeout without an answer within the operation timeout; NotAllowed if there is a listener.
         """
-        if self._listening is not None:
+        if self._has_listener:
             self._refuse_reading()
         return self._receiver.has_row() or self._io.call(self._core.has_message_available())
 
