@@ -56,7 +56,7 @@ class Consumer(BaseConsumer, Closing):
     ) -> None:
         super().__init__(core, forget)
         self._io = io
-        # NOTE: a flag, whose truth says so in a forked child (forks.py).
+        # NOTE: a flag, whose truth says so in a forked child (broker/client/streams/forks.py).
         self._has_listener = message_listener is not None
         self._listening: ListenerThread | None = None
         if message_listener is not None:

@@ -93,14 +93,12 @@ class Producer(BaseProducer, Closing):
     ) -> None:
         """Publishes one message without waiting for it.
 
-        `content`: bytes, or, with a schema, what that encodes; None is a null value and b"" an
-        empty one. Compaction treats both as tombstones.
-        `callback(result, message_id)` is called in the client's I/O thread, in the order of sending
-        (except for a message that is too large); it must not block. None: `flush` raises if the
-        message failed. `sequence_id` must be above the previous one; `event_timestamp` is in ms
-        since the epoch, 0 means not set. A `partition_key` of bytes is sent in base64 and marked as
-        such, as by Pulsar's Java client; the receiver's `key_bytes` returns the bytes.
-        `deliver_at` and `deliver_after` raise NotAllowed: delayed messages are not emulated.
+        `content`: bytes, or what the schema encodes; None is a null value, which compaction treats
+        as a tombstone, like b"". `callback(result, message_id)` is called in the client's I/O
+        thread, in the order of sending (except for a message that is too large); it must not block.
+        None: `flush` raises if the message failed. `sequence_id` must be above the previous one;
+        `event_timestamp` is in ms since the epoch, 0 means not set. A `partition_key` of bytes is
+        sent in base64, as by Pulsar's Java client. `deliver_at` and `deliver_after`: NotAllowed.
 
         While the queue is full, waits if `block_if_queue_full`; otherwise the callback gets
         `Result.ProducerQueueIsFull` at once, in this thread, and without a callback the call raises
@@ -133,9 +131,8 @@ class Producer(BaseProducer, Closing):
                     quick.watch()
                 return
         if callback is not None and not callable(callback):
-            raise InvalidRequest(
-                f"A callback must be callable, or None, not {type(callback).__name__}."
-            )
+            kind = type(callback).__name__
+            raise InvalidRequest(f"A callback must be callable, or None, not {kind}.")
         message = checked_message(
             self._encoded(content),
             properties,
