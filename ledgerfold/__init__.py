@@ -60,20 +60,25 @@ from ledgerfold.errors import (
 from ledgerfold.version import __version__
 
 if TYPE_CHECKING:
-    from ledgerfold import admin, aio, testing
+    from ledgerfold import admin, aio, schema, testing
     from ledgerfold.broker.client import (
         BatchingType,
         Client,
         CompressionType,
         Consumer,
+        ConsumerBatchReceivePolicy,
+        ConsumerDeadLetterPolicy,
+        ConsumerKeySharedPolicy,
         ConsumerType,
         HashingScheme,
         InitialPosition,
+        KeySharedMode,
         Message,
         MessageId,
         PartitionsRoutingMode,
         Producer,
         Reader,
+        RegexSubscriptionMode,
         Result,
         TableView,
     )
@@ -88,7 +93,10 @@ __all__ = [
     "ConnectError",
     "Consumer",
     "ConsumerAssignError",
+    "ConsumerBatchReceivePolicy",
     "ConsumerBusy",
+    "ConsumerDeadLetterPolicy",
+    "ConsumerKeySharedPolicy",
     "ConsumerType",
     "CumulativeAcknowledgementNotAllowedError",
     "HashingScheme",
@@ -98,6 +106,7 @@ __all__ = [
     "InvalidMessage",
     "InvalidTopicName",
     "InvalidUrl",
+    "KeySharedMode",
     "LedgerfoldError",
     "Message",
     "MessageId",
@@ -115,6 +124,7 @@ __all__ = [
     "PulsarException",
     "ReadError",
     "Reader",
+    "RegexSubscriptionMode",
     "Result",
     "ServiceUnitNotReady",
     "SubscriptionNotFound",
@@ -126,10 +136,11 @@ __all__ = [
     "admin",
     "aio",
     "errors",
+    "schema",
     "testing",
 ]
 
-_MODULES = ("admin", "aio", "testing")
+_MODULES = ("admin", "aio", "schema", "testing")
 
 
 if not TYPE_CHECKING:

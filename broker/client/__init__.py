@@ -24,8 +24,15 @@ if TYPE_CHECKING:
         ConsumerType,
         HashingScheme,
         InitialPosition,
+        KeySharedMode,
         PartitionsRoutingMode,
+        RegexSubscriptionMode,
         Result,
+    )
+    from ledgerfold.broker.client.messages.policies import (
+        ConsumerBatchReceivePolicy,
+        ConsumerDeadLetterPolicy,
+        ConsumerKeySharedPolicy,
     )
     from ledgerfold.broker.client.sync.client import Client
     from ledgerfold.broker.client.sync.consumer import Consumer
@@ -38,14 +45,19 @@ __all__ = [
     "Client",
     "CompressionType",
     "Consumer",
+    "ConsumerBatchReceivePolicy",
+    "ConsumerDeadLetterPolicy",
+    "ConsumerKeySharedPolicy",
     "ConsumerType",
     "HashingScheme",
     "InitialPosition",
+    "KeySharedMode",
     "Message",
     "MessageId",
     "PartitionsRoutingMode",
     "Producer",
     "Reader",
+    "RegexSubscriptionMode",
     "Result",
     "TableView",
 ]
@@ -53,6 +65,9 @@ __all__ = [
 _MODULES = {
     "Client": "sync.client",
     "Consumer": "sync.consumer",
+    "ConsumerBatchReceivePolicy": "messages.policies",
+    "ConsumerDeadLetterPolicy": "messages.policies",
+    "ConsumerKeySharedPolicy": "messages.policies",
     "Message": "messages.message",
     "MessageId": "messages.message_id",
     "Producer": "sync.producer",

@@ -110,6 +110,7 @@ def _send(client: Client, messages: int, callback: Any = None, **options: Any) -
         "batching_enabled": True,
         "batching_max_messages": 10_000,
         "max_pending_messages": 20_000,
+        "block_if_queue_full": True,
     } | options
     with client.create_producer("bench", **options) as producer:
         for number in range(messages):

@@ -16,6 +16,7 @@ from itertools import islice
 
 from ledgerfold.broker.client import Client, MessageId
 from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.client.messages.configs import BULK_SENDING
 from tests.benchmarks import kinds
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Report, median, spread
@@ -83,7 +84,7 @@ def _send(client: Client, topic: str, pairs: Pairs) -> float:
             failed.append(result)
 
     with client.create_producer(
-        topic, batching_enabled=True, batching_max_messages=10_000
+        topic, batching_enabled=True, batching_max_messages=10_000, **BULK_SENDING
     ) as producer:
         began = time.perf_counter()
         for key, value in pairs:

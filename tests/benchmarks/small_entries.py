@@ -14,6 +14,7 @@ from itertools import islice
 
 from ledgerfold.broker.client import Client, MessageId
 from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.client.messages.configs import BULK_SENDING
 from tests.benchmarks.compaction import compact
 from tests.benchmarks.options import Options
 from tests.benchmarks.report import Report, median, spread
@@ -69,7 +70,7 @@ def _turn(
 def _publish(client: Client, topic: str, kind: str, pairs: Pairs) -> float:
     """Returns the seconds until everything is durable."""
     with client.create_producer(
-        topic, batching_enabled=kind == BATCHED, batching_max_messages=10_000
+        topic, batching_enabled=kind == BATCHED, batching_max_messages=10_000, **BULK_SENDING
     ) as producer:
         began = time.perf_counter()
         for key, value in pairs:

@@ -66,6 +66,7 @@ class DataAnswers:
             batching_max_messages=batchMax,
             batching_max_allowed_size_in_bytes=_ANY_SIZE,
             batching_max_publish_delay_ms=60_000,
+            block_if_queue_full=True,
             compression_type=_COMPRESSIONS[compression],
         )
         sent: list[tuple[Result, MessageId | None]] = []

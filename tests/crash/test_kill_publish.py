@@ -54,7 +54,9 @@ def test_acknowledged_messages_survive_kill_9_again_and_again(broker_process: Ma
     sent = 0
     for _ in range(ROUNDS):
         client = Client(broker.url)
-        producer = client.create_producer("t", batching_enabled=True, batching_max_messages=20)
+        producer = client.create_producer(
+            "t", batching_enabled=True, batching_max_messages=20, block_if_queue_full=True
+        )
         enough = threading.Event()
 
         for value in range(sent, sent + MESSAGES_A_ROUND):

@@ -28,7 +28,9 @@ def _key(number: int) -> str:
 
 def _publish(broker: BrokerProcess, values: dict[int, str]) -> None:
     with Client(broker.url) as client:
-        producer = client.create_producer(TOPIC, batching_max_messages=1000)
+        producer = client.create_producer(
+            TOPIC, batching_max_messages=1000, block_if_queue_full=True
+        )
         for number, value in values.items():
             producer.send_async(value.encode(), None, partition_key=_key(number))
         producer.close()

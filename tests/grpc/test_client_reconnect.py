@@ -20,6 +20,7 @@ from ledgerfold.broker.client import (
     Result,
 )
 from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.client.messages.configs import BULK_SENDING
 from ledgerfold.storage.errors import ProducerBusy, SubscriptionBusy, TopicNotFound
 from tests.support.broker_process import BrokerProcess
 
@@ -90,6 +91,7 @@ def test_publishing_through_disturbances(
         batching_enabled=batching,
         batching_max_messages=50,
         max_pending_messages=1000,
+        block_if_queue_full=True,
         compression_type=CompressionType.LZ4,
     )
 
@@ -135,7 +137,9 @@ def test_reading_through_disturbances(
 ) -> None:
     """Nothing is skipped or repeated, and the end is told rightly."""
     create(broker, kafka)
-    producer = client.create_producer("t", batching_enabled=True, batching_max_messages=50)
+    producer = client.create_producer(
+        "t", batching_enabled=True, batching_max_messages=50, **BULK_SENDING
+    )
     publish(producer, 0, 5_000)
     producer.flush()
     reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=100)
@@ -161,7 +165,9 @@ def test_consuming_through_disturbances(
     type_: ConsumerType,
 ) -> None:
     """Every message comes, some perhaps again; none after it was durably acknowledged."""
-    producer = client.create_producer("t", batching_enabled=True, batching_max_messages=10)
+    producer = client.create_producer(
+        "t", batching_enabled=True, batching_max_messages=10, **BULK_SENDING
+    )
     consumer = client.subscribe(
         "t", "s", type_, initial_position=InitialPosition.Earliest, receiver_queue_size=50
     )
@@ -192,7 +198,7 @@ def test_acknowledgements_outlive_kill_9(
     """No acknowledged message returns, whether or not the broker had recorded the
     acknowledgement.
     """
-    producer = client.create_producer("t", batching_enabled=False)
+    producer = client.create_producer("t", batching_enabled=False, **BULK_SENDING)
     publish(producer, 0, 3_000)
     producer.flush()
     consumer = client.subscribe(

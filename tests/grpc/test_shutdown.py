@@ -18,6 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ledgerfold.broker.client import Client, ConsumerType, InitialPosition, MessageId, Reader
 from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.client.messages.configs import BULK_SENDING
 from ledgerfold.storage.errors import LedgerfoldError
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
@@ -33,7 +34,7 @@ def broker_arguments(own_port: list[str]) -> list[str]:
 
 
 def fill(client: Client, topic: str = "t", messages: int = MESSAGES) -> None:
-    with client.create_producer(topic, batching_enabled=True) as producer:
+    with client.create_producer(topic, batching_enabled=True, **BULK_SENDING) as producer:
         for number in range(messages):
             producer.send_async(b"%d" % number, None, partition_key=f"k{number}")
 
@@ -123,7 +124,9 @@ def test_a_busy_consumer(broker: BrokerProcess, client: Client) -> None:
 
 def test_a_busy_producer(broker: BrokerProcess, client: Client) -> None:
     """Each message is stored once, in order, though the broker ended while they were sent."""
-    producer = client.create_producer("t", batching_enabled=True, max_pending_messages=5_000)
+    producer = client.create_producer(
+        "t", batching_enabled=True, max_pending_messages=5_000, block_if_queue_full=True
+    )
     sent = 0
 
     def send(is_over: threading.Event) -> None:
@@ -200,7 +203,7 @@ def test_a_frozen_client_is_not_waited_for(
     broker: BrokerProcess, client: Client, kind: str
 ) -> None:
     """The client reads nothing and answers nothing, with megabytes in flight to it."""
-    with client.create_producer("t", batching_enabled=True) as producer:
+    with client.create_producer("t", batching_enabled=True, **BULK_SENDING) as producer:
         for _ in range(5_000):
             producer.send_async(b"x" * 10_000, None)
     with frozen_client(broker.url, kind):

@@ -107,7 +107,6 @@ def test_a_damaged_message_is_refused_alone(raw: RawClient, topic: str) -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"deliver_at_time": 4_000_000_000_000}, "delayed"),
         ({"txnid_least_bits": 1, "txnid_most_bits": 1}, "no transactions"),
         ({"marker_type": 0}, "Markers"),
         ({"compression": 9}, "Unknown compression"),

@@ -108,23 +108,6 @@ def test_a_batch_of_each_key(client: pulsar.Client, topic: str) -> None:
     }
 
 
-@pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
-def test_a_refused_message_fails_alone(client: pulsar.Client, topic: str, batching: bool) -> None:
-    """A delayed one cannot be stored: its sender is told, and its neighbours are stored."""
-    producer = client.create_producer(topic, batching_enabled=batching)
-    outcomes: list[pulsar.Result] = []
-
-    def note(result: pulsar.Result, _: pulsar.MessageId) -> None:
-        outcomes.append(result)
-
-    producer.send_async(b"1", note)
-    producer.send_async(b"later", note, deliver_at=4_000_000_000_000)
-    producer.send_async(b"2", note)
-    producer.flush()
-    assert sorted(each.name for each in outcomes) == ["ChecksumError", "Ok", "Ok"]
-    assert sorted(each.data() for each in read_all(client, topic)) == [b"1", b"2"]
-
-
 def test_large_messages(client: pulsar.Client, topic: str) -> None:
     producer = client.create_producer(topic)
     largest = bytes(5 * 1024 * 1024 - 1024)
@@ -146,12 +129,6 @@ def test_chunks(client: pulsar.Client, native: Client, topic: str) -> None:
     with native.create_reader(topic, OurMessageId.earliest) as reader:
         sizes = [len(reader.read_next(10_000).data()) for _ in range(7)]
     assert (sum(sizes[:3]), sum(sizes[3:6]), sizes[6]) == (len(values[0]), len(values[1]), 5)
-
-
-@pytest.mark.parametrize("mode", ["Exclusive", "WaitForExclusive", "ExclusiveWithFencing"])
-def test_only_shared_producers(client: pulsar.Client, topic: str, mode: str) -> None:
-    with pytest.raises(pulsar.NotAllowedError):
-        client.create_producer(topic, access_mode=getattr(pulsar.ProducerAccessMode, mode))
 
 
 def test_a_second_producer_of_the_name(client: pulsar.Client, topic: str) -> None:

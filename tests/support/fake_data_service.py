@@ -37,6 +37,7 @@ from ledgerfold.storage.errors import (
     Moved,
     ProducerBusy,
     SubscriptionBusy,
+    SubscriptionExists,
     Unavailable,
 )
 from ledgerfold.storage.kafka.batch import (
@@ -46,10 +47,11 @@ from ledgerfold.storage.kafka.batch import (
     read_batch_header,
 )
 from ledgerfold.storage.kafka.records import KafkaRecord, columns_of, records_of
-from ledgerfold.v1 import data_pb2, data_pb2_grpc, records_pb2
+from ledgerfold.v1 import admin_pb2, admin_pb2_grpc, data_pb2, data_pb2_grpc, records_pb2
 
 LEDGER_ID = 7
 ENTRY_BYTES_MAX = 256 * 1024
+_PREFIX = "persistent://public/default/"
 
 
 @dataclass
@@ -133,7 +135,7 @@ def _combined(receipts: list[data_pb2.Receipt]) -> list[data_pb2.Receipt]:
 
 def _short(topic: str) -> str:
     """Full and short names are the same topic's."""
-    return topic.removeprefix("persistent://public/default/")
+    return topic.removeprefix(_PREFIX)
 
 
 class FakeKafkaTopic:
@@ -472,7 +474,9 @@ class _SubscribeCall(_Call):
             subscription.acknowledged.update(positions)
         elif request.HasField("redeliver"):
             subscription.redelivered.append(positions)
-            self.next = min((one.entry_id for one in positions), default=subscription.next)
+            first = min((one.entry_id for one in positions), default=subscription.next)
+            # What is yet to be delivered again is not passed over.
+            self.next = min(self.next, first)
         self.topic.notify()
 
     def _deliveries(self, subscription: FakeSubscription) -> list[data_pb2.Delivery]:
@@ -485,6 +489,29 @@ class _SubscribeCall(_Call):
         if deliveries:
             self.topic.notify()
         return deliveries
+
+
+class FakeAdminService(admin_pb2_grpc.AdminServiceServicer):
+    """Lists the topics of the data service."""
+
+    def __init__(self, data: FakeDataService) -> None:
+        self._data = data
+
+    async def ListTopics(self, request: Any, context: Any) -> Any:  # noqa: N802
+        prefix = f"persistent://{request.namespace}/"
+        full = (name if "://" in name else _PREFIX + name for name in sorted(self._data.topics))
+        return admin_pb2.ListTopicsResponse(
+            topics=[name for name in full if name.startswith(prefix)]
+        )
+
+    async def CreateSubscription(self, request: Any, context: Any) -> Any:  # noqa: N802
+        topic = self._data.topic(request.topic)
+        if request.subscription in topic.subscriptions:
+            await abort_with(context, SubscriptionExists(request.topic, request.subscription))
+        topic.subscriptions[request.subscription] = FakeSubscription(
+            next=topic.index_at(request.start)
+        )
+        return admin_pb2.CreateSubscriptionResponse()
 
 
 class FakeBroker:
@@ -503,6 +530,9 @@ class FakeBroker:
         options = (("grpc.so_reuseport", 0), ("grpc.max_receive_message_length", -1))
         self._server = grpc.aio.server(options=options)
         data_pb2_grpc.add_DataServiceServicer_to_server(self.service, self._server)
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(
+            FakeAdminService(self.service), self._server
+        )
         self.port = self._server.add_insecure_port(f"127.0.0.1:{self.port}")
         await self._server.start()
 

@@ -116,6 +116,8 @@ class Opened:
             "producer close": producer.close,
             "receive": consumer.receive,
             "receive in time": lambda: consumer.receive(timeout_millis=100),
+            "batch_receive": consumer.batch_receive,
+            "pause": consumer.pause_message_listener,
             "acknowledge": lambda: consumer.acknowledge(self.message),
             "acknowledge_cumulative": lambda: consumer.acknowledge_cumulative(self.message),
             "negative_acknowledge": lambda: consumer.negative_acknowledge(self.message),

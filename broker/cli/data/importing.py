@@ -167,6 +167,8 @@ def _import(options: argparse.Namespace) -> int:
         raise InvalidRequest("The key is missing: give --key FIELD.")
     if options.topic is None and options.file == "-":
         raise InvalidRequest("Standard input has no name: give --topic.")
+    from ledgerfold.broker.client.messages.configs import BULK_SENDING
+
     topic = options.topic or Path(options.file).stem
     format_ = _format(options)
     importing = _Import(rules_of(options), options.on_error == "skip", options.skip_rows)
@@ -177,7 +179,7 @@ def _import(options: argparse.Namespace) -> int:
     ):
         try:
             rows = read_rows(lines, format_, importing.rules.fields)
-            producer = client.create_producer(topic, batching_enabled=True)
+            producer = client.create_producer(topic, batching_enabled=True, **BULK_SENDING)
             importing.send(producer, rows, interrupts)
         except InvalidRequest as error:
             raise InvalidRequest(f"{error} {importing.how_to_go_on()}") from error

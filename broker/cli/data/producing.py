@@ -148,8 +148,9 @@ def _produce(options: argparse.Namespace) -> None:
 
 def _producer_options(options: argparse.Namespace) -> dict[str, Any]:
     from ledgerfold.broker.client import CompressionType
+    from ledgerfold.broker.client.messages.configs import BULK_SENDING
 
-    found: dict[str, Any] = {"batching_enabled": not (options.message or options.file)}
+    found = {"batching_enabled": not (options.message or options.file), **BULK_SENDING}
     if options.compression:
         names = {each.name.lower(): each for each in CompressionType}
         found["compression_type"] = names[options.compression]

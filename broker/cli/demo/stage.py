@@ -52,10 +52,12 @@ class Stage:
 
     def publish(self, messages: Iterable[Outgoing], *, batching: bool) -> list[MessageId]:
         """Publishes messages. Returns their ids, in order. Raises errors of the producer."""
+        from ledgerfold.broker.client.messages.configs import BULK_SENDING
+
         began = time.monotonic()
         ids: list[MessageId] = []
         with self.client.create_producer(
-            self.topic, batching_enabled=batching, batching_max_messages=10_000
+            self.topic, batching_enabled=batching, batching_max_messages=10_000, **BULK_SENDING
         ) as producer:
             count = send_all(producer, messages, on_stored=ids.append)
         print(f"published   {counted(count, 'message')} in {time.monotonic() - began:.2f} s")

@@ -20,6 +20,7 @@ whose docstrings explain them. Use only one of the two in a process: gRPC needs 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Self
 
@@ -33,9 +34,9 @@ from ledgerfold.broker.client.asyncio_client.opened import (
 from ledgerfold.broker.client.core.client_core import ClientCore
 from ledgerfold.broker.client.messages.arguments import (
     AIO_CONSUMER_NOT_EMULATED,
+    AIO_READER_NOT_EMULATED,
     CLIENT_NOT_EMULATED,
     PRODUCER_NOT_EMULATED,
-    READER_NOT_EMULATED,
     takes,
 )
 from ledgerfold.broker.client.messages.configs import (
@@ -46,6 +47,7 @@ from ledgerfold.broker.client.messages.configs import (
 )
 from ledgerfold.broker.client.streams import forks
 from ledgerfold.broker.client.streams.connection import ClientSettings
+from ledgerfold.storage.errors import InvalidRequest
 
 __all__ = ["Client", "Consumer", "Producer", "Reader", "TableView"]
 
@@ -55,6 +57,26 @@ class BatchingProducerConfig(ProducerConfig):
     """The arguments of `Client.create_producer`, with batching by default."""
 
     batching_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PatternConsumerConfig(ConsumerConfig):
+    """The arguments of `Client.subscribe`: `topic` may be the text of a pattern."""
+
+    is_pattern_topic: bool = False
+
+    def __post_init__(self) -> None:
+        ConsumerConfig.__post_init__(self)
+        if not self.is_pattern_topic:
+            return
+        if not isinstance(self.topic, str):
+            raise InvalidRequest("With is_pattern_topic, the topic must be one string.")
+        try:
+            object.__setattr__(self, "topic", re.compile(self.topic))
+            # A copy of this configuration has the pattern.
+            object.__setattr__(self, "is_pattern_topic", False)
+        except re.error as error:
+            raise InvalidRequest(f"{self.topic!r} is not a regular expression: {error}.") from error
 
 
 class Client:
@@ -71,12 +93,15 @@ class Client:
         """Opens a producer, as `ledgerfold.Client.create_producer`, with batching by default."""
         return await self._core.open_producer(config, Producer)
 
-    @takes(ConsumerConfig, AIO_CONSUMER_NOT_EMULATED)
-    async def subscribe(self, config: ConsumerConfig) -> Consumer:
-        """Subscribes, as `ledgerfold.Client.subscribe`, without message listeners."""
+    @takes(PatternConsumerConfig, AIO_CONSUMER_NOT_EMULATED)
+    async def subscribe(self, config: PatternConsumerConfig) -> Consumer:
+        """Subscribes, as `ledgerfold.Client.subscribe`, without message listeners.
+
+        `is_pattern_topic`: whether `topic` is the text of a pattern.
+        """
         return await self._core.open_consumer(config, Consumer)
 
-    @takes(ReaderConfig, READER_NOT_EMULATED)
+    @takes(ReaderConfig, AIO_READER_NOT_EMULATED)
     async def create_reader(self, config: ReaderConfig) -> Reader:
         """Opens a reader, as `ledgerfold.Client.create_reader`."""
         return await self._core.open_reader(config, Reader)

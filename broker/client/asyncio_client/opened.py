@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Self
+from datetime import timedelta
+from typing import Any, Self
 
-from ledgerfold.broker.client.core.client_core import AnyReader, Forget
+from ledgerfold.broker.client.core.client_core import AnyConsumer, AnyReader, Forget
 from ledgerfold.broker.client.core.opened import (
     BaseConsumer,
     BaseProducer,
@@ -31,11 +32,11 @@ from ledgerfold.broker.client.core.opened import (
     BaseTableView,
 )
 from ledgerfold.broker.client.messages.argument_types import TIMEOUT_TYPES, check_type
+from ledgerfold.broker.client.messages.arguments import check_may_time_out
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import checked_message
 from ledgerfold.broker.client.messages.start import id_of_offset
-from ledgerfold.broker.client.streams.inbox import Inbox, MergedInbox
 from ledgerfold.storage.errors import LedgerfoldError, Overloaded, Timeout
 
 
@@ -44,12 +45,14 @@ class Producer(BaseProducer):
 
     async def send(
         self,
-        content: bytes | None,
+        content: Any,
         properties: dict[str, str] | None = None,
-        partition_key: str | None = None,
-        ordering_key: str | None = None,
+        partition_key: str | bytes | None = None,
+        ordering_key: str | bytes | None = None,
         sequence_id: int | None = None,
         event_timestamp: int | None = None,
+        deliver_at: int | None = None,
+        deliver_after: timedelta | None = None,
     ) -> MessageId:
         """Publishes one message and waits until it is durable.
 
@@ -57,7 +60,14 @@ class Producer(BaseProducer):
         its delay is over. Cancelling the call does not withdraw its message.
         """
         message = checked_message(
-            content, properties, partition_key, ordering_key, sequence_id, event_timestamp
+            self._encoded(content),
+            properties,
+            partition_key,
+            ordering_key,
+            sequence_id,
+            event_timestamp,
+            deliver_at,
+            deliver_after,
         )
         stored: asyncio.Future[MessageId] = asyncio.get_running_loop().create_future()
         queue = self._core.queue
@@ -80,17 +90,16 @@ class Producer(BaseProducer):
         await self._close()
 
 
-async def _next_message(
-    poll: Callable[[], Message | None], inbox: Inbox | MergedInbox, timeout_millis: int | None
-) -> Message:
+async def _next_message(core: AnyConsumer | AnyReader, timeout_millis: int | None) -> Message:
     check_type(timeout_millis, TIMEOUT_TYPES, "timeout_millis")
-    message = poll()
+    check_may_time_out(core.config.receiver_queue_size, timeout_millis)
+    message = core.poll()
     if message is not None:
         return message
     try:
         async with asyncio.timeout(None if timeout_millis is None else timeout_millis / 1000):
-            while (message := poll()) is None:
-                await inbox.wait_async()
+            while (message := core.poll()) is None:
+                await core.inbox.wait_async()
             return message
     except LedgerfoldError:
         raise
@@ -101,9 +110,43 @@ async def _next_message(
 class Consumer(BaseConsumer):
     """A consumer of a subscription. See `ledgerfold.Consumer`."""
 
+    def __init__(self, core: AnyConsumer, forget: Forget) -> None:
+        super().__init__(core, forget)
+        # Received by a `batch_receive` that was cancelled.
+        self._uncollected: list[Message] = []
+
     async def receive(self, timeout_millis: int | None = None) -> Message:
         """Returns the next message. Raises Timeout, AlreadyClosed, Corruption."""
-        return await _next_message(self._core.poll, self._core.inbox, timeout_millis)
+        return await _next_message(self._core, timeout_millis)
+
+    async def batch_receive(self) -> list[Message]:
+        """Returns the next messages, as many as the `batch_receive_policy` says.
+
+        Messages of a call that is cancelled are returned by the next one.
+        """
+        core, clock = self._core, asyncio.get_running_loop().time
+        batch = self._new_batch(clock(), self._uncollected)
+        self._uncollected = []
+        try:
+            while True:
+                message = core.poll()
+                if message is not None:
+                    batch.add(message)
+                if batch.is_complete(clock()):
+                    break
+                if message is None:
+                    async with asyncio.timeout_at(batch.deadline_s):
+                        await core.inbox.wait_async()
+        except asyncio.CancelledError:
+            self._uncollected += batch.messages
+            raise
+        except LedgerfoldError:
+            # The next call raises it again.
+            if not batch.messages:
+                raise
+        except TimeoutError:
+            pass
+        return batch.messages
 
     async def acknowledge(self, message: Message | MessageId) -> None:
         self._core.acknowledge(message)
@@ -149,7 +192,7 @@ class Reader(BaseReader):
 
     async def read_next(self, timeout_millis: int | None = None) -> Message:
         """Returns the next message. Raises Timeout, AlreadyClosed, Corruption."""
-        return await _next_message(self._core.receiver.poll, self._core.inbox, timeout_millis)
+        return await _next_message(self._core, timeout_millis)
 
     async def has_message_available(self) -> bool:
         """Returns True exactly if `read_next` would return at once."""

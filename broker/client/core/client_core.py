@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from ledgerfold.broker.client.core.consumer_core import ConsumerCore
-from ledgerfold.broker.client.core.partition_set import AnyCore, names_of
-from ledgerfold.broker.client.core.partitioned_consumer import PartitionedConsumerCore
-from ledgerfold.broker.client.core.partitioned_producer import PartitionedProducerCore
+from ledgerfold.broker.client.core.consumer_set import ConsumerSet
+from ledgerfold.broker.client.core.partition_set import AnyCore
+from ledgerfold.broker.client.core.partitioned_producer import AnyProducer, open_producer
 from ledgerfold.broker.client.core.partitioned_reader import PartitionedReaderCore
-from ledgerfold.broker.client.core.producer_core import ProducerCore
 from ledgerfold.broker.client.core.reader_core import ReaderCore
 from ledgerfold.broker.client.core.table_follower import Run
 from ledgerfold.broker.client.core.table_view_core import TableViewCore
+from ledgerfold.broker.client.core.topic_sources import (
+    ListedTopics,
+    TopicPattern,
+    TopicSource,
+    names_of,
+)
 from ledgerfold.broker.client.messages.arguments import check_topic_argument
 from ledgerfold.broker.client.messages.configs import (
     ConsumerConfig,
@@ -23,11 +29,10 @@ from ledgerfold.broker.client.messages.configs import (
 )
 from ledgerfold.broker.client.streams.connection import ClientSettings, Connection
 from ledgerfold.broker.client.streams.forks import check_may_connect, invalidate_after_fork
-from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
+from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError, NotAllowed
 
 # On a partitioned topic, and on any other.
-AnyProducer: TypeAlias = PartitionedProducerCore | ProducerCore
-AnyConsumer: TypeAlias = PartitionedConsumerCore | ConsumerCore
+AnyConsumer: TypeAlias = ConsumerSet | ConsumerCore
 AnyReader: TypeAlias = PartitionedReaderCore | ReaderCore
 Forget: TypeAlias = Callable[["Opened[Any]"], None]
 Facade = TypeVar("Facade", bound="Opened[Any]")
@@ -83,12 +88,7 @@ class ClientCore:
         self, config: ProducerConfig, make: Callable[[AnyProducer, Forget], Facade]
     ) -> Facade:
         connection = await self.connect()
-        core: AnyProducer
-        if count := await connection.partition_count(config.topic):
-            core = PartitionedProducerCore(connection, config, self._is_io_thread, count)
-            await core.open(count)
-        else:
-            core = await ProducerCore.open(connection, config, self._is_io_thread)
+        core = await open_producer(connection, config, self._is_io_thread)
         return await self._opened(core, make)
 
     async def open_consumer(
@@ -96,10 +96,13 @@ class ClientCore:
     ) -> Facade:
         connection = await self.connect()
         core: AnyConsumer
-        if count := await connection.partition_count(config.topic):
-            core = await PartitionedConsumerCore(connection, config, count).open(count)
+        topic = config.topic
+        if isinstance(topic, str) and not await connection.partition_count(topic):
+            core = await ConsumerCore.open(connection, topic, config)
         else:
-            core = await ConsumerCore.open(connection, config)
+            source = _source_of(config)
+            _check_queue(config, source.title)
+            core = await ConsumerSet(connection, config, source).open_source()
         return await self._opened(core, make)
 
     async def open_reader(
@@ -108,6 +111,7 @@ class ClientCore:
         connection = await self.connect()
         core: AnyReader
         if count := await connection.partition_count(config.topic):
+            _check_queue(config, config.topic)
             core = await PartitionedReaderCore(connection, config).open(count)
         else:
             core = await ReaderCore.open(connection, config)
@@ -162,3 +166,19 @@ class ClientCore:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
+
+
+def _source_of(config: ConsumerConfig) -> TopicSource:
+    topic = config.topic
+    if isinstance(topic, re.Pattern):
+        return TopicPattern(topic, config.pattern_auto_discovery_period)
+    return ListedTopics([topic] if isinstance(topic, str) else topic)
+
+
+def _check_queue(config: ConsumerConfig | ReaderConfig, topic: str) -> None:
+    """Raises NotAllowed for several topics without a queue, as Pulsar's clients do."""
+    if not config.receiver_queue_size:
+        raise NotAllowed(
+            f"{topic} has several partitions or topics, which a receiver_queue_size of 0 does not "
+            "allow: use 1 or more, or a single one."
+        )

@@ -10,14 +10,15 @@ import asyncio
 import threading
 from collections.abc import Sequence
 
+from ledgerfold.broker.client.core.dead_letters import DeadLetters
 from ledgerfold.broker.client.core.partition_set import Core
 from ledgerfold.broker.client.messages.configs import ConsumerConfig
 from ledgerfold.broker.client.messages.message import Message, ReceivedEntry
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.start import start_of
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
-from ledgerfold.broker.client.streams.inbox import Inbox
-from ledgerfold.broker.client.streams.receiver import FirstMessage, Receiver
+from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
+from ledgerfold.broker.client.streams.receiver import FirstMessage, Receiver, opened_entry
 from ledgerfold.broker.client.streams.subscribe_stream import SubscribeStream
 from ledgerfold.broker.client.streams.tracker import BatchAcknowledgements, DelayedPositions
 from ledgerfold.storage.entry import Position
@@ -30,21 +31,38 @@ class ConsumerCore(Core):
     loop.
     """
 
-    def __init__(self, connection: Connection, config: ConsumerConfig) -> None:
+    def __init__(self, connection: Connection, topic: str, config: ConsumerConfig) -> None:
+        """`config.topic` is ignored: it may be that of several consumers."""
         self.config = config
-        self.topic = full_topic_name(config.topic)
+        self.topic = full_topic_name(topic)
         self._connection = connection
         self.inbox = Inbox()
         self.stream = SubscribeStream(
             connection,
-            config.opening(),
+            config.opening(self.topic),
             self.inbox,
             queue_size=config.receiver_queue_size,
             on_disconnect=self._on_disconnect,
             on_moved=self._forget_all,
+            diverted=self._is_dead,
         )
+        self._dead_letters: DeadLetters | None = None
+        # As in Pulsar, ordered subscriptions have none: they redeliver everything, in order.
+        if config.dead_letter_policy is not None and config.is_shared:
+            self._dead_letters = DeadLetters(
+                connection,
+                config.dead_letter_policy,
+                self.topic,
+                config.subscription_name,
+                self,
+                self.stream.return_permits,
+            )
         self._receiver = Receiver(
-            self.stream, self.topic, config.receiver_queue_size, self._rows_to_deliver
+            self.stream,
+            self.topic,
+            config.receiver_queue_size,
+            self._rows_to_deliver,
+            config.schema,
         )
         # NOTE: re-entrant, because poll reaches _rows_to_deliver through the receiver.
         self._lock = threading.RLock()
@@ -59,9 +77,9 @@ class ConsumerCore(Core):
         self._moving = asyncio.Lock()
 
     @classmethod
-    async def open(cls, connection: Connection, config: ConsumerConfig) -> ConsumerCore:
+    async def open(cls, connection: Connection, topic: str, config: ConsumerConfig) -> ConsumerCore:
         """Subscribes. Raises SubscriptionBusy and the broker's other errors."""
-        core = cls(connection, config)
+        core = cls(connection, topic, config)
         await core.stream.open()
         return core
 
@@ -80,6 +98,8 @@ class ConsumerCore(Core):
         with self._lock:
             message = self._receiver.poll()
             if message is None:
+                if not self.config.receiver_queue_size:
+                    self.stream.fetch()
                 return None
             self._last_received = message.message_id()
             if self.config.unacked_messages_timeout_ms is not None:
@@ -108,6 +128,33 @@ class ConsumerCore(Core):
             return rows
         left = set(wanted)
         return [row for row, index in zip(rows, indexes, strict=True) if index in left]
+
+    # Dead letters: these run on the event loop.
+
+    def _is_dead(self, delivery: Delivery) -> bool:
+        if self._dead_letters is None or not self._dead_letters.is_dead(delivery):
+            return False
+        self._dead_letters.add(delivery)
+        return True
+
+    def unacknowledged(self, delivery: Delivery) -> Sequence[Message]:
+        """Returns the messages of a delivered entry that are not acknowledged."""
+        entry = opened_entry(delivery, self.topic)
+        with self._lock:
+            rows = self._rows_to_deliver(entry, range(entry.batch.rows))
+        return [Message((entry, row)) for row in rows]
+
+    def buried(self, delivery: Delivery) -> None:
+        """Acknowledges an entry whose messages are in the dead letter topic."""
+        position = delivery.header.position
+        with self._lock:
+            self._acknowledgements.discard(position)
+            self.stream.acknowledge(position)
+
+    def not_buried(self, delivery: Delivery) -> None:
+        with self._lock:
+            self._negative.add(delivery.header.position, self._now_ms())
+            self._set_timer()
 
     # Acknowledging.
 
@@ -194,6 +241,8 @@ class ConsumerCore(Core):
             self._redeliver_all()
 
     def _on_disconnect(self) -> None:
+        if self._dead_letters is not None:
+            self._dead_letters.forget()
         with self._lock:
             self._forget_timers()
             if self.config.is_shared:
@@ -213,10 +262,10 @@ class ConsumerCore(Core):
         inclusive = config.start_message_id_inclusive
         if inclusive:
             place = await self._connection.without_latest(
-                config.topic, place, config.is_read_compacted
+                self.topic, place, config.is_read_compacted
             )
         request = data_pb2.SeekRequest(
-            topic=config.topic,
+            topic=self.topic,
             subscription=config.subscription_name,
             start=start_of(place, inclusive=inclusive),
         )
@@ -231,6 +280,8 @@ class ConsumerCore(Core):
 
     def _forget_all(self) -> None:
         """Resets all state after a seek by any consumer."""
+        if self._dead_letters is not None:
+            self._dead_letters.forget()
         with self._lock:
             self._forget_timers()
             self._acknowledgements.clear()
@@ -240,9 +291,7 @@ class ConsumerCore(Core):
 
     async def last_message_id(self) -> MessageId:
         self.stream.raise_ended()
-        return await self._connection.last_message_id(
-            self.config.topic, self.config.is_read_compacted
-        )
+        return await self._connection.last_message_id(self.topic, self.config.is_read_compacted)
 
     async def is_behind(self) -> bool:
         """Returns whether the topic's last message is after the last one received."""
@@ -252,15 +301,19 @@ class ConsumerCore(Core):
         self.stream.raise_ended()
         await self.close()
         request = data_pb2.UnsubscribeRequest(
-            topic=self.config.topic, subscription=self.config.subscription_name
+            topic=self.topic, subscription=self.config.subscription_name
         )
         await self._connection.call(request)
 
     async def shut_down(self) -> None:
         """Closes at once: unconfirmed acknowledgements may be lost."""
+        if self._dead_letters is not None:
+            await self._dead_letters.close(grace_s=0)
         await self.stream.close(grace_s=0)
 
     async def close(self) -> None:
+        if self._dead_letters is not None:
+            await self._dead_letters.close()
         await self.stream.close()
         # Queued messages are not received any more.
         self.inbox.clear()

@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ledgerfold.broker.client.core.client_core import (
     AnyConsumer,
-    AnyProducer,
     AnyReader,
     Forget,
     Opened,
 )
+from ledgerfold.broker.client.core.partitioned_producer import AnyProducer
+from ledgerfold.broker.client.core.received_batch import ReceivedBatch
 from ledgerfold.broker.client.core.table import Listener
 from ledgerfold.broker.client.core.table_view_core import TableViewCore
+from ledgerfold.broker.client.messages.message import Message
+from ledgerfold.broker.client.messages.policies import ConsumerBatchReceivePolicy
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.storage.text import counted
 
 
 class BaseProducer(Opened[AnyProducer]):
     """The methods of both APIs' producers that do not wait."""
+
+    def __init__(self, core: AnyProducer, forget: Forget) -> None:
+        super().__init__(core, forget)
+        self._schema = core.config.schema
+
+    def _encoded(self, content: Any) -> bytes | None:
+        """Returns the content in bytes. Raises InvalidRequest."""
+        schema = self._schema
+        if schema is None or content is None:
+            return content  # type: ignore[no-any-return]  # it is checked with the message
+        try:
+            return schema.encode(content)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise InvalidRequest(f"The content does not fit the schema: {error}") from error
 
     def producer_name(self) -> str:
         """The given name, or the one that the broker chose."""
@@ -46,6 +65,16 @@ class BaseConsumer(Opened[AnyConsumer]):
 
     def is_connected(self) -> bool:
         return self._core.is_connected
+
+    def _new_batch(self, now_s: float, messages: Iterable[Message] = ()) -> ReceivedBatch:
+        """Returns an empty batch, or one that begins with `messages`. Raises NotAllowed."""
+        config = self._core.config
+        if not config.receiver_queue_size:
+            raise NotAllowed(
+                "A receiver_queue_size of 0 does not allow batch_receive: nothing is fetched ahead."
+            )
+        policy = config.batch_receive_policy or ConsumerBatchReceivePolicy()
+        return ReceivedBatch(policy, now_s, messages)
 
 
 class BaseReader(Opened[AnyReader]):

@@ -1,12 +1,9 @@
-"""The partitions of a topic on the client: one stream each, with new ones added over time.
+"""The streams on the partitions of a topic, or on several topics, with new ones added over time.
 
-The client requests the partition count once; 0 means that the topic is not partitioned. Otherwise
-it opens one producer, consumer, reader or follower on each partition (all, or none if one fails),
-and then checks for new partitions at intervals. A failure is retried at the next interval. Source:
-Pulsar's PartitionedProducerImpl and MultiTopicsConsumerImpl (`partitionsAutoUpdate`).
-
-    >>> names_of("orders", 2)[1]
-    'persistent://public/default/orders-partition-1'
+It opens one producer, consumer, reader or follower on each partition (all, or none if one fails),
+and then asks its source (topic_sources.py) for the names at intervals: it opens what is new, all
+partitions of a topic or none, and closes what is gone. A failure is retried at the next interval.
+Source: Pulsar's PartitionedProducerImpl and MultiTopicsConsumerImpl (`partitionsAutoUpdate`).
 """
 
 from __future__ import annotations
@@ -14,9 +11,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from itertools import groupby
 from typing import Any, Generic, Self, TypeVar
 
+from ledgerfold.broker.client.core.topic_sources import (
+    ListedTopics,
+    TopicSource,
+    base_of,
+    names_of,
+)
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
 from ledgerfold.broker.common.shielding import runs_to_completion
@@ -44,19 +48,19 @@ AnyCore = TypeVar("AnyCore", bound=Core)
 Answer = TypeVar("Answer")
 
 
-def names_of(topic: str, count: int) -> list[str]:
-    """Returns the full names of `count` partitions; the topic's own for 0."""
-    full = full_topic_name(topic)
-    return [partition_name(full, index) for index in range(count)] or [full]
-
-
 class PartitionSet(Core, Generic[AnyCore]):
-    """The open streams on a topic's partitions. Create it on the event loop."""
+    """The open streams on a topic's partitions, or those of `source`. Create it on the event
+    loop.
+    """
 
-    def __init__(self, connection: Connection, topic: str) -> None:
-        self.topic = full_topic_name(topic)
-        # In order of partition; a longer tuple replaces it when partitions are added.
+    def __init__(
+        self, connection: Connection, topic: str, source: TopicSource | None = None
+    ) -> None:
+        self.topic = full_topic_name(topic) if source is None else source.title
+        # In order of partition; another tuple replaces it when partitions are added.
         self.cores: tuple[AnyCore, ...] = ()
+        self._by_name: dict[str, AnyCore] = {}
+        self._source = ListedTopics([topic]) if source is None else source
         self._connection = connection
         self._following: asyncio.Task[None] | None = None
 
@@ -67,39 +71,80 @@ class PartitionSet(Core, Generic[AnyCore]):
     def _on_opened(self, core: AnyCore) -> None:
         """Handles an opened stream."""
 
+    def _on_gone(self, core: AnyCore) -> None:
+        """Handles a stream whose topic is gone, before it is closed."""
+
     async def open(self, count: int) -> Self:
         """Opens `count` partitions, and new ones from then on; for 0 the topic itself.
 
         Raises the errors of the streams.
         """
-        await self._open(names_of(self.topic, count), is_new=False)
+        await self._open(names_of(self.topic, count))
         if count:
-            self._following = asyncio.create_task(self._follow())
+            self.follow()
         return self
 
-    async def _open(self, names: Iterable[str], *, is_new: bool) -> None:
-        opened = await open_all(self._open_one(name, is_new=is_new) for name in names)
+    def follow(self) -> None:
+        """Starts asking the source."""
+        self._following = asyncio.create_task(self._follow())
+
+    async def _open(self, names: Sequence[str]) -> None:
+        known = set(map(base_of, self._by_name))
+        opened = await open_all(
+            self._open_one(name, is_new=base_of(name) in known) for name in names
+        )
+        self._by_name |= dict(zip(names, opened, strict=True))
         self.cores += tuple(opened)
         for core in opened:
             self._on_opened(core)
 
     async def _follow(self) -> None:
         while True:
-            await asyncio.sleep(self._connection.settings.partitions_update_interval_seconds)
+            await asyncio.sleep(self._source.interval_s(self._connection))
             try:
-                count = await self._connection.partition_count(self.topic)
-                await self._open(names_of(self.topic, count)[len(self.cores) :], is_new=True)
+                await self._update(await self._source.names(self._connection))
             except LedgerfoldError as error:
                 _log.warning("The check for new partitions of %s failed: %s", self.topic, error)
 
+    async def _update(self, names: Sequence[str]) -> None:
+        """Opens what is new, and closes what is gone."""
+        if self._source.may_lose:
+            for name in self._by_name.keys() - set(names):
+                await self._close_one(name)
+        # A topic whose partitions are open is named itself only if it was deleted meanwhile.
+        known = {base_of(name) for name in self._by_name} | self._by_name.keys()
+        new = [name for name in names if name not in known]
+        for _, partitions in groupby(new, base_of):
+            try:
+                await self._open(list(partitions))
+            except LedgerfoldError as error:
+                _log.warning("A new stream of %s was not opened: %s", self.topic, error)
+
+    async def _close_one(self, name: str) -> None:
+        core = self._by_name.pop(name)
+        self.cores = tuple(each for each in self.cores if each is not core)
+        self._on_gone(core)
+        await core.shut_down()
+
     def of(self, message_id: MessageId) -> AnyCore:
-        """Returns the stream of the partition that holds the message. Raises InvalidRequest."""
-        index = message_id.partition()
-        if not 0 <= index < len(self.cores):
+        """Returns the stream of the topic that holds the message. Raises InvalidRequest."""
+        if (topic := message_id.topic) is not None:
+            return self._named(full_topic_name(topic), message_id)
+        if not isinstance(self._source, ListedTopics) or self._source.is_several:
             raise InvalidRequest(
-                f"{message_id} is in partition {index}, but {self.topic} has {len(self.cores)}."
+                f"{message_id} does not name its topic, and this is a consumer of several: pass "
+                "the message, or its message_id(), or MessageId.deserialize(..., topic)."
             )
-        return self.cores[index]
+        return self._named(partition_name(self.topic, message_id.partition()), message_id)
+
+    def _named(self, name: str, message_id: MessageId) -> AnyCore:
+        core = self._by_name.get(name)
+        if core is None:
+            raise InvalidRequest(
+                f"{message_id} is of {name}, which is not among the {len(self.cores)} open "
+                f"partitions or topics of {self.topic}."
+            )
+        return core
 
     async def for_each(self, call: Callable[[AnyCore], Awaitable[Answer]]) -> list[Answer]:
         """Runs `call` on all concurrently. If some fail, the others complete and the first error is

@@ -12,6 +12,7 @@ import random
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 from ledgerfold.broker.client.core.partition_set import PartitionSet
 from ledgerfold.broker.client.core.producer_core import ProducerCore
@@ -135,6 +136,20 @@ class PartitionedProducerCore(PartitionSet[ProducerCore]):
 
     async def flush(self) -> None:
         await self.for_each(lambda core: core.flush())
+
+
+# On a partitioned topic, and on any other.
+AnyProducer: TypeAlias = PartitionedProducerCore | ProducerCore
+
+
+async def open_producer(
+    connection: Connection, config: ProducerConfig, is_io_thread: Callable[[], bool]
+) -> AnyProducer:
+    """Opens a producer on whatever kind of topic it is. Raises the broker's errors."""
+    if count := await connection.partition_count(config.topic):
+        core = PartitionedProducerCore(connection, config, is_io_thread, count)
+        return await core.open(count)
+    return await ProducerCore.open(connection, config, is_io_thread)
 
 
 def config_of_each(config: ProducerConfig, count: int) -> ProducerConfig:

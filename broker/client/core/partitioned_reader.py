@@ -71,6 +71,9 @@ class PartitionedReaderCore(PartitionSet[ReaderCore]):
         self.receiver.add(core.receiver)
         self.inbox.add(core.inbox)
 
+    def poll(self) -> Message | None:
+        return self.receiver.poll()
+
     @property
     def is_connected(self) -> bool:
         """True if every partition is connected."""

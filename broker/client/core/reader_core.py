@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ledgerfold.broker.client.core.partition_set import Core
 from ledgerfold.broker.client.messages.configs import ReaderConfig
+from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.start import start_of
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
@@ -26,17 +27,14 @@ class ReaderCore(Core):
         self.receiver: Receiver
 
     @classmethod
-    async def open(
-        cls, connection: Connection, config: ReaderConfig, subscription: str = ""
-    ) -> ReaderCore:
-        """Connects. Raises the broker's errors.
-
-        `subscription`: that of a table view, exclusive while it reads.
-        """
+    async def open(cls, connection: Connection, config: ReaderConfig) -> ReaderCore:
+        """Connects. Raises the broker's errors."""
         core = cls(connection, config)
         start, first = await core._start(config.start, config.is_start_inclusive)
-        core.stream = ReadStream(connection, config, subscription, start, core.inbox)
-        core.receiver = Receiver(core.stream, core.topic, config.receiver_queue_size)
+        core.stream = ReadStream(connection, config, start, core.inbox)
+        core.receiver = Receiver(
+            core.stream, core.topic, config.receiver_queue_size, schema=config.schema
+        )
         core.receiver.first = first
         await core.stream.open()
         if not core.stream.is_kafka and (config.start_offset is not None or config.read_committed):
@@ -67,9 +65,19 @@ class ReaderCore(Core):
     def is_connected(self) -> bool:
         return self.stream.is_connected
 
+    def poll(self) -> Message | None:
+        """Returns the next message, or None if none has been received."""
+        message = self.receiver.poll()
+        if message is None and not self.config.receiver_queue_size:
+            self.stream.fetch()
+        return message
+
     async def check(self) -> bool:
         """Asks the broker whether there are more entries."""
         self.receiver.flush_permits()
+        if not self.config.receiver_queue_size:
+            # The broker answers with the next message, or that there is none.
+            self.stream.fetch()
         return await self.stream.check()
 
     async def has_message_available(self) -> bool:

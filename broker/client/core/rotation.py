@@ -20,8 +20,8 @@ Found = TypeVar("Found")
 
 
 class Rotation(Generic[Member]):
-    """A rotation over `members`. Not thread-safe, but another thread may replace `members` by a
-    longer tuple.
+    """A rotation over `members`, which may be none. Not thread-safe, but another thread may replace
+    `members` by a longer tuple.
     """
 
     def __init__(self, members: Iterable[Member] = ()) -> None:
@@ -35,7 +35,7 @@ class Rotation(Generic[Member]):
         return self.members[self._turn % len(self.members)]
 
     def next_turn(self) -> None:
-        self._turn = (self._turn + 1) % len(self.members)
+        self._turn = (self._turn + 1) % max(len(self.members), 1)
         self._left = MESSAGES_PER_TURN
 
     def find(self, has_any: Callable[[Member], bool]) -> bool:

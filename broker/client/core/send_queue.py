@@ -193,7 +193,8 @@ class SendQueue:
         if not wait:
             raise Overloaded(
                 f"{counted(self._config.max_pending_messages, 'message')}, or {BYTES_PENDING_MAX} "
-                f"bytes, of the {self._stream.what} wait for receipts."
+                f"bytes, of the {self._stream.what} wait for receipts. Wait for some, or use "
+                "block_if_queue_full=True, or a higher max_pending_messages."
             )
         if self._is_io_thread():
             raise Overloaded("The queue is full, and a callback must not wait for space in it.")

@@ -89,8 +89,9 @@ class TableFollower(Core):
             last_applied,
             is_read_compacted=not is_kafka,
             reader_name=self._subscription,
+            subscription_name=self._subscription,
         )
-        return await ReaderCore.open(self._connection, config, self._subscription)
+        return await ReaderCore.open(self._connection, config)
 
     async def _follow(self) -> None:
         backoff = self._connection.backoff()

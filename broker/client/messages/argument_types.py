@@ -8,7 +8,8 @@
       ...
     ledgerfold.storage.errors.InvalidRequest: limit must be a 64-bit integer or None, not 'x'.
 
-Annotations that name a type not in _TYPES are not checked.
+Annotations that name a type not in _TYPES are not checked, except frozen dataclasses, such as
+policies, and choices.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
 from enum import IntEnum
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -62,11 +64,7 @@ def _checked_types(annotated: Callable[..., object]) -> dict[str, tuple[type, ..
     """Returns the types of fields or parameters that are in _TYPES, and of choices."""
     hints = get_type_hints(annotated).items()
     types = {name: tuple(_members(hint)) for name, hint in hints if name != "return"}
-    return {
-        name: kinds
-        for name, kinds in types.items()
-        if all(each in _TYPES or _is_choice(each) for each in kinds)
-    }
+    return {name: kinds for name, kinds in types.items() if all(map(_is_checked, kinds))}
 
 
 def _members(hint: Any) -> Iterator[Any]:
@@ -77,11 +75,15 @@ def _members(hint: Any) -> Iterator[Any]:
 
 
 def _is_checked(kind: Any) -> bool:
-    return kind in _TYPES or _is_choice(kind)
+    return kind in _TYPES or _is_choice(kind) or _is_policy(kind)
 
 
 def _is_choice(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, IntEnum)
+
+
+def _is_policy(kind: Any) -> bool:
+    return isinstance(kind, type) and is_dataclass(kind)
 
 
 def check_fields(config: object) -> None:
@@ -117,7 +119,7 @@ def check_types(method: Callable[P, R]) -> Callable[P, R]:
 
 def check_type(value: object, kinds: Iterable[type], argument: str) -> None:
     """Raises InvalidRequest unless the value has one of these types; no type: any value passes."""
-    known = [_TYPES[each] for each in kinds]
+    known = [_TYPES.get(each) or (_is_a(each), f"a {each.__name__}") for each in kinds]
     if known and not any(passes(value) for passes, _ in known):
         wanted = " or ".join(text for _, text in known)
         raise InvalidRequest(f"{argument} must be {wanted}, not {value!r:.100}.")
@@ -127,7 +129,9 @@ def resolve_choice(kind: type[E], value: object, argument: str) -> E:
     """Returns the member that `value` is or names. Raises InvalidRequest."""
     if isinstance(value, kind):
         return value
-    if isinstance(value, str) and value in kind.__members__:
-        return kind[value]
+    if isinstance(value, str):
+        for name, member in kind.__members__.items():
+            if name.casefold() == value.casefold():
+                return member
     members = ", ".join(kind.__members__)
     raise InvalidRequest(f"{argument} must be a {kind.__name__} ({members}), not {value!r:.100}.")

@@ -8,15 +8,15 @@ Other arguments are rejected: features of Pulsar that are not emulated, and typo
     ...     topic: str
     ...     size: int = 1
     >>> class Client:
-    ...     @takes(Config, {"schema": "schemas"})
+    ...     @takes(Config, {"zipper": "zippers"})
     ...     def open(self, config: Config) -> int:
     ...         return config.size
-    >>> Client().open("t", size=2), Client().open("t", schema=None)
+    >>> Client().open("t", size=2), Client().open("t", zipper=None)
     (2, 1)
-    >>> Client().open("t", schema=str)
+    >>> Client().open("t", zipper=str)
     Traceback (most recent call last):
       ...
-    ledgerfold.storage.errors.NotAllowed: open: schemas are not emulated (schema=).
+    ledgerfold.storage.errors.NotAllowed: open: zippers are not emulated (zipper=).
     >>> Client().open("t", sise=2)
     Traceback (most recent call last):
       ...
@@ -52,8 +52,6 @@ _SEVERAL: Final = inspect.Parameter.VAR_POSITIONAL
 _TLS: Final = "TLS connections"
 _CHUNKS: Final = "chunked messages"
 _ENCRYPTION: Final = "encryption and encryption keys"
-_SCHEMAS: Final = "schemas"
-_PATTERNS: Final = "pattern subscriptions"
 
 
 # Arguments of Pulsar's Python client that are not emulated, and what they would configure.
@@ -75,7 +73,6 @@ CLIENT_NOT_EMULATED: Final[Mapping[str, str]] = {
     "listener_name": "advertised listeners",
 }
 PRODUCER_NOT_EMULATED: Final[Mapping[str, str]] = {
-    "schema": _SCHEMAS,
     "chunking_enabled": _CHUNKS,
     "lazy_start_partitioned_producers": "lazily started partition producers",
     "properties": "producer properties",
@@ -85,30 +82,25 @@ PRODUCER_NOT_EMULATED: Final[Mapping[str, str]] = {
     "message_router": "custom message routers",
 }
 CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {
-    "schema": _SCHEMAS,
     "broker_consumer_stats_cache_time_ms": "cached client statistics",
-    "pattern_auto_discovery_period": _PATTERNS,
-    "regex_subscription_mode": _PATTERNS,
     "crypto_key_reader": _ENCRYPTION,
     "crypto_failure_action": _ENCRYPTION,
     "replicate_subscription_state_enabled": "replicated subscriptions",
     "max_pending_chunked_message": _CHUNKS,
     "auto_ack_oldest_chunked_message_on_queue_full": _CHUNKS,
-    "batch_receive_policy": "batch receive policies",
-    "key_shared_policy": "Key_Shared policies",
     "batch_index_ack_enabled": "batch index acknowledgements",
-    "dead_letter_policy": "dead letter topics",
 }
 AIO_CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {
     **CONSUMER_NOT_EMULATED,
     "message_listener": "message listeners of the asyncio client",
 }
 READER_NOT_EMULATED: Final[Mapping[str, str]] = {
-    "schema": _SCHEMAS,
-    "reader_listener": "reader listeners",
-    "subscription_role_prefix": "subscription prefixes of readers",
     "crypto_key_reader": _ENCRYPTION,
     "crypto_failure_action": _ENCRYPTION,
+}
+AIO_READER_NOT_EMULATED: Final[Mapping[str, str]] = {
+    **READER_NOT_EMULATED,
+    "reader_listener": "reader listeners of the asyncio client",
 }
 
 
@@ -168,13 +160,39 @@ def check_least(config: object, least: int, *names: str) -> None:
             raise InvalidRequest(f"{name} must be {least} or more.")
 
 
+def check_may_time_out(queue_size: int, timeout_millis: object) -> None:
+    """Raises NotAllowed for a timeout of a call that fetches its own message, as in Pulsar."""
+    if not queue_size and timeout_millis is not None:
+        raise NotAllowed(
+            "A receiver_queue_size of 0 does not allow a timeout: a message that arrives "
+            "after it would be neither received nor given to others. Use a size of 1 or more."
+        )
+
+
 def check_topic_argument(topic: object) -> None:
-    """Raises NotAllowed for a list or a pattern, InvalidRequest for anything else but a string."""
+    """Raises InvalidRequest for anything but a string."""
+    if isinstance(topic, str):
+        return
     if isinstance(topic, list | tuple | set | re.Pattern):
         kind = "a pattern" if isinstance(topic, re.Pattern) else "a list of topics"
-        raise NotAllowed(
-            f"{kind.capitalize()} is not emulated: subscribe to each topic separately. (A "
-            "partitioned topic is one topic.)"
+        raise InvalidRequest(
+            f"A topic must be a string, not {kind}: only `subscribe` takes that. (A partitioned "
+            "topic is one topic.)"
         )
-    if not isinstance(topic, str):
-        raise InvalidRequest(f"A topic must be a string, not {topic!r:.100}.")
+    raise InvalidRequest(f"A topic must be a string, not {topic!r:.100}.")
+
+
+def check_topics_argument(topics: object) -> None:
+    """Raises InvalidRequest unless these are a topic, topics, or a pattern of text."""
+    if isinstance(topics, re.Pattern):
+        if not isinstance(topics.pattern, str):
+            raise InvalidRequest("A pattern of topics must be of a string, not of bytes.")
+    elif isinstance(topics, list | tuple | set):
+        if not topics:
+            raise InvalidRequest("A list of topics must not be empty.")
+        for topic in topics:
+            check_topic_argument(topic)
+    elif not isinstance(topics, str):
+        raise InvalidRequest(
+            f"A topic must be a string, a list of strings or a pattern, not {topics!r:.100}."
+        )

@@ -6,12 +6,20 @@ call its signature.
 
 from __future__ import annotations
 
+import re
+import secrets
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ledgerfold.broker.client.messages.argument_types import check_fields
-from ledgerfold.broker.client.messages.arguments import check_least, check_topic_argument
+from ledgerfold.broker.client.messages.arguments import (
+    check_least,
+    check_topic_argument,
+    check_topics_argument,
+)
+from ledgerfold.broker.client.messages.message import Decoder
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import INT64_MAX, check_properties
 from ledgerfold.broker.client.messages.options import (
@@ -21,15 +29,23 @@ from ledgerfold.broker.client.messages.options import (
     HashingScheme,
     InitialPosition,
     PartitionsRoutingMode,
+    RegexSubscriptionMode,
+)
+from ledgerfold.broker.client.messages.policies import (
+    ConsumerBatchReceivePolicy,
+    ConsumerDeadLetterPolicy,
+    ConsumerKeySharedPolicy,
 )
 from ledgerfold.broker.client.messages.start import id_of_offset
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.strategies.strategic import TopicCompactionStrategy
 from ledgerfold.v1 import data_pb2
 
-# Large enough that a producer need not wait for receipts while the next batches fill; Pulsar's 1000
-# is less than one full batch of small messages.
-PENDING_MESSAGES_MAX = 50_000
+# Pulsar's defaults; the second is for all partitions of a topic together.
+PENDING_MESSAGES_MAX = 1000
+PENDING_MESSAGES_ACROSS_PARTITIONS_MAX = 50_000
+# For a producer of many small messages, which waits: batches fill while others are being stored.
+BULK_SENDING: Final[dict[str, Any]] = {"max_pending_messages": 50_000, "block_if_queue_full": True}
 # Queued messages of one consumer of a partitioned topic, over all partitions.
 RECEIVER_QUEUE_MAX = 50_000
 _WIRE_TYPES = {
@@ -38,6 +54,22 @@ _WIRE_TYPES = {
     ConsumerType.Failover: data_pb2.SUBSCRIPTION_TYPE_FAILOVER,
     ConsumerType.KeyShared: data_pb2.SUBSCRIPTION_TYPE_KEY_SHARED,
 }
+
+
+class Schema(Decoder, Protocol):
+    """A schema, of this package or of Pulsar's Python client."""
+
+    def encode(self, obj: Any) -> bytes: ...
+
+
+def _check_schema(schema: object, *methods: str) -> None:
+    """Raises InvalidRequest unless it is None or has these methods."""
+    missing = [each for each in methods if not callable(getattr(schema, each, None))]
+    if schema is not None and (missing or isinstance(schema, type)):
+        kind = "an object" if missing else "an instance"
+        raise InvalidRequest(
+            f"A schema must be {kind} with {' and '.join(methods)}, not {schema!r:.100}."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +83,22 @@ class ProducerConfig:
     send_timeout_millis: int = 30_000
     compression_type: CompressionType = CompressionType.NONE
     max_pending_messages: int = PENDING_MESSAGES_MAX
-    block_if_queue_full: bool = True
+    block_if_queue_full: bool = False
     batching_enabled: bool = False
     batching_max_messages: int = 1000
     batching_max_allowed_size_in_bytes: int = 128 * 1024
     batching_max_publish_delay_ms: int = 10
     batching_type: BatchingType = BatchingType.Default
-    max_pending_messages_across_partitions: int = PENDING_MESSAGES_MAX
+    max_pending_messages_across_partitions: int = PENDING_MESSAGES_ACROSS_PARTITIONS_MAX
     message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution
     hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash
+    # None: contents are bytes.
+    schema: Schema | None = None
 
     def __post_init__(self) -> None:
         check_topic_argument(self.topic)
         check_fields(self)
+        _check_schema(self.schema, "encode", "decode")
         initial = self.initial_sequence_id
         if initial is not None and not -1 <= initial <= INT64_MAX:
             raise InvalidRequest(
@@ -85,7 +120,7 @@ class ProducerConfig:
 class ConsumerConfig:
     """The arguments of `Client.subscribe` (see there)."""
 
-    topic: str
+    topic: str | Sequence[str] | re.Pattern[str]
     subscription_name: str
     consumer_type: ConsumerType = ConsumerType.Exclusive
     _: KW_ONLY
@@ -98,19 +133,33 @@ class ConsumerConfig:
     initial_position: InitialPosition = InitialPosition.Latest
     start_message_id_inclusive: bool = False
     max_total_receiver_queue_size_across_partitions: int = RECEIVER_QUEUE_MAX
+    batch_receive_policy: ConsumerBatchReceivePolicy | None = None
+    dead_letter_policy: ConsumerDeadLetterPolicy | None = None
+    key_shared_policy: ConsumerKeySharedPolicy | None = None
+    pattern_auto_discovery_period: int = 60
+    regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly
+    schema: Decoder | None = None
 
     def __post_init__(self) -> None:
-        check_topic_argument(self.topic)
+        _check_schema(self.schema, "decode")
+        check_topics_argument(self.topic)
         check_fields(self)
         check_properties(self.properties)
         if not self.subscription_name:
             raise InvalidRequest("subscription_name must be a non-empty string.")
         check_least(
-            self, 1, "receiver_queue_size", "max_total_receiver_queue_size_across_partitions"
+            self,
+            1,
+            "max_total_receiver_queue_size_across_partitions",
+            "pattern_auto_discovery_period",
         )
-        check_least(self, 0, "negative_ack_redelivery_delay_ms")
+        if self.regex_subscription_mode == RegexSubscriptionMode.NonPersistentOnly:
+            raise NotAllowed("Non-persistent topics are not emulated.")
+        check_least(self, 0, "receiver_queue_size", "negative_ack_redelivery_delay_ms")
         if self.unacked_messages_timeout_ms is not None and self.unacked_messages_timeout_ms < 1:
             raise InvalidRequest("unacked_messages_timeout_ms must be None (off) or more than 0.")
+        if self.key_shared_policy is not None and self.consumer_type != ConsumerType.KeyShared:
+            raise InvalidRequest("key_shared_policy is for consumer_type=ConsumerType.KeyShared.")
         if self.is_read_compacted and self.is_shared:
             raise NotAllowed(
                 "is_read_compacted works with Exclusive and Failover subscriptions and with "
@@ -122,10 +171,10 @@ class ConsumerConfig:
         """True if several consumers share the messages (Shared, KeyShared)."""
         return self.consumer_type in (ConsumerType.Shared, ConsumerType.KeyShared)
 
-    def opening(self) -> data_pb2.SubscribeOpen:
+    def opening(self, topic: str) -> data_pb2.SubscribeOpen:
         is_earliest = self.initial_position == InitialPosition.Earliest
         return data_pb2.SubscribeOpen(
-            topic=self.topic,
+            topic=topic,
             subscription=self.subscription_name,
             type=_WIRE_TYPES[self.consumer_type],
             durable=True,
@@ -155,13 +204,18 @@ class ReaderConfig:
     _: KW_ONLY
     receiver_queue_size: int = 1000
     reader_name: str | None = None
+    subscription_role_prefix: str | None = None
+    # As of Pulsar's Java client.
+    subscription_name: str | None = None
     is_read_compacted: bool = False
     start_message_id_inclusive: bool = False
     start_offset: int | None = None
     start_time_ms: int | None = None
     isolation: str = Isolation.READ_UNCOMMITTED
+    schema: Decoder | None = None
 
     def __post_init__(self) -> None:
+        _check_schema(self.schema, "decode")
         check_topic_argument(self.topic)
         check_fields(self)
         starts = (self.start_message_id, self.start_offset, self.start_time_ms)
@@ -169,7 +223,7 @@ class ReaderConfig:
             raise InvalidRequest(
                 "Pass exactly one of start_message_id, start_offset and start_time_ms."
             )
-        check_least(self, 1, "receiver_queue_size")
+        check_least(self, 0, "receiver_queue_size")
         if self.isolation not in [*Isolation]:
             raise InvalidRequest(
                 f"isolation must be {' or '.join(Isolation)}, not {self.isolation!r}."
@@ -189,14 +243,15 @@ class ReaderConfig:
         return self.start_message_id_inclusive or self.start_offset is not None
 
     @property
+    def subscription(self) -> str:
+        """The name of the reader's subscription; empty: the broker generates one."""
+        if self.subscription_name is None and self.subscription_role_prefix:
+            return f"{self.subscription_role_prefix}-reader-{secrets.token_hex(5)}"
+        return self.subscription_name or ""
+
+    @property
     def read_committed(self) -> bool:
         return self.isolation == Isolation.READ_COMMITTED
-
-
-class Schema(Protocol):
-    """A decoder of contents. The schemas of Pulsar's Python client implement it."""
-
-    def decode(self, data: bytes) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,12 +261,11 @@ class TableViewConfig:
     topic: str
     subscription_name: str | None = None
     # None: values are the contents as bytes.
-    schema: Schema | None = None
+    schema: Decoder | None = None
     # None: the last message of each key.
     strategy: TopicCompactionStrategy | None = None
 
     def __post_init__(self) -> None:
         check_topic_argument(self.topic)
         check_fields(self)
-        if self.schema is not None and not callable(getattr(self.schema, "decode", None)):
-            raise InvalidRequest(f"A schema must be an object with decode, not {self.schema!r}.")
+        _check_schema(self.schema, "decode")

@@ -10,7 +10,7 @@ import base64
 import binascii
 import functools
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.storage.codec import decode
@@ -23,10 +23,24 @@ from ledgerfold.storage.plain_entries import PlainRows
 Part = TypeVar("Part")
 
 
+class Decoder(Protocol):
+    """A decoder of contents, such as a schema, of this package or of Pulsar's Python client."""
+
+    def decode(self, data: bytes) -> Any: ...
+
+
 class ReceivedEntry:
     """An entry, shared by its messages."""
 
-    __slots__ = ("batch", "contents", "header", "partition", "redelivery_count", "topic")
+    __slots__ = (
+        "batch",
+        "contents",
+        "header",
+        "partition",
+        "redelivery_count",
+        "schema",
+        "topic",
+    )
 
     def __init__(
         self,
@@ -35,8 +49,10 @@ class ReceivedEntry:
         topic: str,
         redelivery_count: int,
         partition: int = -1,
+        schema: Decoder | None = None,
     ) -> None:
         self.header = header
+        self.schema = schema
         self.batch = batch
         self.topic = topic
         self.redelivery_count = redelivery_count
@@ -56,9 +72,8 @@ class ReceivedEntry:
 
     def message_id(self, row: int) -> MessageId:
         header = self.header
-        return MessageId(
-            self.partition, header.ledger_id, header.entry_id, self.batch.batch_index(row)
-        )
+        batch_index = self.batch.batch_index(row)
+        return MessageId(self.partition, header.ledger_id, header.entry_id, batch_index, self.topic)
 
     def offset(self, row: int) -> int | None:
         return None
@@ -87,8 +102,11 @@ class ReceivedRun(ReceivedEntry):
     __slots__ = ("_decoded", "_rows")
     contents: list[bytes]
 
-    def __init__(self, rows: PlainRows, topic: str, partition: int) -> None:
+    def __init__(
+        self, rows: PlainRows, topic: str, partition: int, schema: Decoder | None = None
+    ) -> None:
         self._rows = rows
+        self.schema = schema
         self.topic, self.partition, self.redelivery_count = topic, partition, 0
         self.contents = rows.values
         # The entry that was decoded last, and its row.
@@ -111,7 +129,7 @@ class ReceivedRun(ReceivedEntry):
 
     def message_id(self, row: int) -> MessageId:
         ledger_id, entry_id = self._rows.position(row)
-        return MessageId(self.partition, ledger_id, entry_id, -1)
+        return MessageId(self.partition, ledger_id, entry_id, -1, self.topic)
 
     def is_tombstone(self, row: int) -> bool:
         return not self.contents[row]
@@ -131,7 +149,7 @@ class ReceivedRecords(ReceivedEntry):
     batch: KafkaBatch
 
     def message_id(self, row: int) -> MessageId:
-        return MessageId(self.partition, 0, self.batch.offset(row))
+        return MessageId(self.partition, 0, self.batch.offset(row), -1, self.topic)
 
     def offset(self, row: int) -> int | None:
         return self.batch.offset(row)
@@ -190,9 +208,15 @@ class Message(tuple[ReceivedEntry, int]):
         contents = entry.contents
         return entry.load()[row] if contents is None else contents[row]
 
-    def value(self) -> bytes | None:
-        """The content; None for a null value. (Null and empty are both tombstones.)"""
-        return None if self.has_null_value() else self.data()
+    def value(self) -> Any:
+        """The content, decoded by the schema of the consumer or reader; bytes without one.
+
+        None for a null value. (Null and empty are both tombstones.)
+        """
+        if self.has_null_value():
+            return None
+        schema = self[0].schema
+        return self.data() if schema is None else schema.decode(self.data())
 
     def has_null_value(self) -> bool:
         batch, row = self._decoded

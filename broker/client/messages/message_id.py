@@ -31,19 +31,27 @@ class MessageId:
     broker does not report its position again.
     """
 
-    __slots__ = ("_batch_index", "_entry_id", "_ledger_id", "_partition")
+    __slots__ = ("_batch_index", "_entry_id", "_ledger_id", "_partition", "topic")
 
     # The beginning and the end of any topic; set after the class.
     earliest: ClassVar[MessageId]
     latest: ClassVar[MessageId]
 
     def __init__(
-        self, partition: int = -1, ledger_id: int = -1, entry_id: int = -1, batch_index: int = -1
+        self,
+        partition: int = -1,
+        ledger_id: int = -1,
+        entry_id: int = -1,
+        batch_index: int = -1,
+        topic: str | None = None,
     ) -> None:
         self._partition = partition
         self._ledger_id = ledger_id
         self._entry_id = entry_id
         self._batch_index = batch_index
+        # The topic of the message, as `Message.topic_name`; None if the id came from elsewhere. As
+        # in Pulsar, neither serialized nor compared.
+        self.topic = topic
 
     def partition(self) -> int:
         """The index of the partition that holds the message; -1 on a topic that is not a
@@ -78,10 +86,15 @@ class MessageId:
         return bytes(self.to_record().SerializeToString())
 
     @staticmethod
-    def deserialize(message_id_bytes: bytes) -> MessageId:
-        """Parses the result of `serialize`. Raises InvalidRequest."""
+    def deserialize(message_id_bytes: bytes, topic: str | None = None) -> MessageId:
+        """Parses the result of `serialize`. Raises InvalidRequest.
+
+        `topic`: the message's, for a consumer of several topics.
+        """
         try:
-            return MessageId.of_record(records_pb2.MessageId.FromString(message_id_bytes))
+            parsed = MessageId.of_record(records_pb2.MessageId.FromString(message_id_bytes))
+            parsed.topic = topic
+            return parsed
         except (DecodeError, TypeError) as error:
             raise InvalidRequest(f"Not a serialized message id: {error}") from error
 

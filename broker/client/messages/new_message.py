@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import NamedTuple
 
 from ledgerfold.storage.decoded import key_bytes
 from ledgerfold.storage.entry import Buffer
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
 INT64_MAX = 2**63 - 1
 # Bytes of a message in its entry in addition to its key and value: offsets, size, flags.
@@ -26,6 +28,8 @@ class NewMessage(NamedTuple):
     properties: dict[str, str] | None = None
     event_time_ms: int = 0
     ordering_key: bytes | None = None
+    # The caller gave the key as bytes; `key` is their base64, as Pulsar's Java client sends it.
+    key_is_base64: bool = False
 
     @property
     def size_bytes(self) -> int:
@@ -40,12 +44,19 @@ class NewMessage(NamedTuple):
 def checked_message(
     content: Buffer | None,
     properties: dict[str, str] | None,
-    partition_key: str | None,
-    ordering_key: str | None,
+    partition_key: str | bytes | None,
+    ordering_key: str | bytes | None,
     sequence_id: int | None,
     event_timestamp: int | None,
+    deliver_at: int | None = None,
+    deliver_after: timedelta | None = None,
 ) -> NewMessage:
-    """Builds a message from the arguments of a send. Raises InvalidRequest."""
+    """Builds a message from the arguments of a send. Raises InvalidRequest, and NotAllowed for a
+    delayed one.
+    """
+    for name, given in (("deliver_at", deliver_at), ("deliver_after", deliver_after)):
+        if given is not None:
+            raise NotAllowed(f"Delayed messages are not emulated ({name}=).")
     if content is not None and not isinstance(content, bytes | bytearray | memoryview):
         raise InvalidRequest(f"The content must be bytes or None, not {type(content).__name__}.")
     check_properties(properties)
@@ -54,11 +65,14 @@ def checked_message(
             raise InvalidRequest(f"{what} {number!r} is not an integer from 0 to {INT64_MAX}.")
     return NewMessage(
         value=None if content is None else bytes(content),
-        key=_key("partition_key", partition_key),
+        key=base64.b64encode(partition_key)
+        if isinstance(partition_key, bytes)
+        else _key("partition_key", partition_key),
         sequence_id=-1 if sequence_id is None else sequence_id,
         properties=dict(properties) if properties else None,
         event_time_ms=event_timestamp or 0,
         ordering_key=_key("ordering_key", ordering_key),
+        key_is_base64=isinstance(partition_key, bytes),
     )
 
 
@@ -77,11 +91,11 @@ def check_properties(properties: object) -> None:
             )
 
 
-def _key(what: str, text: str | None) -> bytes | None:
-    if text is None:
-        return None
+def _key(what: str, text: str | bytes | None) -> bytes | None:
+    if text is None or isinstance(text, bytes):
+        return text
     if not isinstance(text, str):
-        raise InvalidRequest(f"{what} must be a string, not {type(text).__name__}.")
+        raise InvalidRequest(f"{what} must be a string or bytes, not {type(text).__name__}.")
     try:
         return key_bytes(text)
     except UnicodeEncodeError:

@@ -75,6 +75,23 @@ class PartitionsRoutingMode(IntEnum):
     RoundRobinDistribution = 1
 
 
+class KeySharedMode(IntEnum):
+    """The way keys are shared among consumers (`pulsar.KeySharedMode`)."""
+
+    AutoSplit = 0
+    Sticky = 1
+
+
+class RegexSubscriptionMode(IntEnum):
+    """The topics that a pattern is matched with (`pulsar.RegexSubscriptionMode`). All topics are
+    persistent here.
+    """
+
+    PersistentOnly = 0
+    NonPersistentOnly = 1
+    AllTopics = 2
+
+
 class HashingScheme(IntEnum):
     """The hash that maps keys to partitions; Pulsar's clients map keys the same way."""
 

@@ -56,6 +56,7 @@ class Batch:
         self.builder.add(
             message.value,
             message.key,
+            key_is_base64=message.key_is_base64,
             properties=message.properties,
             event_time_ms=message.event_time_ms,
             ordering_key=message.ordering_key,

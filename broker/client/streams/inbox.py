@@ -185,6 +185,10 @@ class MergedInbox:
         self._inboxes += (inbox,)
         inbox.share_bell(self._bell)
 
+    def remove(self, inbox: Inbox) -> None:
+        """Removes an inbox. Event loop only."""
+        self._inboxes = tuple(each for each in self._inboxes if each is not inbox)
+
     def has_news(self) -> bool:
         return any(inbox.has_news() for inbox in self._inboxes)
 

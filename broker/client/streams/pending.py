@@ -17,6 +17,7 @@ The broker reports the kind when the stream opens (PublishReady.codec).
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future as ThreadFuture
@@ -34,7 +35,7 @@ from ledgerfold.storage.kafka.compression import KafkaCompression
 from ledgerfold.storage.kafka.entries import entry_of_parts
 from ledgerfold.storage.kafka.records import batch_parts
 from ledgerfold.storage.kafka.section import Headers
-from ledgerfold.storage.native import HAS_KEY, NULL_VALUE
+from ledgerfold.storage.native import HAS_KEY, KEY_IS_BASE64, NULL_VALUE
 from ledgerfold.storage.plain_entries import plain_entries
 
 _log = logging.getLogger(__name__)
@@ -305,7 +306,7 @@ class KafkaEntries:
         values: Sequence[bytes | None] = builder.values
         if builder.flags.count(HAS_KEY) != rows:
             flags = builder.flags
-            keys = [key if flag & HAS_KEY else None for key, flag in zip(keys, flags, strict=True)]
+            keys = [_key_of_record(key, flag) for key, flag in zip(keys, flags, strict=True)]
             values = [
                 None if flag & NULL_VALUE else value
                 for value, flag in zip(values, flags, strict=True)
@@ -331,6 +332,13 @@ def _encoded(keys: Sequence[bytes | str]) -> list[bytes]:
         return list(map(str.encode, keys))  # type: ignore[arg-type]
     except (TypeError, UnicodeEncodeError):  # some are bytes, or not valid Unicode
         return [key_bytes(key) for key in keys]
+
+
+def _key_of_record(key: bytes | None, flag: int) -> bytes | None:
+    """Returns the key as a record has it: its bytes, not their base64."""
+    if key is None or not flag & HAS_KEY:
+        return None
+    return base64.b64decode(key) if flag & KEY_IS_BASE64 else key
 
 
 def _headers(properties: dict[str, str]) -> Headers:

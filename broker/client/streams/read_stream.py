@@ -41,13 +41,13 @@ class ReadStream(ReceivingStream):
         self,
         connection: Connection,
         config: ReaderConfig,
-        subscription: str,
         start: data_pb2.StartPosition,
         inbox: Inbox,
     ) -> None:
         what = f"reader {config.reader_name or ''!r} of topic {config.topic}"
         super().__init__(connection, what, inbox, config.receiver_queue_size)
-        self._config, self._subscription = config, subscription
+        # One name, also after a lost connection.
+        self._config, self._subscription = config, config.subscription
         # The starts of the next and of the last connection.
         self._start = start
         self._opened_at = start

@@ -4,7 +4,8 @@ An entry is verified and decoded once, when it is taken from the inbox; its rows
 one by one. Its permits are returned to the broker at that moment, in bulk, so that the next entries
 are in flight while this one is read, and at most the queue and one entry are in memory.
 
-A damaged entry is not skipped: every further call raises the same error, until a seek.
+A damaged entry is not skipped: every further call raises the same error, until a seek. The same
+holds for a batch if the queue has size 0: as Pulsar's clients, it takes single messages only.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from itertools import repeat
 from operator import length_hint
 
 from ledgerfold.broker.client.messages.message import (
+    Decoder,
     Message,
     ReceivedEntry,
     ReceivedRecords,
@@ -26,7 +28,7 @@ from ledgerfold.broker.client.streams.receiving_stream import ReceivingStream
 from ledgerfold.storage.codec import decode, decoding
 from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import verify_sections
-from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.storage.errors import LedgerfoldError, NotAllowed
 from ledgerfold.storage.kafka.entries import KafkaBatch
 from ledgerfold.storage.partition_names import partition_index
 
@@ -68,12 +70,15 @@ class Receiver:
         topic: str,
         queue_size: int,
         select_rows: Callable[[ReceivedEntry, Sequence[int]], Sequence[int]] = lambda _, rows: rows,
+        schema: Decoder | None = None,
     ) -> None:
+        self._schema = schema
         self.first: FirstMessage | None = None
         self._inbox = inbox = stream.inbox
         self._topic, self._partition = topic, partition_index(topic)
         self._return_permits = stream.return_permits
         self._select_rows = select_rows
+        self._takes_batches = queue_size > 0
         self._return_at = max(1, queue_size // 2)
         self._unreturned = 0
         self._generation = inbox.generation
@@ -137,7 +142,7 @@ class Receiver:
         if self._unreturned >= self._return_at:
             self.flush_permits()
         if isinstance(delivery, DeliveredRun):
-            self._open_run(ReceivedRun(delivery.rows, self._topic, self._partition))
+            self._open_run(ReceivedRun(delivery.rows, self._topic, self._partition, self._schema))
         else:
             self._open_entry(delivery)
 
@@ -155,17 +160,18 @@ class Receiver:
         return batch is None or self.first.first_row(batch) == 0
 
     def _open_entry(self, delivery: Delivery) -> None:
-        header, data, redelivery_count, first_offset = delivery
-        path = f"entry {header.position} of {self._topic}"
-        verify_sections(data, header, path=path)
-        with decoding(path):
-            batch = decode(data, header)
-            shared = (header, batch, self._topic, redelivery_count, self._partition)
-            if isinstance(batch, KafkaBatch):
-                entry: ReceivedEntry = ReceivedRecords(*shared)
-                rows: Sequence[int] = range(batch.first_row_at(first_offset), batch.rows)
+        header = delivery.header
+        if not self._takes_batches and not header.is_plain:
+            raise NotAllowed(
+                f"Entry {header.position} of {self._topic} is a batch, which a "
+                "receiver_queue_size of 0 does not allow: use 1 or more, or send without batching."
+            )
+        entry = opened_entry(delivery, self._topic, self._schema)
+        with decoding(f"entry {header.position} of {self._topic}"):
+            if isinstance(entry, ReceivedRecords):
+                batch = entry.batch
+                rows: Sequence[int] = range(batch.first_row_at(delivery.first_offset), batch.rows)
             else:
-                entry = ReceivedEntry(*shared)
                 rows = self._select_rows(entry, self._rows_from_start(entry))
         self._rows_left = iter(rows)
         self._messages = map(Message, zip(repeat(entry), self._rows_left))
@@ -175,3 +181,14 @@ class Receiver:
         if self.first is not None and entry.header.position == self.first.position:
             first_row = self.first.first_row(entry.batch)
         return range(first_row, entry.batch.rows)
+
+
+def opened_entry(delivery: Delivery, topic: str, schema: Decoder | None = None) -> ReceivedEntry:
+    """Verifies and decodes a delivered entry. Raises Corruption."""
+    header, data, redelivery_count, _ = delivery
+    path = f"entry {header.position} of {topic}"
+    verify_sections(data, header, path=path)
+    with decoding(path):
+        batch = decode(data, header)
+        kind = ReceivedRecords if isinstance(batch, KafkaBatch) else ReceivedEntry
+        return kind(header, batch, topic, redelivery_count, partition_index(topic), schema)

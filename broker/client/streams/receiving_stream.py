@@ -9,6 +9,15 @@ negative.
     10
     >>> permits.came(12); permits.taken(12); permits.to_grant()
     12
+
+A queue of size 0 fetches nothing ahead: the broker gets one permit when a caller waits for a
+message.
+
+    >>> permits = Permits(0)
+    >>> permits.to_grant(); permits.want(); permits.to_grant(); permits.to_grant()
+    0
+    1
+    0
 """
 
 from __future__ import annotations
@@ -32,6 +41,7 @@ class Permits:
         self._granted = 0
         # Received, and not taken yet.
         self._waiting = 0
+        self._wanted = False
 
     def came(self, messages: int) -> None:
         self._granted -= messages
@@ -40,12 +50,20 @@ class Permits:
     def taken(self, messages: int) -> None:
         self._waiting -= messages
 
+    def want(self) -> None:
+        """Lets a queue of size 0 hold the next message."""
+        self._wanted = not self._queue_size
+
+    def got(self) -> None:
+        """Ends `want`: the caller has its message."""
+        self._wanted = False
+
     def disconnected(self) -> None:
         self._granted = 0
 
     def to_grant(self) -> int:
         """Grants permits up to the queue size. Returns the number granted."""
-        more = max(self._queue_size - self._waiting - self._granted, 0)
+        more = max(self._queue_size + self._wanted - self._waiting - self._granted, 0)
         self._granted += more
         return more
 
@@ -65,11 +83,20 @@ class ReceivingStream(ReconnectingStream):
         """Sends the permits that are due."""
 
     def return_permits(self, messages: int) -> None:
-        """Returns permits for messages that were taken. Thread-safe."""
+        """Returns permits for messages that a caller took. Thread-safe."""
         self.loop.call_soon_threadsafe(self._taken, messages)
 
     def _taken(self, messages: int) -> None:
+        self._permits.got()
         self._permits.taken(messages)
+        self._grant()
+
+    def fetch(self) -> None:
+        """Requests the next message for a queue of size 0. Thread-safe, idempotent."""
+        self.loop.call_soon_threadsafe(self._fetch)
+
+    def _fetch(self) -> None:
+        self._permits.want()
         self._grant()
 
     def _ask(self, request: Message) -> None:

@@ -42,12 +42,15 @@ class SubscribeStream(ReceivingStream):
         queue_size: int,
         on_disconnect: Callable[[], None],
         on_moved: Callable[[], None],
+        diverted: Callable[[Delivery], bool] = lambda delivery: False,
     ) -> None:
+        """`diverted` takes deliveries that are not for the inbox, with their permits."""
         what = f"consumer of {opening.subscription!r} on topic {opening.topic}"
         super().__init__(connection, what, inbox, queue_size)
         self.consumer_name: str = opening.consumer_name
         self._opening = opening
         self._notify_disconnect, self._notify_moved = on_disconnect, on_moved
+        self._is_diverted = diverted
         self._acks = AckQueue()
         self._answer_timer: asyncio.TimerHandle | None = None
         self._all_answered = asyncio.Event()
@@ -174,7 +177,7 @@ class SubscribeStream(ReceivingStream):
             Delivery(read_served_header(entry), memoryview(entry), count) for entry, count in pairs
         ]
         self._permits.came(sum(delivery.header.message_count for delivery in deliveries))
-        self.inbox.put(deliveries)
+        self.inbox.put([each for each in deliveries if not self._is_diverted(each)])
 
     def _on_disconnect(self) -> None:
         self._acks.lost()

@@ -132,6 +132,10 @@ class BatchAcknowledgements:
         del self._waiting[position]
         return True
 
+    def discard(self, position: Position) -> None:
+        """Drops an entry that is acknowledged as a whole."""
+        self._waiting.pop(position, None)
+
     def clear(self) -> None:
         """Drops all state: after a seek, or when other consumers may have received the messages."""
         self._waiting.clear()

@@ -25,14 +25,14 @@ from ledgerfold.broker.client.messages.arguments import (
     READER_NOT_EMULATED,
     takes,
 )
-from ledgerfold.broker.client.messages.configs import ProducerConfig, ReaderConfig, TableViewConfig
+from ledgerfold.broker.client.messages.configs import ProducerConfig, TableViewConfig
 from ledgerfold.broker.client.streams import forks
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.connection import ClientSettings
 from ledgerfold.broker.client.sync.consumer import Consumer, ListeningConsumerConfig
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.broker.client.sync.producer import Producer
-from ledgerfold.broker.client.sync.reader import Reader
+from ledgerfold.broker.client.sync.reader import ListeningReaderConfig, Reader
 from ledgerfold.broker.client.sync.table_view import CallThread, TableView
 
 
@@ -64,11 +64,14 @@ class Client(Closing):
         `producer_name`: None lets the broker choose one. With a name, a later producer, too,
         recognises resent messages: sequence ids continue after the last one stored under it, or
         after `initial_sequence_id`. `send_timeout_millis`: 0 = no limit. `max_pending_messages`:
-        the number of messages that may wait for their receipts (default 50,000, Pulsar's is 1000);
-        0 = no limit. `block_if_queue_full`: whether sending then waits (default True, Pulsar's is
-        False) or raises Overloaded. `batching_enabled`: groups messages into entries, up to the
+        the number of messages that may wait for their receipts (default 1000); 0 = no limit.
+        `block_if_queue_full`: whether sending then waits, or fails with ProducerQueueIsFull (the
+        default). `batching_enabled`: groups messages into entries, up to the
         limits in messages, bytes and delay; otherwise each message is an entry and has no batch
         index.
+
+        `schema` (ledgerfold.schema) encodes the contents; without one they are bytes. It is not
+        registered with the broker.
 
         On a partitioned topic the messages of a key go to one partition, chosen by `hashing_scheme`
         (as in Pulsar's Java client; Pulsar's Python client uses yet another hash);
@@ -83,10 +86,20 @@ class Client(Closing):
     def subscribe(self, config: ListeningConsumerConfig) -> Consumer:
         """Subscribes; creates the topic and the durable subscription if they do not exist.
 
+        `topic`: a name, a list of names, or a compiled pattern, such as
+        `re.compile("persistent://public/default/foo-.*")`: all topics of that namespace whose names
+        match as a whole. New ones are looked for every `pattern_auto_discovery_period` seconds.
+        `Message.topic_name` tells which topic a message is of; acknowledge the message, or its id.
         `message_listener(consumer, message)` replaces `receive`; it runs in the consumer's own
-        thread. `receiver_queue_size`: the number of messages prefetched, at least 1; one entry may
-        exceed it. `unacked_messages_timeout_ms`: redeliver messages that were not acknowledged for
-        this time; None = never. `is_read_compacted`: Exclusive and Failover only.
+        thread. `receiver_queue_size`: the number of messages prefetched; one entry may exceed it.
+        With 0, each `receive` requests its message; as in Pulsar, it then allows no timeout, no
+        batches and no partitioned topic. `batch_receive_policy`: when `batch_receive` returns, by
+        default after 100 ms or with 10 MiB. `dead_letter_policy`: where messages go that were
+        redelivered too often, on a Shared or KeyShared subscription (on others it has no effect, as
+        in Pulsar). `unacked_messages_timeout_ms`: redeliver messages that
+        were not acknowledged for this time; None = never. `is_read_compacted`: Exclusive and
+        Failover only.
+        `schema`: what `Message.value` decodes with; without one, it is bytes.
         `initial_position`: the start of a new subscription. `start_message_id_inclusive`: whether a
         seek to a message id delivers that message. Raises SubscriptionBusy, NotAllowed,
         InvalidRequest, Unavailable.
@@ -94,16 +107,19 @@ class Client(Closing):
         make = partial(Consumer, self._io, config.message_listener)
         return self._io.call(self._core.open_consumer(config, make))
 
-    @takes(ReaderConfig, READER_NOT_EMULATED)
-    def create_reader(self, config: ReaderConfig) -> Reader:
+    @takes(ListeningReaderConfig, READER_NOT_EMULATED)
+    def create_reader(self, config: ListeningReaderConfig) -> Reader:
         """Opens a reader; creates the topic if it does not exist.
 
         It begins after `start_message_id`, or with it if `start_message_id_inclusive`. `latest` is
         the current last message; a partitioned topic accepts only `earliest`, `latest` and a time.
         `start_time_ms` instead begins with the first message of that time or later.
         `is_read_compacted`: reads only the last message of each key, where the topic is compacted.
-        `receiver_queue_size`: the number of messages prefetched, at least 1; one entry may exceed
-        it.
+        `receiver_queue_size`, `schema`: as of `subscribe`.
+        `reader_listener(reader, message)` replaces `read_next`; it runs in the reader's own thread.
+        `subscription_role_prefix` begins the generated name of the reader's subscription;
+        `subscription_name` is that name (as in Pulsar's Java client), which nobody else may use
+        while the reader is open.
 
         Kafka topics: `start_offset`, instead of an id, begins with the message at that offset, or
         the next one that exists. `isolation`: "read_committed" skips the records of aborted
@@ -111,7 +127,8 @@ class Client(Closing):
 
         Raises NotAllowed, InvalidRequest, KafkaError, Unavailable.
         """
-        return self._io.call(self._core.open_reader(config, partial(Reader, self._io)))
+        make = partial(Reader, self._io, config.reader_listener)
+        return self._io.call(self._core.open_reader(config, make))
 
     @takes(TableViewConfig, {})
     def create_table_view(self, config: TableViewConfig) -> TableView:

@@ -17,22 +17,23 @@ are then redelivered. `close` waits until all are durable.
 
 from __future__ import annotations
 
-import logging
-import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ledgerfold.broker.client.core.client_core import AnyConsumer, Forget
 from ledgerfold.broker.client.core.opened import BaseConsumer
+from ledgerfold.broker.client.messages.arguments import check_may_time_out
 from ledgerfold.broker.client.messages.configs import ConsumerConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.inbox import deadline_after
 from ledgerfold.broker.client.sync.io_thread import IoThread
-from ledgerfold.storage.errors import LedgerfoldError, NotAllowed
+from ledgerfold.broker.client.sync.listening import ListenerThread
+from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, Timeout
 
-_log = logging.getLogger(__name__)
 MessageListener = Callable[["Consumer", Message], object]
 
 
@@ -55,22 +56,27 @@ class Consumer(BaseConsumer, Closing):
     ) -> None:
         super().__init__(core, forget)
         self._io = io
-        self._listener = message_listener
+        # NOTE: a flag, whose truth says so in a forked child (broker/client/streams/forks.py).
         self._has_listener = message_listener is not None
-        self._may_listen = threading.Event()
-        self._may_listen.set()
+        self._listening: ListenerThread | None = None
         if message_listener is not None:
-            name = f"ledgerfold-listener-{core.consumer_name}"
-            threading.Thread(target=self._listen, name=name, daemon=True).start()
+            listen = partial(message_listener, self)
+            self._listening = ListenerThread(core.consumer_name, self._receive, listen)
+            self._listening.start()
 
     def receive(self, timeout_millis: int | None = None) -> Message:
         """Returns the next message; waits for one, without limit if no timeout is given.
 
-        Raises Timeout, AlreadyClosed, Corruption; NotAllowed if there is a message listener.
+        Raises Timeout, AlreadyClosed, Corruption; NotAllowed if there is a message listener, or for
+        a timeout with a `receiver_queue_size` of 0.
         """
+        self._check_not_listening()
+        check_may_time_out(self._core.config.receiver_queue_size, timeout_millis)
+        return self._receive(timeout_millis)
+
+    def _check_not_listening(self) -> None:
         if self._has_listener:
             raise NotAllowed("This consumer has a message listener, which gets its messages.")
-        return self._receive(timeout_millis)
 
     def _receive(self, timeout_millis: int | None = None) -> Message:
         deadline_s = deadline_after(timeout_millis)
@@ -78,26 +84,38 @@ class Consumer(BaseConsumer, Closing):
             self._core.inbox.wait(deadline_s)
         return message
 
-    def _listen(self) -> None:
-        assert self._listener is not None
-        while True:
-            self._may_listen.wait()
-            try:
-                message = self._receive()
-            except LedgerfoldError as error:
-                _log.info("The message listener ends: %s", error)
-                return
-            try:
-                self._listener(self, message)
-            except Exception:  # user code: its failure must not affect the next message
-                _log.exception("The message listener failed on %s.", message.message_id())
+    def batch_receive(self) -> list[Message]:
+        """Returns the next messages, as many as the `batch_receive_policy` says.
+
+        Waits for the first of the policy's limits; returns an empty list if its time is over
+        before a message came. Raises AlreadyClosed and Corruption, once nothing precedes the error;
+        NotAllowed if there is a message listener, or with a `receiver_queue_size` of 0.
+        """
+        self._check_not_listening()
+        batch = self._new_batch(time.monotonic())
+        try:
+            while True:
+                message = self._core.poll()
+                if message is not None:
+                    batch.add(message)
+                if batch.is_complete(time.monotonic()):
+                    break
+                if message is None:
+                    self._core.inbox.wait(batch.deadline_s)
+        except LedgerfoldError as error:
+            # The next call raises any other error again.
+            if not isinstance(error, Timeout) and not batch.messages:
+                raise
+        return batch.messages
 
     def pause_message_listener(self) -> None:
         """Pauses the listener; one more message may still be passed to it."""
-        self._may_listen.clear()
+        if self._listening is not None:
+            self._listening.pause()
 
     def resume_message_listener(self) -> None:
-        self._may_listen.set()
+        if self._listening is not None:
+            self._listening.resume()
 
     def acknowledge(self, message: Message | MessageId) -> None:
         """Acknowledges a message. The broker's entry is acknowledged once all its messages are."""
@@ -155,7 +173,7 @@ class Consumer(BaseConsumer, Closing):
 
     async def _unsubscribe(self) -> None:
         self._forget(self)
-        self._may_listen.set()
+        self.resume_message_listener()
         await self._core.unsubscribe()
 
     def close(self) -> None:
@@ -163,5 +181,5 @@ class Consumer(BaseConsumer, Closing):
         self._io.call(self._close())
 
     async def _close(self) -> None:
-        self._may_listen.set()
+        self.resume_message_listener()
         await super()._close()

@@ -15,15 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future
+from datetime import timedelta
+from typing import Any
 
-from ledgerfold.broker.client.core.client_core import AnyProducer, Forget
+from ledgerfold.broker.client.core.client_core import Forget
 from ledgerfold.broker.client.core.opened import BaseProducer
+from ledgerfold.broker.client.core.partitioned_producer import AnyProducer
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import ROW_BYTES, checked_message
 from ledgerfold.broker.client.messages.options import Result
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.sync.io_thread import IoThread
-from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed, Overloaded
 
 
 class Producer(BaseProducer, Closing):
@@ -44,23 +47,32 @@ class Producer(BaseProducer, Closing):
 
     def send(
         self,
-        content: bytes | None,
+        content: Any,
         properties: dict[str, str] | None = None,
-        partition_key: str | None = None,
-        ordering_key: str | None = None,
+        partition_key: str | bytes | None = None,
+        ordering_key: str | bytes | None = None,
         sequence_id: int | None = None,
         event_timestamp: int | None = None,
+        deliver_at: int | None = None,
+        deliver_after: timedelta | None = None,
     ) -> MessageId:
         """Publishes one message and waits until it is durable. Arguments as in `send_async`.
 
         An open batch is sent at once. The id is (-1, -1, -1, -1) if the message was resent after a
         lost connection and the broker had stored it already. Raises Timeout (the message may have
-        been stored), InvalidRequest, Overloaded, AlreadyClosed.
+        been stored), InvalidRequest, ProducerQueueIsFull, AlreadyClosed.
         """
         if self._io.is_current:
             raise NotAllowed("A callback runs in the client's I/O thread: use send_async there.")
         message = checked_message(
-            content, properties, partition_key, ordering_key, sequence_id, event_timestamp
+            self._encoded(content),
+            properties,
+            partition_key,
+            ordering_key,
+            sequence_id,
+            event_timestamp,
+            deliver_at,
+            deliver_after,
         )
         future: Future[MessageId] = Future()
         self._add(message, future, wait=self._waits_for_room)
@@ -69,31 +81,38 @@ class Producer(BaseProducer, Closing):
 
     def send_async(
         self,
-        content: bytes | None,
+        content: Any,
         callback: Callable[[Result, MessageId | None], object] | None,
         properties: dict[str, str] | None = None,
-        partition_key: str | None = None,
-        ordering_key: str | None = None,
+        partition_key: str | bytes | None = None,
+        ordering_key: str | bytes | None = None,
         sequence_id: int | None = None,
         event_timestamp: int | None = None,
+        deliver_at: int | None = None,
+        deliver_after: timedelta | None = None,
     ) -> None:
         """Publishes one message without waiting for it.
 
-        `content`: None is a null value and b"" an empty one; compaction treats both as tombstones.
-        `callback(result, message_id)` is called in the client's I/O thread, in the order of sending
-        (except for a message that is too large); it must not block. None: `flush` raises if the
-        message failed. `sequence_id` must be above the previous one; `event_timestamp` is in ms
-        since the epoch, 0 means not set.
+        `content`: bytes, or what the schema encodes; None is a null value, which compaction treats
+        as a tombstone, like b"". `callback(result, message_id)` is called in the client's I/O
+        thread, in the order of sending (except for a message that is too large); it must not block.
+        None: `flush` raises if the message failed. `sequence_id` must be above the previous one;
+        `event_timestamp` is in ms since the epoch, 0 means not set. A `partition_key` of bytes is
+        sent in base64, as by Pulsar's Java client. `deliver_at` and `deliver_after`: NotAllowed.
 
-        Waits while the queue is full, unless `block_if_queue_full` is off. Raises Overloaded (the
-        queue is full), AlreadyClosed, InvalidRequest (a wrong type, a sequence id that does not
-        rise), at once; Pulsar's client passes some of these to the callback.
+        While the queue is full, waits if `block_if_queue_full`; otherwise the callback gets
+        `Result.ProducerQueueIsFull` at once, in this thread, and without a callback the call raises
+        ProducerQueueIsFull. Raises AlreadyClosed, InvalidRequest (a wrong type, a sequence id that
+        does not rise), at once; Pulsar's client passes some of these to the callback.
         """
         if (
-            properties is None
+            self._schema is None
+            and properties is None
             and ordering_key is None
             and sequence_id is None
             and event_timestamp is None
+            and deliver_at is None
+            and deliver_after is None
             and type(content) is bytes
             and type(partition_key) is str
             # Others may have no UTF-8: checked_message refuses those at once.
@@ -112,13 +131,24 @@ class Producer(BaseProducer, Closing):
                     quick.watch()
                 return
         if callback is not None and not callable(callback):
-            raise InvalidRequest(
-                f"A callback must be callable, or None, not {type(callback).__name__}."
-            )
+            kind = type(callback).__name__
+            raise InvalidRequest(f"A callback must be callable, or None, not {kind}.")
         message = checked_message(
-            content, properties, partition_key, ordering_key, sequence_id, event_timestamp
+            self._encoded(content),
+            properties,
+            partition_key,
+            ordering_key,
+            sequence_id,
+            event_timestamp,
+            deliver_at,
+            deliver_after,
         )
-        self._add(message, callback, wait=self._waits_for_room)
+        try:
+            self._add(message, callback, wait=self._waits_for_room)
+        except Overloaded:
+            if callback is None or self._waits_for_room:
+                raise
+            callback(Result.ProducerQueueIsFull, None)
 
     def flush(self) -> None:
         """Sends the open batch and waits until all messages so far are durable.

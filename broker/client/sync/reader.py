@@ -13,17 +13,32 @@ True p3 b'10'
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 
 from ledgerfold.broker.client.core.client_core import AnyReader, Forget
 from ledgerfold.broker.client.core.opened import BaseReader
+from ledgerfold.broker.client.messages.arguments import check_may_time_out
+from ledgerfold.broker.client.messages.configs import ReaderConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.start import id_of_offset
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.inbox import deadline_after
 from ledgerfold.broker.client.sync.io_thread import IoThread
+from ledgerfold.broker.client.sync.listening import ListenerThread
+from ledgerfold.storage.errors import NotAllowed
+
+ReaderListener = Callable[["Reader", Message], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListeningReaderConfig(ReaderConfig):
+    """The arguments of `Client.create_reader` (see there)."""
+
+    reader_listener: ReaderListener | None = None
 
 
 class Reader(BaseReader, Closing):
@@ -32,32 +47,65 @@ class Reader(BaseReader, Closing):
     Reconnects automatically after a lost connection, and continues where it was.
     """
 
-    def __init__(self, io: IoThread, core: AnyReader, forget: Forget) -> None:
+    def __init__(
+        self,
+        io: IoThread,
+        reader_listener: ReaderListener | None,
+        core: AnyReader,
+        forget: Forget,
+    ) -> None:
         super().__init__(core, forget)
         self._io = io
         self._receiver = core.receiver
         self._inbox = core.inbox
+        self._queue_size = core.config.receiver_queue_size
+        # Held while a seek moves the reader, and while a listener's next message is taken.
         self._lock = threading.Lock()
+        # NOTE: a flag, whose truth says so in a forked child (broker/client/streams/forks.py).
+        self._has_listener = reader_listener is not None
+        self._listening: ListenerThread | None = None
+        if reader_listener is not None:
+            name = core.config.reader_name or "reader"
+            self._listening = ListenerThread(name, self._listened, partial(reader_listener, self))
+            self._listening.start()
 
     def read_next(self, timeout_millis: int | None = None) -> Message:
         """Returns the next message; waits for one, without limit if no timeout is given.
 
-        Raises Timeout, AlreadyClosed, Corruption (again at each call: nothing is skipped).
+        Raises Timeout, AlreadyClosed, Corruption (again at each call: nothing is skipped);
+        NotAllowed if there is a listener, or for a timeout with a `receiver_queue_size` of 0.
         """
+        if self._has_listener:
+            self._refuse_reading()
+        check_may_time_out(self._queue_size, timeout_millis)
         message = self._receiver.poll()
         if message is not None:
             return message
         deadline_s = deadline_after(timeout_millis)
-        while (message := self._receiver.poll()) is None:
+        while (message := self._core.poll()) is None:
             self._inbox.wait(deadline_s)
         return message
+
+    def _listened(self) -> Message:
+        while True:
+            with self._lock:
+                message = self._core.poll()
+            if message is not None:
+                return message
+            self._inbox.wait(None)
+
+    def _refuse_reading(self) -> None:
+        raise NotAllowed("This reader has a listener, which gets its messages.")
 
     def has_message_available(self) -> bool:
         """Returns True exactly if `read_next` would return at once.
 
-        The broker answers for the view that it delivers from, compacted or not. Raises Unavailable
-        or Timeout without an answer within the operation timeout.
+        The broker answers for the view that it delivers from, compacted or not. With a
+        `receiver_queue_size` of 0 it sends the message with its answer. Raises Unavailable or
+        Timeout without an answer within the operation timeout; NotAllowed if there is a listener.
         """
+        if self._has_listener:
+            self._refuse_reading()
         return self._receiver.has_row() or self._io.call(self._core.has_message_available())
 
     def __iter__(self) -> Iterator[Message]:

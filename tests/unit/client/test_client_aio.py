@@ -86,7 +86,13 @@ def test_senders_wait_for_room_or_are_refused() -> None:
     """The bound of pending messages holds for tasks, too."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
-        await fill(client, 100, max_pending_messages=3, batching_enabled=False)
+        await fill(
+            client,
+            100,
+            max_pending_messages=3,
+            block_if_queue_full=True,
+            batching_enabled=False,
+        )
         assert len(broker.topic("t").values()) == 100
         broker.service.may_answer.clear()
         producer = await client.create_producer(

@@ -167,7 +167,7 @@ def test_no_compacted_view_for_shared_subscriptions(client: Client, type_: Consu
 @pytest.mark.parametrize(
     "options",
     [
-        {"receiver_queue_size": 0},
+        {"receiver_queue_size": -1},
         {"negative_ack_redelivery_delay_ms": -1},
         {"unacked_messages_timeout_ms": 0},
     ],

@@ -10,6 +10,7 @@ import pytest
 
 from ledgerfold.broker.client import BatchingType, Client, CompressionType, MessageId, Result
 from ledgerfold.broker.client.core.producer_core import ProducerCore
+from ledgerfold.broker.client.messages.configs import BULK_SENDING
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.errors import (
@@ -280,7 +281,7 @@ def test_small_entries_share_frames(broker: ThreadedFakeBroker, client: Client) 
 
 def test_a_full_queue_makes_the_sender_wait(broker: ThreadedFakeBroker, client: Client) -> None:
     """Bounded memory: the sender goes on when receipts came."""
-    producer = client.create_producer("t", max_pending_messages=10)
+    producer = client.create_producer("t", max_pending_messages=10, block_if_queue_full=True)
     broker.do(broker.service.may_answer.clear)
     done = threading.Event()
 
@@ -303,7 +304,7 @@ def test_a_full_queue_makes_the_sender_wait(broker: ThreadedFakeBroker, client: 
 def test_many_threads_share_a_producer(broker: ThreadedFakeBroker, client: Client) -> None:
     """Each thread's messages keep their order, and none is lost."""
     producer = client.create_producer(
-        "t", batching_enabled=True, batching_max_messages=7, max_pending_messages=100
+        "t", batching_enabled=True, batching_max_messages=7, **BULK_SENDING
     )
 
     def send(thread: int) -> None:

@@ -27,7 +27,7 @@ def message(**arguments: Any) -> None:
     ("arguments", "sentence"),
     [
         ({"content": "text"}, "The content must be bytes or None, not str"),
-        ({"partition_key": b"k"}, "partition_key must be a string, not bytes"),
+        ({"partition_key": 5}, "partition_key must be a string or bytes, not int"),
         ({"partition_key": "\ud800"}, r"partition_key '\\ud800' cannot be encoded as UTF-8"),
         ({"ordering_key": "\ud800"}, r"ordering_key '\\ud800' cannot be encoded as UTF-8"),
         ({"properties": [1]}, "Properties must be a dict of strings, not list"),

@@ -19,7 +19,7 @@ from ledgerfold.broker.client import (
     MessageId,
 )
 from ledgerfold.broker.client.asyncio_client import client as aio
-from ledgerfold.broker.client.core.partitioned_consumer import config_of_each
+from ledgerfold.broker.client.core.consumer_set import config_of_each
 from ledgerfold.broker.client.messages.configs import ConsumerConfig
 from ledgerfold.broker.client.messages.routing import murmur3_32
 from ledgerfold.storage.entry import Position
@@ -219,7 +219,7 @@ def test_has_more_and_seek(client: Client) -> None:
 
 def test_there_is_no_last_message_of_all(client: Client) -> None:
     """As in Pulsar's client."""
-    with pytest.raises(NotAllowed, match="one partition"):
+    with pytest.raises(NotAllowed, match="several partitions or topics"):
         subscribe(client).get_last_message_id()
 
 
@@ -410,7 +410,10 @@ def test_the_same_for_asyncio() -> None:
         ]
         # A full queue of one partition waits for that one's receipts.
         producer = await client.create_producer(
-            "t", batching_enabled=False, max_pending_messages_across_partitions=3
+            "t",
+            batching_enabled=False,
+            block_if_queue_full=True,
+            max_pending_messages_across_partitions=3,
         )
         await asyncio.gather(*(producer.send(key.encode(), partition_key=key) for key in KEYS))
         reader = await client.create_reader("t", MessageId.earliest)

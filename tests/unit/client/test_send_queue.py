@@ -286,7 +286,7 @@ def test_a_batch_leaves_room_for_what_a_compaction_adds() -> None:
     "arguments",
     [
         {"content": "text"},
-        {"content": b"", "partition_key": b"k"},
+        {"content": b"", "partition_key": 5},
         {"content": b"", "properties": {"a": 1}},
         {"content": b"", "properties": {"a": "\udcff"}},
         {"content": b"", "sequence_id": -5},
@@ -394,7 +394,10 @@ def test_a_receipt_that_comes_at_once_wakes_who_waits_for_any_partition() -> Non
     """Also one that the loop runs right after the task asked; and whoever left is forgotten."""
 
     async def run() -> None:
-        producers = [producer_of(max_pending_messages=1, batching_enabled=False) for _ in range(2)]
+        producers = [
+            producer_of(max_pending_messages=1, block_if_queue_full=True, batching_enabled=False)
+            for _ in range(2)
+        ]
         for producer, queue, _ in producers:
             queue._loop = asyncio.get_running_loop()
             producer.send_async(b"1", None)
@@ -414,7 +417,9 @@ def test_a_receipt_that_comes_at_once_wakes_who_waits_for_any_partition() -> Non
 
 def test_a_thread_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sender sleeps until a receipt came, then goes on."""
-    producer, queue, stream = producer_of(max_pending_messages=1, batching_enabled=False)
+    producer, queue, stream = producer_of(
+        max_pending_messages=1, block_if_queue_full=True, batching_enabled=False
+    )
     producer.send_async(b"1", None)
     waited: list[float] = []
 

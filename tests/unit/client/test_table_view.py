@@ -67,7 +67,9 @@ def test_creation_ends_though_publishing_does_not(client: Client) -> None:
     stop, going = threading.Event(), threading.Event()
 
     def publish_on() -> None:
-        with client.create_producer("t", max_pending_messages=100) as producer:
+        with client.create_producer(
+            "t", max_pending_messages=100, block_if_queue_full=True
+        ) as producer:
             number = 0
             while not stop.is_set():
                 producer.send_async(b"%d" % number, None, partition_key=f"k{number % 50}")

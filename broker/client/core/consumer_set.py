@@ -1,27 +1,34 @@
-"""A consumer of a partitioned topic: one consumer per partition, in rotation.
+"""A consumer of a partitioned topic or of several topics: one consumer each, in rotation.
 
 Rules (Pulsar's MultiTopicsConsumerImpl):
 
 * Messages of one partition are delivered in order; partitions take turns (rotation.py).
-* An acknowledgement is sent to the partition that its id names; a cumulative one covers only that
-  partition.
+* An acknowledgement is sent to the topic or partition that its id names; a cumulative one covers
+  only that.
 * A seek to a message id moves only that id's partition; one to earliest, latest or a time moves
   all.
-* There is no last message id for all partitions together.
+* There is no last message id for all together.
 
 A partition added later is read from its beginning: all its messages were published after this
-consumer had subscribed.
+consumer had subscribed. A topic that a pattern finds later is read from the configured position, as
+in Pulsar: from latest on, messages published before it was found are not received.
+
+Memory: all together queue `max_total_receiver_queue_size_across_partitions` messages; each topic
+found later at least one more.
 """
 
 from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Self
 
 from ledgerfold.broker.client.core.consumer_core import ConsumerCore, id_of
 from ledgerfold.broker.client.core.partition_set import PartitionSet
 from ledgerfold.broker.client.core.rotation import Rotation
+from ledgerfold.broker.client.core.topic_sources import TopicSource
 from ledgerfold.broker.client.messages.configs import ConsumerConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
@@ -31,25 +38,47 @@ from ledgerfold.broker.client.streams.inbox import MergedInbox
 from ledgerfold.storage.errors import NotAllowed
 
 
-class PartitionedConsumerCore(PartitionSet[ConsumerCore]):
-    """The counterpart of ConsumerCore for partitioned topics."""
+class ConsumerSet(PartitionSet[ConsumerCore]):
+    """The counterpart of ConsumerCore for partitioned topics, lists and patterns."""
 
-    def __init__(self, connection: Connection, config: ConsumerConfig, count: int) -> None:
-        super().__init__(connection, config.topic)
-        self.config = config_of_each(config, count)
+    def __init__(self, connection: Connection, config: ConsumerConfig, source: TopicSource) -> None:
+        super().__init__(connection, source.title, source)
+        # As long as names that the broker generates; the broker would generate another one on each
+        # topic.
+        name = config.consumer_name or secrets.token_hex(5)
+        self.config = replace(config, consumer_name=name)
         self.inbox = MergedInbox()
         self._rotation: Rotation[ConsumerCore] = Rotation()
+        self._count = 1
+        # Held while a message is taken, and while the members change.
         self._lock = threading.Lock()
 
+    async def open_source(self) -> Self:
+        """Subscribes to everything that the source has. Raises the errors of the streams."""
+        await self._open(await self._source.names(self._connection))
+        self.follow()
+        return self
+
     async def _open_one(self, topic: str, *, is_new: bool) -> ConsumerCore:
-        config = replace(self.config, topic=topic)
+        config = config_of_each(self.config, self._count)
         if is_new:
             config = replace(config, initial_position=InitialPosition.Earliest)
-        return await ConsumerCore.open(self._connection, config)
+        return await ConsumerCore.open(self._connection, topic, config)
+
+    async def _open(self, names: Sequence[str]) -> None:
+        self._count = len(self.cores) + len(names)
+        await super()._open(names)
 
     def _on_opened(self, core: ConsumerCore) -> None:
-        self._rotation.members += (core,)
+        with self._lock:
+            self._rotation.members += (core,)
         self.inbox.add(core.inbox)
+
+    def _on_gone(self, core: ConsumerCore) -> None:
+        with self._lock:
+            members = self._rotation.members
+            self._rotation.members = tuple(each for each in members if each is not core)
+        self.inbox.remove(core.inbox)
 
     @property
     def consumer_name(self) -> str:
@@ -99,7 +128,7 @@ class PartitionedConsumerCore(PartitionSet[ConsumerCore]):
 
     async def last_message_id(self) -> MessageId:
         raise NotAllowed(
-            f"{self.topic} is partitioned: subscribe to one partition for its last id."
+            f"{self.topic} has several partitions or topics: subscribe to one for its last id."
         )
 
     async def is_behind(self) -> bool:
@@ -112,14 +141,6 @@ class PartitionedConsumerCore(PartitionSet[ConsumerCore]):
 
 
 def config_of_each(config: ConsumerConfig, count: int) -> ConsumerConfig:
-    """Returns the configuration of each of `count` consumers: the name, and its share of the
-    queue.
-    """
+    """Returns the configuration of each of `count` consumers: with its share of the queue."""
     share = max(1, config.max_total_receiver_queue_size_across_partitions // count)
-    return replace(
-        config,
-        # As long as names that the broker generates; the broker would generate another one on each
-        # partition.
-        consumer_name=config.consumer_name or secrets.token_hex(5),
-        receiver_queue_size=min(config.receiver_queue_size, share),
-    )
+    return replace(config, receiver_queue_size=min(config.receiver_queue_size, share))

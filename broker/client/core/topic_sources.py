@@ -1,0 +1,124 @@
+"""The topics of a consumer: one, a list, or all whose names match a pattern.
+
+A source lists the names of the streams to open, which are those of partitions where a topic has
+any. It is asked again at intervals, so that new partitions, and new topics of a pattern, are found.
+Source: Pulsar's MultiTopicsConsumerImpl and PatternMultiTopicsConsumerImpl.
+
+    >>> orders = TopicPattern(re.compile("persistent://shop/eu/orders-.*"), 60)
+    >>> orders.namespace, orders.matches("persistent://shop/eu/orders-7-partition-0")
+    ('shop/eu', True)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed, TopicNotFound
+from ledgerfold.storage.partition_names import parse_partition, partition_name
+from ledgerfold.v1 import admin_pb2
+
+_DOMAIN = "persistent://"
+# Topics whose partitions are counted at the same time.
+_COUNTED_AT_ONCE = 20
+
+
+class TopicSource(Protocol):
+    """The topics that a set of streams is open on."""
+
+    # For display.
+    title: str
+    # Whether streams are closed that `names` no longer lists.
+    may_lose: bool
+
+    async def names(self, connection: Connection) -> list[str]:
+        """Returns the full names of the streams. Raises the broker's errors."""
+
+    def interval_s(self, connection: Connection) -> float:
+        """Returns the time between two calls of `names`."""
+
+
+class ListedTopics:
+    """One topic or several, each with its partitions."""
+
+    may_lose = False
+
+    def __init__(self, topics: Iterable[str]) -> None:
+        self._topics = list(dict.fromkeys(map(full_topic_name, topics)))
+        self.title = ", ".join(self._topics)
+        self.is_several = len(self._topics) > 1
+
+    async def names(self, connection: Connection) -> list[str]:
+        return await with_partitions(connection, self._topics)
+
+    def interval_s(self, connection: Connection) -> float:
+        return connection.settings.partitions_update_interval_seconds
+
+
+class TopicPattern:
+    """The topics of one namespace whose names match a regular expression, as a whole.
+
+    It may name the namespace as a topic name does. The namespace itself is no expression.
+    """
+
+    may_lose = True
+
+    def __init__(self, pattern: re.Pattern[str], interval_s: float) -> None:
+        self.title = pattern.pattern
+        domain, separator, rest = self.title.partition("://")
+        if not separator:
+            domain, rest = "persistent", self.title
+        if domain != "persistent":
+            raise NotAllowed(f"{self.title}: only persistent topics exist here.")
+        *namespace, local = rest.split("/", 2)
+        if len(namespace) == 1:
+            raise InvalidRequest(
+                f"{self.title} is not a pattern of topic names: TENANT/NAMESPACE/PATTERN, or "
+                "PATTERN for public/default."
+            )
+        self.namespace = "/".join(namespace) or "public/default"
+        self._local = re.compile(local, pattern.flags)
+        self._interval_s = interval_s
+
+    def matches(self, topic: str) -> bool:
+        """Returns whether the (full) name is of the pattern; of a partition, its topic's."""
+        base = base_of(topic)
+        prefix = f"{_DOMAIN}{self.namespace}/"
+        return base.startswith(prefix) and bool(self._local.fullmatch(base[len(prefix) :]))
+
+    async def names(self, connection: Connection) -> list[str]:
+        try:
+            answer = await connection.call(admin_pb2.ListTopicsRequest(namespace=self.namespace))
+        except TopicNotFound:
+            return []
+        found = map(base_of, filter(self.matches, answer.topics))
+        return await with_partitions(connection, sorted(set(found)))
+
+    def interval_s(self, connection: Connection) -> float:
+        return self._interval_s
+
+
+def base_of(topic: str) -> str:
+    """Returns the name of the topic that a stream's name belongs to."""
+    partition = parse_partition(topic)
+    return topic if partition is None else partition.topic
+
+
+def names_of(topic: str, count: int) -> list[str]:
+    """Returns the full names of `count` partitions; the topic's own for 0."""
+    full = full_topic_name(topic)
+    return [partition_name(full, index) for index in range(count)] or [full]
+
+
+async def with_partitions(connection: Connection, topics: Sequence[str]) -> list[str]:
+    """Returns the names of the topics' partitions, in order; of others, their own."""
+    names: list[str] = []
+    for start in range(0, len(topics), _COUNTED_AT_ONCE):
+        part = topics[start : start + _COUNTED_AT_ONCE]
+        counts = await asyncio.gather(*map(connection.partition_count, part))
+        for topic, count in zip(part, counts, strict=True):
+            names += names_of(topic, count)
+    return names

@@ -1,0 +1,1 @@
+"""Schemas of messages, with the names of `pulsar.schema`: definitions, encoders, decoders."""

@@ -1,0 +1,137 @@
+"""Consumers and readers as in Pulsar's Python client, on a real broker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.broker.client import (
+    Client,
+    ConsumerBatchReceivePolicy,
+    ConsumerDeadLetterPolicy,
+    ConsumerType,
+    InitialPosition,
+    MessageId,
+)
+from ledgerfold.broker.client.administration.admin import Admin
+from tests.support.broker_process import BrokerProcess
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.process
+EARLIEST = InitialPosition.Earliest
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    data_dir = tmp_path_factory.mktemp("features") / "data"
+    with BrokerProcess(data_dir, arguments=["--compactor", "off"]) as broker:
+        yield broker
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[Client]:
+    with Client(broker.url, partitions_update_interval_seconds=0.05) as client:
+        yield client
+
+
+@pytest.fixture
+def admin(broker: BrokerProcess) -> Iterator[Admin]:
+    with Admin(broker.url) as admin:
+        yield admin
+
+
+def publish(client: Client, topic: str, count: int, **options: bool) -> None:
+    with client.create_producer(topic, **options) as producer:  # type: ignore[arg-type]
+        for number in range(count):
+            producer.send_async(b"%d" % number, None, partition_key=f"k{number}")
+
+
+def test_a_pattern_finds_what_is_created_and_loses_what_is_deleted(
+    client: Client, admin: Admin, topic: str
+) -> None:
+    """Partitioned topics, too; a deleted topic is not created again by its consumer."""
+    admin.create_partitioned_topic(f"{topic}-parts", 2)
+    publish(client, f"{topic}-parts", 6)
+    consumer = client.subscribe(
+        re.compile(f"persistent://public/default/{topic}-.*"),
+        "s",
+        initial_position=EARLIEST,
+        pattern_auto_discovery_period=1,
+    )
+    for _ in range(6):
+        consumer.acknowledge(consumer.receive(timeout_millis=10_000))
+    publish(client, f"{topic}-late", 2)
+    for number in (b"0", b"1"):
+        message = consumer.receive(timeout_millis=10_000)
+        assert (message.topic_name(), message.data()) == (
+            f"persistent://public/default/{topic}-late",
+            number,
+        )
+        consumer.acknowledge(message.message_id())
+    admin.delete_topic(f"{topic}-late", force=True)
+    publish(client, f"{topic}-other", 1)
+    message = consumer.receive(timeout_millis=10_000)
+    assert message.topic_name().endswith("-other")
+    consumer.close()
+    backlog = admin.stats(f"{topic}-parts-partition-0")["subscriptions"]["s"]["msgBacklog"]
+    assert backlog == 0
+
+
+def test_a_dead_letter(client: Client, admin: Admin, topic: str) -> None:
+    """With its subscription; the original leaves the backlog."""
+    publish(client, topic, 3, batching_enabled=True)
+    consumer = client.subscribe(
+        topic,
+        "s",
+        ConsumerType.Shared,
+        initial_position=EARLIEST,
+        negative_ack_redelivery_delay_ms=20,
+        dead_letter_policy=ConsumerDeadLetterPolicy(1, None, "audit"),
+    )
+    for size in (3, 2):
+        for _ in range(size):
+            message = consumer.receive(timeout_millis=10_000)
+            if message.data() == b"1":
+                consumer.acknowledge(message)
+            else:
+                consumer.negative_acknowledge(message)
+    audit = client.subscribe(f"{topic}-s-DLQ", "audit", initial_position=EARLIEST)
+    dead = [audit.receive(timeout_millis=10_000) for _ in range(2)]
+    assert [(each.data(), each.partition_key()) for each in dead] == [(b"0", "k0"), (b"2", "k2")]
+    wait_until(lambda: admin.stats(topic)["subscriptions"]["s"]["msgBacklog"] == 0, "the backlog")
+
+
+def test_messages_without_a_queue_go_to_who_asks(client: Client, topic: str) -> None:
+    """Two consumers that fetch nothing ahead share the messages one by one."""
+    publish(client, topic, 4)
+    one, other = (
+        client.subscribe(
+            topic, "s", ConsumerType.Shared, initial_position=EARLIEST, receiver_queue_size=0
+        )
+        for _ in range(2)
+    )
+    received = [each.receive() for each in (one, one, one, other)]
+    assert [each.data() for each in received] == [b"0", b"1", b"2", b"3"]
+    reader = client.create_reader(topic, MessageId.earliest, receiver_queue_size=0)
+    assert [each.data() for each in reader] == [b"0", b"1", b"2", b"3"]
+
+
+def test_batches_and_keys_of_bytes(client: Client, topic: str) -> None:
+    with client.create_producer(topic) as producer:
+        for number in range(5):
+            producer.send_async(b"x", None, partition_key=bytes([0xFF, number]))
+    policy = ConsumerBatchReceivePolicy(3, -1, 10_000)
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST, batch_receive_policy=policy)
+    assert [each.key_bytes() for each in consumer.batch_receive()] == [
+        b"\xff\x00",
+        b"\xff\x01",
+        b"\xff\x02",
+    ]
+
+
+def test_the_subscription_of_a_reader(client: Client, admin: Admin, topic: str) -> None:
+    with client.create_reader(topic, MessageId.earliest, subscription_role_prefix="team"):
+        (name,) = admin.stats(topic)["subscriptions"]
+        assert name.startswith("team-reader-")
