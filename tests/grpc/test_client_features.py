@@ -9,13 +9,18 @@ import pytest
 
 from ledgerfold.broker.client import (
     Client,
+    Consumer,
     ConsumerBatchReceivePolicy,
     ConsumerDeadLetterPolicy,
+    ConsumerKeySharedPolicy,
     ConsumerType,
     InitialPosition,
+    KeySharedMode,
+    Message,
     MessageId,
 )
 from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.storage.errors import InvalidHashRanges, Timeout
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
 
@@ -135,3 +140,34 @@ def test_the_subscription_of_a_reader(client: Client, admin: Admin, topic: str) 
     with client.create_reader(topic, MessageId.earliest, subscription_role_prefix="team"):
         (name,) = admin.stats(topic)["subscriptions"]
         assert name.startswith("team-reader-")
+
+
+def test_sticky_ranges_of_hashes(client: Client, topic: str) -> None:
+    """Each consumer gets the keys of its hashes; nobody gets those of another one."""
+
+    def subscribed(first: int, last: int) -> Consumer:
+        policy = ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[(first, last)])
+        return client.subscribe(topic, "s", ConsumerType.KeyShared, key_shared_policy=policy)
+
+    low, high = subscribed(0, 32_767), subscribed(32_768, 65_535)
+    with pytest.raises(InvalidHashRanges):
+        subscribed(100, 200)
+    producer = client.create_producer(topic)
+    for number in range(20):
+        producer.send(b"", partition_key=f"k{number}")
+    keys = {
+        consumer: {message.partition_key() for message in received(consumer)}
+        for consumer in (low, high)
+    }
+    assert keys[low] | keys[high] == {f"k{number}" for number in range(20)}
+    assert keys[low]
+    assert keys[high]
+    assert not keys[low] & keys[high]
+
+
+def received(consumer: Consumer) -> Iterator[Message]:
+    while True:
+        try:
+            yield consumer.receive(timeout_millis=1_000)
+        except Timeout:
+            return

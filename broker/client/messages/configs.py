@@ -173,6 +173,7 @@ class ConsumerConfig:
 
     def opening(self, topic: str) -> data_pb2.SubscribeOpen:
         is_earliest = self.initial_position == InitialPosition.Earliest
+        policy = self.key_shared_policy
         return data_pb2.SubscribeOpen(
             topic=topic,
             subscription=self.subscription_name,
@@ -184,6 +185,7 @@ class ConsumerConfig:
             read_compacted=self.is_read_compacted,
             consumer_name=self.consumer_name or "",
             properties=self.properties,
+            key_shared=None if policy is None else policy.on_wire,
         )
 
 

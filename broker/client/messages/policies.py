@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 from ledgerfold.broker.client.messages.argument_types import check_fields
 from ledgerfold.broker.client.messages.options import KeySharedMode
-from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.v1 import data_pb2
 
 # The hashes of keys.
 _HASHES = 65_536
@@ -71,11 +72,12 @@ class ConsumerKeySharedPolicy:
     """The way in which the consumers of a KeyShared subscription share its keys.
 
     AutoSplit: the broker gives each consumer a share of the hashes. Sticky ranges, pairs of first
-    and last hash, are checked and then refused: the broker does not know them.
+    and last hash from 0 to 65535, are all that the consumer gets; the broker refuses those that
+    another consumer has.
     """
 
     key_shared_mode: KeySharedMode = KeySharedMode.AutoSplit
-    # A permission, which this broker does not use: it keeps the order of each key.
+    # A consumer may get messages of a key while another one has earlier messages of it.
     allow_out_of_order_delivery: bool = False
     sticky_ranges: list[tuple[int, int]] | None = None
 
@@ -93,4 +95,13 @@ class ConsumerKeySharedPolicy:
                     f"not overlap, not {self.sticky_ranges!r:.100}."
                 )
             end = last
-        raise NotAllowed("Sticky ranges of keys are not emulated: use KeySharedMode.AutoSplit.")
+
+    @property
+    def on_wire(self) -> data_pb2.KeyShared:
+        is_sticky = self.key_shared_mode == KeySharedMode.Sticky
+        ranges = (self.sticky_ranges or ()) if is_sticky else ()
+        return data_pb2.KeyShared(
+            sticky=is_sticky,
+            hash_ranges=[data_pb2.HashRange(first=first, last=last) for first, last in ranges],
+            allow_out_of_order=self.allow_out_of_order_delivery,
+        )

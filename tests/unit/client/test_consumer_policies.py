@@ -311,7 +311,6 @@ def test_keys_of_bytes(client: Client, batching: bool) -> None:
         (("Sticky",), "KeySharedMode.Sticky needs sticky_ranges"),
         (("Sticky", False, [(0, 10), (10, 20)]), "must be pairs .* that do not overlap"),
         (("Sticky", False, [(0, 65_536)]), "from 0 to 65535"),
-        (("Sticky", False, [(0, 65_535)]), "Sticky ranges of keys are not emulated"),
         (("Some",), r"must be a KeySharedMode \(AutoSplit, Sticky\), not 'Some'"),
     ],
 )

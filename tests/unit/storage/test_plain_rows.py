@@ -34,9 +34,9 @@ USUAL = [
     entry(b"v" * 20_000, b"k" * 300),
     entry(b"v", key_is_base64=True),
     entry(b"v", properties={"a": "b"}),
-    entry(b"v", ordering_key=b"o"),
 ]
 OTHERS = [
+    entry(b"v", ordering_key=b"o"),
     entry(b"v", event_time_ms=5),
     entry(b"v" * 1000, compression=Compression.ZSTD),
     entry(b"v", plain=False),
