@@ -152,6 +152,9 @@ def intact_end(log: KafkaLog, offset: int, end_of: Callable[[int], int | None]) 
     >>> log = KafkaLog(segments=[segment, KafkaSegment(base_offset=9, ledger_ids=[4])])
     >>> [intact_end(log, 9, {3: end}.get) for end in (9, 8, None)]
     [9, 8, 0]
+    >>> log.segments[1].figures.next_offset = 20
+    >>> intact_end(log, 9, {3: 9, 4: 15}.get)
+    9
     """
     for segment in log.segments:
         if segment.is_cleaned or segment.base_offset >= offset:
