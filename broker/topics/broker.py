@@ -200,7 +200,10 @@ class Broker:
                 return loaded
             if not exists or self.metadata.topic(name) is not None:
                 await self._unload(name)
-                return await self._load(name, create, kafka)
+                topic = await self._load(name, create, kafka)
+                if not exists:
+                    self.names.created(name)
+                return topic
         # It was deleted while this call waited for the locks, so it would be created.
         return await self._load_locked(name, create, to_write, kafka, is_new)
 
@@ -218,9 +221,8 @@ class Broker:
         if self._is_stopping:
             raise Unavailable("The broker is stopping.")
         self._check_records(name)
-        record, is_new = self.metadata.topic(name), False
+        record = self.metadata.topic(name)
         if record is None:
-            is_new = True
             if not (create or self.partitions.count(name)):
                 raise TopicNotFound(name)
             self.partitions.check_usable(name)
@@ -229,23 +231,19 @@ class Broker:
                 await prepare_kafka_topic(self, name, kafka)
                 record.kafka.CopyFrom(KafkaLog(config=kafka))
         if record.HasField("kafka"):
-            return await self._load_kafka(record, is_new)
+            return await self._load_kafka(record)
         topic = Topic(self, record)
         await topic.load()
         self.topics[name] = topic
-        if is_new:
-            self.names.created(name)
         has_threshold = self.policy_levels.threshold(record).threshold_bytes > 0
         if has_threshold and topic.log.state.failure is None:
             await topic.enable_compaction_cursor()
         return topic
 
-    async def _load_kafka(self, record: TopicRecord, is_new: bool) -> KafkaTopic:
+    async def _load_kafka(self, record: TopicRecord) -> KafkaTopic:
         topic = KafkaTopic(self, record)
         await topic.load()
         self.kafka_topics[topic.name] = topic
-        if is_new:
-            self.names.created(topic.name)
         return topic
 
     def _check_records(self, *names: str) -> None:

@@ -28,6 +28,8 @@ SHOWING: dict[str, str | None] = {
     "consume": f"{T} -s s -p Earliest",
     "read": f"{T} --until-end",
     "topics list": "public/walked",
+    "tenants list": "",
+    "namespaces list": "public",
     "topics stats": T,
     "topics stats-internal": T,
     "topics trim": T,
@@ -87,6 +89,10 @@ SILENT: dict[str, str] = {
     "topics delete-partitioned-topic": "public/walked/parts",
     "topics set-config": f"{K} segment.ms=1000",
     "topics unset-config": f"{K} segment.ms",
+    "tenants create": "walked",
+    "tenants delete": "walked",
+    "namespaces create": "public/walked-too",
+    "namespaces delete": "public/walked-too",
     "cleaner set-config": "log.cleaner.threads=1",
     "cleaner unset-config": "log.cleaner.threads",
 }
@@ -103,12 +109,16 @@ POLICIES = {
     "schema-compatibility-strategy": "-c FULL",
     "schema-validation-enforce": "--disable",
     "is-allow-auto-update-schema": "--enable",
+    "delayed-delivery": "false",
 }
 for scope, name in (("topics", T), ("topicPolicies", T), ("namespaces", "public/walked")):
     for policy, values in POLICIES.items():
         SILENT[f"{scope} set-{policy}"] = f"{name} {values}"
         SHOWING[f"{scope} get-{policy}"] = name
         SILENT[f"{scope} remove-{policy}"] = name
+    SILENT[f"{scope} set-backlog-quota"] = f"{name} -l 1M -p producer_exception"
+    SHOWING[f"{scope} get-backlog-quotas"] = name
+    SILENT[f"{scope} remove-backlog-quota"] = name
 
 
 def commands(

@@ -92,6 +92,7 @@ class AdminLab(Lab):
     started_ms = 17
     outgoing = Outgoing(streams_max=7)
     unloaded: str = ""
+    namespaces = None
 
     @property
     def compaction(self) -> Any:
