@@ -52,7 +52,7 @@ def entries() -> list[bytes]:
         {"value": b"", "key": "k\udcff".encode(errors="surrogateescape")},
         {"value": b"v", "key": None},
         {"value": b"v", "key": b"aw==", "key_is_base64": True},
-        {"value": b"v", "key": b"k", "properties": {"a": "b"}, "ordering_key": b"o"},
+        {"value": b"v", "key": b"k", "properties": {"a": "b"}},
     ]
     built = []
     for number, message in enumerate(messages):
