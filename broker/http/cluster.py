@@ -11,6 +11,7 @@ from typing import Any
 from ledgerfold.broker.common.names import check_named_entity, persistent_topic
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, text
 from ledgerfold.broker.http.routes import ADMIN, Route
+from ledgerfold.broker.pulsar.lookups import check_listener
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.version import __version__
@@ -105,6 +106,7 @@ class ClusterVerbs:
         check_exists(self._broker, request.namespace, "Namespace not found")
         if self._pulsar_url is None:
             raise Refusal(501, "This broker does not serve Pulsar's binary protocol.")
+        check_listener(request.query.get("listenerName", ""))
         url = self._pulsar_url
         http = f"http://{self._address}"
         return shown({"brokerUrl": url, "httpUrl": http, "nativeUrl": url, "brokerUrlSsl": ""})

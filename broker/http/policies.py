@@ -27,6 +27,7 @@ from ledgerfold.broker.http.schema_policies import schema_policies
 from ledgerfold.broker.http.topics import NAMESPACE, TOPIC, named_topic
 from ledgerfold.broker.rpc.admin import PolicyHandlers
 from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.deduplication import is_deduplicated
 from ledgerfold.v1 import admin_pb2
 from ledgerfold.v1.records_pb2 import Policies
 
@@ -196,7 +197,7 @@ class PolicyVerbs:
             "replication_clusters": [CLUSTER],
             "bundles": _BUNDLES,
             "backlog_quota_map": shown_quotas(policies),
-            "deduplicationEnabled": True,
+            "deduplicationEnabled": is_deduplicated(policies),
             "deleted": False,
         }
         names = (
@@ -219,20 +220,20 @@ class PolicyVerbs:
         return shown([CLUSTER])
 
     async def deduplication(self, request: Request) -> Answer:
-        await self._of(self._scope(request), applied=False)
-        return shown(True)
+        return shown(is_deduplicated(await self._of(self._scope(request), applied=True)))
 
     async def set_deduplication(self, request: Request) -> Answer:
-        await self._of(self._scope(request), applied=False)
+        scope = self._scope(request)
         if not isinstance(request.body, bool):
             raise Refusal(400, "Deduplication is true or false.")
-        if not request.body:
-            raise Refusal(501, "Deduplication is always enabled; it cannot be disabled.")
+        changes = Policies(deduplication=request.body)
+        await self._policies.update(admin_pb2.UpdatePoliciesRequest(scope=scope, set=changes))
         return Answer()
 
     async def remove_deduplication(self, request: Request) -> Answer:
         """Returns to the broker's value, which is on."""
-        await self._of(self._scope(request), applied=False)
+        scope, fields = self._scope(request), ("deduplication",)
+        await self._policies.update(admin_pb2.UpdatePoliciesRequest(scope=scope, remove=fields))
         return Answer()
 
     async def quotas(self, request: Request) -> Answer:

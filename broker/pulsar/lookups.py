@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from ledgerfold.broker.common.names import parse_namespace, persistent_topic
+from ledgerfold.broker.common.names import namespace_of, parse_namespace, persistent_topic
 from ledgerfold.broker.pulsar.errors import number_of
 from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.patterns import Pattern, hash_of
-from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
+from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, NotAllowed, TopicNotFound
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 
@@ -35,7 +35,7 @@ class Lookups:
         asked = request.partitioned_metadata
         answer = pulsar_pb2.CommandPartitionedMetadataResponse(request_id=asked.request_id)
         try:
-            name = persistent_topic(asked.topic)
+            name = self._topic(asked.topic)
             answer.partitions, answer.response = self._link.broker.partitions.count(name), 0
         except LedgerfoldError as error:
             answer.response, answer.error = _METADATA_FAILED, number_of(error)
@@ -47,13 +47,25 @@ class Lookups:
         asked = request.lookup
         answer = pulsar_pb2.CommandLookupResponse(request_id=asked.request_id)
         try:
-            persistent_topic(asked.topic)
+            self._topic(asked.topic)
+            check_listener(asked.advertised_listener_name)
             answer.response, answer.authoritative = _CONNECT, True
             answer.broker_service_url = self._service_url
         except LedgerfoldError as error:
             answer.response, answer.error = _LOOKUP_FAILED, number_of(error)
             answer.message = str(error)
         self._link.send(command(pulsar_pb2.LOOKUP_RESPONSE, lookup_response=answer))
+
+    def _topic(self, name: str) -> str:
+        """Returns the full name of a topic, which need not exist; its namespace must.
+
+        Raises InvalidRequest, NotAllowed, TopicNotFound.
+        """
+        topic = persistent_topic(name)
+        namespace = namespace_of(topic)
+        if not self._link.broker.namespaces.exists(namespace):
+            raise TopicNotFound(topic, f"Create the namespace {namespace} first.")
+        return topic
 
     async def topics(self, request: BaseCommand) -> None:
         """Answers with the topics of a namespace; each partition is one. Raises InvalidRequest."""
@@ -88,3 +100,12 @@ class Lookups:
         )
         type_ = pulsar_pb2.TC_CLIENT_CONNECT_RESPONSE
         self._link.send(command(type_, tc_client_connect_response=answer))
+
+
+def check_listener(name: str) -> None:
+    """Raises NotAllowed: a broker has one address for clients, without a name."""
+    if name:
+        raise NotAllowed(
+            f"There is no listener {name[:200]!r}: omit the listener name, and start the broker "
+            "with --pulsar-advertise if clients need another address."
+        )

@@ -160,7 +160,7 @@ class Producing:
             attached.detach()
 
     def _answer(self, opening: CommandProducer, attached: AttachedProducer) -> None:
-        last = attached.producer.record.last_sequence_id
+        last = attached.producer.last_sequence_id
         if not attached.has_own_name:
             # NOTE: after -1 the C++ client numbers new messages from 0 again if its connection
             # breaks before the first receipt, and they would be taken for the first ones.

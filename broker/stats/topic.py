@@ -30,6 +30,7 @@ from ledgerfold.broker.stats.subscription import (
     describe_reader_cursor,
 )
 from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.deduplication import is_deduplicated
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import CompactedLedgerDamaged
@@ -72,7 +73,7 @@ def topic_stats(topic: Topic, compaction: CompactionStats) -> dict[str, Any]:
         "nonContiguousDeletedMessagesRanges": sum(
             each.cursor.range_count for each in topic.subscriptions.values()
         ),
-        "deduplicationStatus": "Enabled",
+        "deduplicationStatus": "Enabled" if is_deduplicated(topic.policies()) else "Disabled",
         "compaction": compaction_block(compaction),
     }
 

@@ -20,7 +20,7 @@ from ledgerfold.storage.entry import EARLIEST, LATEST, EntryHeader, Position
 from ledgerfold.storage.errors import LimitExceeded
 from ledgerfold.storage.limits import PRODUCERS_MAX
 from ledgerfold.storage.metadata import MetadataBatch
-from ledgerfold.v1.records_pb2 import ProducerRecord, TopicRecord
+from ledgerfold.v1.records_pb2 import Policies, ProducerRecord, TopicRecord
 
 INACTIVE_MS = 360 * 60_000
 
@@ -178,6 +178,23 @@ class Deduplication:
                 self._recorded = written[-1][0]
 
         await self._stored.change(edit, applied)
+
+
+def is_deduplicated(policies: Policies) -> bool:
+    """Returns whether messages of Pulsar's clients can be duplicates."""
+    return policies.deduplication or not policies.HasField("deduplication")
+
+
+def duplicates_through(record: ProducerRecord, policies: Policies) -> int | None:
+    """Returns the sequence id through which messages of one of Pulsar's clients are duplicates.
+
+    None: the last one of the producer's name, which rises with each message. Without a policy, ids
+    may be used again on one connection: Pulsar's C++ client uses an id twice if its first
+    connection broke before a receipt, and never sends a message twice.
+    """
+    if not policies.HasField("deduplication"):
+        return record.last_sequence_id
+    return None if policies.deduplication else -1
 
 
 def _position(producer: ProducerRecord) -> Position:

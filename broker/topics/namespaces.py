@@ -4,8 +4,8 @@ A namespace exists if it was created, has a policy, or has a topic: a client may
 without creating it. A tenant exists if it was created, or has a namespace. `public/default` always
 exists. Nothing is inherited from a tenant, and nothing is authorized.
 
-Pulsar creates no topic in an unknown namespace; its admin REST API (broker/http) therefore checks
-for the namespace first.
+Pulsar creates no topic in an unknown namespace; its admin REST API (broker/http) and the lookups of
+its binary protocol (broker/pulsar) therefore check for the namespace first.
 """
 
 from __future__ import annotations

@@ -28,15 +28,16 @@ from ledgerfold.v1.records_pb2 import ProducerRecord
 
 # A first chunk of the message 0 has -1.
 _BEFORE_ALL_IDS = -2
-# The codecs of other clients than the one whose ids are used once.
+# The codecs that no client of this package sends.
 REFUSED_CODECS = frozenset((Codec.PULSAR,))
 
 
 class Producer(ReceiptQueue):
     """A producer that belongs to one stream. Created by Topic.attach_producer().
 
-    `reuses_ids`: only entries of earlier streams are duplicates. Pulsar's C++ client uses an id
-    twice in one stream if its first one broke before a receipt, and never sends a message twice.
+    `duplicates_through`: only entries up to that sequence id are duplicates. None: those up to the
+    last one stored, which rises with each entry. `has_any_codec`: whether it is one
+    of Pulsar's clients.
     """
 
     def __init__(
@@ -49,7 +50,8 @@ class Producer(ReceiptQueue):
         on_detached: Callable[[Producer], object],
         claim: Claim,
         *,
-        reuses_ids: bool = False,
+        duplicates_through: int | None = None,
+        has_any_codec: bool = False,
     ) -> None:
         super().__init__(log.state, name)
         self.record, self.claim = record, claim
@@ -59,11 +61,16 @@ class Producer(ReceiptQueue):
         self.combines_receipts = False
         self._topic, self._deduplication = topic, deduplication
         self._on_detached = on_detached
-        self._stored_before = record.last_sequence_id if reuses_ids else None
+        self._stored_before, self._has_any_codec = duplicates_through, has_any_codec
         # On a manual clock the producer's own time has no meaning.
         self._emulated_time = topic.clock if isinstance(topic.clock, ManualClock) else None
         self._entry_bytes_max = topic.entry_bytes_max
         self._tail = log.tail
+
+    @property
+    def last_sequence_id(self) -> int:
+        """The id after which the producer's next messages are new. -1: every id is."""
+        return -1 if self._stored_before == -1 else self.record.last_sequence_id
 
     def emulated_now_ms(self) -> int | None:
         """Returns the publish time of new entries; None: that which their producer gives them."""
@@ -85,7 +92,7 @@ class Producer(ReceiptQueue):
         try:
             for entry in entries:
                 header = check_entry(entry, self._entry_bytes_max)
-                if stored_before is None and header.codec in REFUSED_CODECS:
+                if not self._has_any_codec and header.codec in REFUSED_CODECS:
                     raise InvalidRequest("Only clients of Pulsar's protocol send such an entry.")
                 if header.sequence_id <= last_id:
                     self._append(headers, bodies)

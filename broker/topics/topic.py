@@ -18,7 +18,11 @@ from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.lifecycle import load_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.access import Claim, ProducerAccess
-from ledgerfold.broker.topics.deduplication import Deduplication, last_sequence_ids
+from ledgerfold.broker.topics.deduplication import (
+    Deduplication,
+    duplicates_through,
+    last_sequence_ids,
+)
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic, TopicContext
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.quotas import check_producer
@@ -139,7 +143,9 @@ class Topic(LoadedTopic):
     async def attach_producer(
         self, name: str, claim: Claim | None = None, *, reuses_ids: bool = False
     ) -> Producer:
-        """Connects a producer. `claim`: its access, Shared without one. `reuses_ids`: see Producer.
+        """Connects a producer. `claim`: its access, Shared without one.
+
+        `reuses_ids`: whether it is one of Pulsar's clients, whose duplicates are a policy.
 
         Raises ProducerBusy if one of that name is connected or another one is exclusive,
         ProducerFenced, BacklogQuotaExceeded, TopicTerminated, Moved, StorageError.
@@ -157,6 +163,7 @@ class Topic(LoadedTopic):
         except BaseException:
             self.access.release(claim)
             raise
+        through = duplicates_through(record, self.policies()) if reuses_ids else None
         producer = self.producers[name] = Producer(
             self,
             self.log,
@@ -165,7 +172,8 @@ class Topic(LoadedTopic):
             record,
             self._detach_producer,
             claim,
-            reuses_ids=reuses_ids,
+            duplicates_through=through,
+            has_any_codec=reuses_ids,
         )
         producer.topic_epoch = self.access.epoch
         return producer

@@ -51,9 +51,11 @@ def test_a_partitioned_topic(client: pulsar.Client, native: Client, partitioned:
         client.create_producer(f"{partitioned}-partition-4")
 
 
-def test_topics_by_pattern(client: pulsar.Client, partitioned: str) -> None:
+def test_topics_by_pattern(client: pulsar.Client, native: Client, partitioned: str) -> None:
     import re
 
+    # Which creates the namespace.
+    native.create_producer("persistent://public/list/another")
     for name in ("one", "two"):
         client.create_producer(f"persistent://public/list/{name}").send(name.encode())
     client.create_producer("persistent://public/list/other").send(b"other")
@@ -70,3 +72,22 @@ def test_topics_by_pattern(client: pulsar.Client, partitioned: str) -> None:
         initial_position=pulsar.InitialPosition.Earliest,
     )
     assert both.receive(WAIT_MS).data() == b"one"
+
+
+def test_a_topic_of_an_unknown_namespace(client: pulsar.Client) -> None:
+    """As in Pulsar: a misspelt namespace is not created in passing."""
+    unknown = "persistent://nobody/nowhere/t"
+    with pytest.raises(pulsar.TopicNotFound):
+        client.create_producer(unknown)
+    with pytest.raises(pulsar.TopicNotFound):
+        client.subscribe(unknown, "s")
+    with pytest.raises(pulsar.TopicNotFound):
+        client.get_topic_partitions(unknown)
+
+
+def test_a_listener_that_the_broker_does_not_have(broker: BrokerProcess, topic: str) -> None:
+    url = f"pulsar://{broker.ready['pulsar']}"
+    client = pulsar.Client(url, operation_timeout_seconds=10, listener_name="outside")
+    with pytest.raises(pulsar.NotAllowedError):
+        client.create_producer(topic)
+    client.close()

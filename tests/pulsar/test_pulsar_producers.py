@@ -9,6 +9,9 @@ import pytest
 
 from ledgerfold.broker.client import Client
 from ledgerfold.broker.client import MessageId as OurMessageId
+from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.v1.records_pb2 import Policies
+from tests.support.broker_process import BrokerProcess
 
 CODECS = ("NONE", "LZ4", "ZLib", "ZSTD", "SNAPPY")
 
@@ -153,6 +156,25 @@ def test_a_message_sent_twice_is_stored_once(client: pulsar.Client, topic: str) 
     producer.send(b"22")
     found = [each.data() for each in read_all(client, topic)]
     assert found == [b"11", b"20", b"20 again", b"21", b"22"]
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_deduplication_as_a_policy(
+    broker: BrokerProcess, client: pulsar.Client, topic: str, is_on: bool
+) -> None:
+    """Tests ids used again, on one connection and on the next one, as Pulsar has them."""
+    with Admin(broker.url) as admin:
+        admin.create_topic(topic)
+        admin.update_policies(topic=topic, values=Policies(deduplication=is_on))
+    for value in (b"first", b"second"):
+        producer = client.create_producer(topic, producer_name="p")
+        assert producer.last_sequence_id() == (8 if is_on and value == b"second" else -1)
+        producer.send(value, sequence_id=7)
+        producer.send(value, sequence_id=7)
+        producer.send(value, sequence_id=8)
+        producer.close()
+    found = [each.data() for each in read_all(client, topic)]
+    assert found == ([b"first"] * 2 if is_on else [b"first"] * 3 + [b"second"] * 3)
 
 
 def test_topics_that_cannot_be(client: pulsar.Client, native: Client) -> None:

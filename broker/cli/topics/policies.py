@@ -208,6 +208,21 @@ def _remove_updates(options: argparse.Namespace) -> None:
     _remove(options, "allow_auto_update_schema")
 
 
+@POLICIES.verb("set-deduplication", "store messages of Pulsar's clients once only", _SWITCH)
+def _set_deduplication(options: argparse.Namespace) -> None:
+    _set(options, deduplication=options.is_enabled)
+
+
+@POLICIES.verb("get-deduplication", "show whether they are stored once only", _APPLIED, ANSWER)
+def _get_deduplication(options: argparse.Namespace) -> None:
+    _print_flag(options, "deduplication")
+
+
+@POLICIES.verb("remove-deduplication", "inherit whether they are stored once only")
+def _remove_deduplication(options: argparse.Namespace) -> None:
+    _remove(options, "deduplication")
+
+
 def _print_flag(options: argparse.Namespace, name: str) -> None:
     policies = _policies(options)
     value = getattr(policies, name) if policies.HasField(name) else None

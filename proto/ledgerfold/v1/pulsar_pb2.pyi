@@ -398,12 +398,14 @@ class CommandPartitionedMetadataResponse(_message.Message):
     def __init__(self, partitions: _Optional[int] = ..., request_id: _Optional[int] = ..., response: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class CommandLookup(_message.Message):
-    __slots__ = ("topic", "request_id")
+    __slots__ = ("topic", "request_id", "advertised_listener_name")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    ADVERTISED_LISTENER_NAME_FIELD_NUMBER: _ClassVar[int]
     topic: str
     request_id: int
-    def __init__(self, topic: _Optional[str] = ..., request_id: _Optional[int] = ...) -> None: ...
+    advertised_listener_name: str
+    def __init__(self, topic: _Optional[str] = ..., request_id: _Optional[int] = ..., advertised_listener_name: _Optional[str] = ...) -> None: ...
 
 class CommandLookupResponse(_message.Message):
     __slots__ = ("broker_service_url", "response", "request_id", "authoritative", "error", "message")

@@ -328,6 +328,10 @@ def test_quotas_and_delays_are_policies_of_both(cli: Ledgerfold, topic: str, sco
     assert json.loads(cli(scope, "get-backlog-quotas", name, "-o", "json").out) == {}
     missing = cli(scope, "set-backlog-quota", name, "-p", "producer_exception")
     assert (missing.code, "Give --limit." in missing.err) == (2, True)
+    assert cli(scope, "set-deduplication", name, "--disable").code == 0
+    assert cli(scope, "get-deduplication", name).out.strip() == "false"
+    assert cli(scope, "remove-deduplication", name).code == 0
+    assert cli(scope, "get-deduplication", name).out.strip() == "null"
     assert cli(scope, "get-delayed-delivery", name).out.strip() == "null"
     assert cli(scope, "set-delayed-delivery", name, "false").code == 0
     assert cli(scope, "get-delayed-delivery", name).out.strip() == "false"

@@ -146,6 +146,9 @@ def test_a_lookup_names_the_pulsar_port(lab: HttpLab) -> None:
     assert lab.get("/lookup/v2/topic/persistent/public/default/t/bundle").startswith(b"0x0")
     unknown = lab.ask("GET", "/lookup/v2/topic/persistent/public/nope/t")
     assert (unknown.status, unknown.reason) == (404, "Namespace not found")
+    named = lab.ask("GET", "/lookup/v2/topic/persistent/public/default/t?listenerName=outside")
+    assert named.status == 405
+    assert "omit the listener name" in named.reason
 
 
 def test_without_a_pulsar_port_a_lookup_is_refused() -> None:

@@ -79,17 +79,21 @@ def test_a_part_of_a_unit_is_not_nothing(lab: HttpLab) -> None:
     assert lab.get(f"{N}/retention") == dict.fromkeys(RETENTION, 1)
 
 
-def test_deduplication_is_always_on(lab: HttpLab) -> None:
-    assert lab.get(f"{N}/deduplication") is True
-    lab.done("POST", f"{N}/deduplication", True)
-    lab.done("DELETE", f"{N}/deduplication")
+def test_deduplication_is_a_policy(lab: HttpLab) -> None:
+    lab.done("PUT", f"{T}")
+    paths = f"{N}/deduplication", f"{T}/deduplicationEnabled"
+    assert [lab.get(path) for path in paths] == [True, True]
+    lab.done("POST", paths[0], False)
+    assert [lab.get(path) for path in paths] == [False, False]
+    assert lab.get(N)["deduplicationEnabled"] is False
+    assert lab.get(f"{T}/stats")["deduplicationStatus"] == "Disabled"
+    lab.done("POST", paths[1], True)
+    assert [lab.get(path) for path in paths] == [False, True]
+    for path in paths:
+        lab.done("DELETE", path)
+    assert [lab.get(path) for path in paths] == [True, True]
     assert lab.get(f"{N}/replication") == ["standalone"]
     assert lab.get(f"{N}/bundles")["numBundles"] == 1
-    off = lab.ask("POST", f"{N}/deduplication", False)
-    assert (off.status, off.reason) == (
-        501,
-        "Deduplication is always enabled; it cannot be disabled.",
-    )
 
 
 def test_backlog_quotas_of_both_levels(lab: HttpLab) -> None:
