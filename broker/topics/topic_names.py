@@ -1,15 +1,19 @@
 """The names of a broker's topics, and those who are told when one appears or disappears.
 
 >>> from ledgerfold.storage.key_value import MemoryKeyValue
->>> names = TopicNames(MetadataStore(MemoryKeyValue()))
+>>> from ledgerfold.v1.records_pb2 import TopicRecord
+>>> metadata = MetadataStore(MemoryKeyValue())
+>>> names = TopicNames(metadata)
 >>> names.watchers.add(lambda name, exists: print(name, exists))
->>> names.created("persistent://public/default/t")
+>>> with names.announced(["persistent://public/default/t"]), metadata.batch() as batch:
+...     batch.put(TopicRecord(name="persistent://public/default/t"))
 persistent://public/default/t True
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ledgerfold.broker.common.given_names import shown_topic
 from ledgerfold.broker.common.names import namespace_of
@@ -31,13 +35,20 @@ class TopicNames:
         names = sorted(map(shown_topic, self._metadata.topic_names()))
         return [name for name in names if not namespace or namespace_of(name) == namespace]
 
-    def created(self, *names: str) -> None:
-        self._tell(names, exists=True)
+    @contextmanager
+    def announced(self, names: Sequence[str]) -> Iterator[None]:
+        """Tells watchers which of the topics were created inside, even if that failed later."""
+        new = [each for each in names if self._metadata.topic(each) is None]
+        try:
+            yield
+        finally:
+            made = [each for each in new if self._metadata.topic(each) is not None]
+            self._tell(made, exists=True)
 
     def deleted(self, name: str) -> None:
-        self._tell((name,), exists=False)
+        self._tell([name], exists=False)
 
-    def _tell(self, names: tuple[str, ...], *, exists: bool) -> None:
+    def _tell(self, names: Sequence[str], *, exists: bool) -> None:
         if self.watchers:
             for name in map(shown_topic, names):
                 for watcher in tuple(self.watchers):
