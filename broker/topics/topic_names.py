@@ -15,8 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ledgerfold.broker.common.given_names import shown_topic
-from ledgerfold.broker.common.names import namespace_of
+from ledgerfold.broker.common.given_names import check_namespace, is_stand_in, shown_topic
+from ledgerfold.broker.common.names import (
+    NON_PERSISTENT,
+    PERSISTENT,
+    namespace_of,
+    parse_namespace,
+)
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.metadata import MetadataStore
 
 # Gets a display name, and whether the topic exists now.
@@ -32,6 +38,10 @@ class TopicNames:
 
     def listed(self, namespace: str = "") -> list[str]:
         """Returns sorted display names, those of all namespaces if `namespace` is empty."""
+        if _is_stored_as_shown(namespace):
+            domains = (NON_PERSISTENT, PERSISTENT)
+            prefixes = [f"{domain}://{namespace}/" for domain in domains]
+            return [name for each in prefixes for name in self._metadata.topic_names(each)]
         names = sorted(map(shown_topic, self._metadata.topic_names()))
         return [name for name in names if not namespace or namespace_of(name) == namespace]
 
@@ -53,3 +63,12 @@ class TopicNames:
             for name in map(shown_topic, names):
                 for watcher in tuple(self.watchers):
                     watcher(name, exists)
+
+
+def _is_stored_as_shown(namespace: str) -> bool:
+    """Returns whether no name of another namespace is displayed as one of this namespace."""
+    try:
+        check_namespace(parse_namespace(namespace))
+    except InvalidRequest:
+        return False
+    return not is_stand_in(f"{namespace}/")

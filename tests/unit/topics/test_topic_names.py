@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from ledgerfold.broker.common.given_names import shown_topic
+from ledgerfold.broker.common.names import namespace_of
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
+from ledgerfold.v1.records_pb2 import TopicRecord
 from tests.model.broker_lab import TOPIC, BrokerLab
 
 NAMES = [f"{TOPIC}-partition-{index}" for index in range(3)]
@@ -111,3 +114,27 @@ def test_callers_that_give_up(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -
     assert happened() == [(NAMES[2], True)]
     cancelled(lab, broker.delete_partitioned_topic(TOPIC, force=True))
     assert happened() == [(each, False) for each in NAMES]
+
+
+def test_names_of_a_namespace_are_those_that_are_displayed_there(lab: BrokerLab) -> None:
+    """One that an earlier version allowed is displayed in a namespace that another may have."""
+    names = [
+        "persistent://public/default/b",
+        "persistent://public/default/a/with/slashes",
+        "persistent://public/default2/c",
+        "persistent://public/../d",
+    ]
+    with lab.broker.metadata.batch() as batch:
+        for name in names:
+            batch.put(TopicRecord(name=name))
+    listed = lab.broker.names.listed
+    assert listed("public/default") == sorted(names[:2])
+    assert listed("public/default2") == names[2:3]
+    assert listed("public/..") == listed("public") == listed("a/b/c") == []
+    (other,) = set(listed()) - set(names)
+    assert other == shown_topic(names[3])
+    assert listed(namespace_of(other)) == [other]
+    batch = lab.broker.metadata.begin()
+    for name in names:
+        batch.delete_topic(name)
+    lab.broker.metadata.write(batch)
