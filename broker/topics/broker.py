@@ -200,10 +200,9 @@ class Broker:
                 return loaded
             if not exists or self.metadata.topic(name) is not None:
                 await self._unload(name)
-                topic = await self._load(name, create, kafka)
-                if not exists:
-                    self.names.created(name)
-                return topic
+                # A load may fail after it has written the record of a new topic.
+                with self.names.announced([name]):
+                    return await self._load(name, create, kafka)
         # It was deleted while this call waited for the locks, so it would be created.
         return await self._load_locked(name, create, to_write, kafka, is_new)
 
@@ -221,11 +220,6 @@ class Broker:
         if self._is_stopping:
             raise Unavailable("The broker is stopping.")
         self._check_records(name)
-        # A load may fail after it has written the record of a new topic.
-        with self.names.announced([name]):
-            return await self._load_record(name, create, kafka)
-
-    async def _load_record(self, name: str, create: bool, kafka: KafkaValues) -> AnyTopic:
         record = self.metadata.topic(name)
         if record is None:
             if not (create or self.partitions.count(name)):
