@@ -8,6 +8,7 @@ slow for a moment. Both are bounded for the whole broker:
   Readers wait for room, in order, while those that have it send: that takes milliseconds. Meanwhile
   entries read ahead of clients' requests are dropped, to be read again; and streams that have been
   sending for STALLED_S are ended, the longest first: their clients read nothing.
+* Entries that are held back until they are due (broker/subscriptions/delayed.py): DELAYED_ALL_MAX.
 
   >>> outgoing = Outgoing(streams_max=1, bytes_max=READ_LEAST)
   >>> share, other = outgoing.share(), outgoing.share()
@@ -27,6 +28,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from ledgerfold.broker.common.places import Places
 from ledgerfold.storage.errors import Overloaded
 
 STREAMS_MAX = 20_000
@@ -34,6 +36,7 @@ BYTES_MAX = 256 * 1024 * 1024
 # The minimum of the limit on bytes: it has room for the largest entry.
 BYTES_MAX_LEAST = 16 * 1024 * 1024
 STALLED_S = 5.0
+DELAYED_ALL_MAX = 1_000_000
 # A read gets 1/READ_PART of the free room, at least READ_LEAST.
 READ_PART, READ_LEAST = 64, 64 * 1024
 # The interval of the search for stalled streams while a share waits.
@@ -123,6 +126,7 @@ class Outgoing:
         self.streams = self.unsent_bytes = 0
         # Since the start: refused streams, and stalled streams that were ended.
         self.streams_refused = self.streams_ended = 0
+        self.delayed = Places(DELAYED_ALL_MAX)
         self.shares: set[Share] = set()
         self.waiting: deque[tuple[asyncio.Future[None], Share, int]] = deque()
         self._looking: asyncio.Handle | None = None

@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
         self._link = link = Link(shared.broker, self._transport)
         self._producing = Producing(link, shared.producers)
         self._consuming = Consuming(link, shared.batch_acks)
-        self._watching = Watching(link)
+        self._watching = Watching(link, shared.topic_lists)
         self._at_once, self._as_tasks = self._handlers(
             Lookups(link, shared.service_url(self._transport))
         )

@@ -70,9 +70,10 @@ class Lookups:
     async def topics(self, request: BaseCommand) -> None:
         """Answers with the topics of a namespace; each partition is one. Raises InvalidRequest."""
         asked = request.get_topics_of_namespace
-        names = list[str]()
+        names, broker = list[str](), self._link.broker
+        namespace = parse_namespace(asked.namespace)
         if asked.mode != _NON_PERSISTENT:
-            names = self._link.broker.names.listed(parse_namespace(asked.namespace))
+            names = await broker.in_thread(lambda: broker.names.listed(namespace))
         pattern = None
         if asked.HasField("topics_pattern"):
             # Of a pattern that is none here, the client finds the topics itself.

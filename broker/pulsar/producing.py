@@ -125,7 +125,10 @@ class Producing:
         check_name("A producer", name)
         check_properties("a producer", properties_of(opening.metadata))
         topic = await broker.topic(persistent_topic(opening.topic, "published to"), to_write=True)
+        # After each wait: CLOSE_PRODUCER may have come meanwhile.
+        claim.check()
         schema_version = await schema_of_producer(self._link, topic, opening)
+        claim.check()
         if opening.initial_subscription_name:
             await create_subscription(
                 topic,
@@ -133,9 +136,11 @@ class Producing:
                 StartPosition(earliest=True),
                 created_ms=broker.clock_ms(),
             )
+            claim.check()
         with ExitStack() as resources:
             resources.enter_context(broker.outgoing.stream())
             await broker.in_thread(lambda: broker.metadata.need_feature(PULSAR_ENTRIES))
+            claim.check()
             self._replace(topic, name, opening)
             producer = await topic.attach_producer(name, claim, reuses_ids=True)
             attached = AttachedProducer(opening, producer, schema_version, resources.pop_all())

@@ -14,6 +14,7 @@ from typing import Protocol
 from ledgerfold.broker.pulsar.consuming import AllBatchAcks
 from ledgerfold.broker.pulsar.frames import COMMAND_BYTES_MAX, FRAME_MARGIN_BYTES
 from ledgerfold.broker.pulsar.producing import Attached
+from ledgerfold.broker.pulsar.topic_lists import TopicLists
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import Overloaded
 
@@ -46,6 +47,7 @@ class Shared:
             max(broker.settings.message_bytes_max, COMMAND_BYTES_MAX) + FRAME_MARGIN_BYTES
         )
         self.producers, self.batch_acks = Attached(), AllBatchAcks()
+        self.topic_lists = TopicLists(broker)
         # Received by all connections and not yet handled.
         self.held_bytes = 0
         self.connections: dict[Member, ExitStack] = {}

@@ -3,25 +3,26 @@
 A client that subscribes to a pattern learns which topics appear and disappear, instead of asking
 for the list again and again (PIP-145).
 
-Bounds: WATCHERS_MAX for each connection. A watcher keeps the names that match; what changed while
-its client reads nothing is at most CHANGES_MAX names, then the list is compared as a whole.
+Bounds: WATCHERS_MAX for each connection; each counts as a stream. Watchers of the same pattern
+share one list (topic_lists.py). Of what changes while its client reads nothing, a watcher keeps the
+difference: names that exist now or did then.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import ExitStack
 
-from ledgerfold.broker.common.names import namespace_of, parse_namespace
+from ledgerfold.broker.common.names import parse_namespace
 from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link
-from ledgerfold.broker.pulsar.patterns import Pattern, hash_of
+from ledgerfold.broker.pulsar.topic_lists import TopicLists
 from ledgerfold.storage.errors import NotAllowed, Overloaded
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandWatchTopicList
 
 WATCHERS_MAX = 100
-CHANGES_MAX = 1000
 # Of one update.
 _NAMES_MAX = 1000
 
@@ -29,8 +30,8 @@ _NAMES_MAX = 1000
 class Watching:
     """The watchers of one connection."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, link: Link, lists: TopicLists) -> None:
+        self._link, self._lists = link, lists
         self._watchers: dict[int, TopicListWatcher] = {}
 
     async def watch(self, request: BaseCommand) -> None:
@@ -40,7 +41,7 @@ class Watching:
             raise NotAllowed(f"Watcher {asked.watcher_id} exists on this connection.")
         if len(self._watchers) >= WATCHERS_MAX:
             raise Overloaded(f"{WATCHERS_MAX} watchers on one connection.")
-        watcher = TopicListWatcher(self._link, asked)
+        watcher = TopicListWatcher(self._link, self._lists, asked)
         self._watchers[asked.watcher_id] = watcher
         watcher.task = self._link.spawn(watcher.run())
 
@@ -60,41 +61,41 @@ class Watching:
 
 
 class TopicListWatcher:
-    """A watcher, and the names of which its client knows. Raises InvalidRequest."""
+    """A watcher, and the changes of its list that its client has not been told."""
 
-    def __init__(self, link: Link, asked: CommandWatchTopicList) -> None:
+    def __init__(self, link: Link, lists: TopicLists, asked: CommandWatchTopicList) -> None:
+        """Raises InvalidRequest, Overloaded."""
         self._link, self._asked = link, asked
-        self._namespace = parse_namespace(asked.namespace)
-        self._pattern = Pattern.of(asked.topics_pattern)
-        self._known: set[str] = set()
-        # Names that appeared or disappeared; None: too many of them.
-        self._changes: dict[str, bool] | None = {}
+        self._changes: dict[str, bool] = {}
         self._changed = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
-        link.broker.names.watchers.add(self._note)
+        namespace, pattern = parse_namespace(asked.namespace), asked.topics_pattern
+        with ExitStack() as resources:
+            resources.enter_context(link.broker.outgoing.stream())
+            self._list = lists.follow(namespace, pattern, self)
+            resources.callback(lists.leave, namespace, pattern, self)
+            self._resources = resources.pop_all()
 
     def close(self) -> None:
-        self._link.broker.names.watchers.discard(self._note)
+        self._resources.close()
         if self.task is not None:
             self.task.cancel()
 
-    def _note(self, name: str, exists: bool) -> None:
-        if namespace_of(name) != self._namespace:
-            return
-        if self._changes is not None:
+    def note(self, name: str, exists: bool) -> None:
+        """Notes a change of the list; one that is undone is none."""
+        if self._changes.pop(name, None) is None:
             self._changes[name] = exists
-            if len(self._changes) > CHANGES_MAX:
-                self._changes = None
         self._changed.set()
 
     async def run(self) -> None:
         """Sends the list, then what changes."""
-        self._known = await self._matching()
-        hash_ = hash_of(self._known)
+        await self._list.ready()
+        self._changes.clear()
+        hash_ = self._list.hash
         answer = pulsar_pb2.CommandWatchTopicListSuccess(
             request_id=self._asked.request_id,
             watcher_id=self._asked.watcher_id,
-            topic=() if hash_ == self._asked.topics_hash else sorted(self._known),
+            topic=() if hash_ == self._asked.topics_hash else self._list.names,
             topics_hash=hash_,
         )
         type_ = pulsar_pb2.WATCH_TOPIC_LIST_SUCCESS
@@ -103,22 +104,13 @@ class TopicListWatcher:
             await self._changed.wait()
             await self._link.writable()
             self._changed.clear()
-            await self._send_changes()
+            self._send_changes()
 
-    async def _matching(self) -> set[str]:
-        return set(await self._pattern.matching(self._link.broker.names.listed(self._namespace)))
-
-    async def _send_changes(self) -> None:
+    def _send_changes(self) -> None:
         changes, self._changes = self._changes, {}
-        if changes is None:
-            known = await self._matching()
-        else:
-            matching = await self._pattern.matching(changes)
-            known = self._known.difference(each for each in matching if not changes[each])
-            known.update(each for each in matching if changes[each])
-        new, deleted = sorted(known - self._known), sorted(self._known - known)
-        self._known = known
-        hash_ = hash_of(known) if new or deleted else ""
+        new = sorted(each for each in changes if changes[each])
+        deleted = sorted(each for each in changes if not changes[each])
+        hash_ = self._list.hash if changes else ""
         for start in range(0, len(deleted), _NAMES_MAX):
             self._update(hash_, deleted=deleted[start : start + _NAMES_MAX])
         for start in range(0, len(new), _NAMES_MAX):

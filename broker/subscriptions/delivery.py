@@ -10,7 +10,7 @@ A pump lives from the first consumer's connection to the last one's disconnectio
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ledgerfold.broker.common.clock import Clock, Timer
 from ledgerfold.broker.common.outgoing import Share
@@ -38,6 +38,8 @@ READ_BYTES_MAX = 1024 * 1024
 _MESSAGE_BYTES_FIRST = 1024
 # The clock is looked at again after this time.
 _ALARM_MS_MAX = 60_000
+# After all times.
+_NEVER_MS = 2**64
 
 
 class Pump:
@@ -122,6 +124,7 @@ class Pump:
         self._reading.route.close()
         self._share.close()
         self._cancel_alarm()
+        self._dispatcher.close()
         if self._task is not None:
             self._task.cancel()
 
@@ -142,7 +145,7 @@ class Pump:
     async def _step(self) -> None:
         self._wake.clear()
         reading = self._reading
-        positions = self._dispatcher.replay_positions()
+        positions = self._replayable()
         if not (positions or self._dispatcher.budget().messages):
             await self._wake.wait()
             return
@@ -168,7 +171,7 @@ class Pump:
             return True
         mark_delete = self._cursor.mark_delete
         wanted = reading.filter_entries(result.entries, view.horizon)
-        decision = self._dispatcher.assign(list(map(self._candidate, wanted)))
+        decision = self._dispatcher.assign(self._candidates(wanted))
         for at, state, redeliveries in decision.assignments:
             self._push(state, wanted[at], redeliveries)
         if decision.taken < len(wanted):
@@ -178,7 +181,6 @@ class Pump:
         reading.route.delivered(view, len(result.entries), reading.position)
         if self._cursor.mark_delete != mark_delete:
             self._on_passed()
-        self._set_alarm()
         return bool(result.entries) or reading.position != position
 
     async def _replay(self, positions: list[Position]) -> None:
@@ -205,7 +207,7 @@ class Pump:
             # No longer in the log: no consumer can acknowledge it.
             self._dispatcher.settle(None, position)
             self._cursor.acknowledge(position)
-        candidates = list(map(self._candidate, entries))
+        candidates = self._candidates(entries, may_wait=False)
         for at, state, redeliveries in self._dispatcher.assign_replayed(candidates):
             self._push(state, entries[at], redeliveries)
         return len(done)
@@ -218,7 +220,7 @@ class Pump:
                 if data.done():
                     data.result()
                     return
-                if reading is not self._reading or self._dispatcher.replay_positions():
+                if reading is not self._reading or self._replayable():
                     return
                 signal = asyncio.ensure_future(self._wake.wait())
                 try:
@@ -230,14 +232,28 @@ class Pump:
 
     # Delayed entries
 
-    def _set_alarm(self) -> None:
+    def _replayable(self) -> list[Position]:
+        """Returns what can be replayed. Releases delayed entries that are due."""
+        dispatcher = self._dispatcher
+        if dispatcher.next_due_ms is not None or self._alarm_ms is not None:
+            now_ms = self._clock.now_ms()
+            if dispatcher.release(now_ms, self._cursor.is_acknowledged):
+                # After other tasks.
+                asyncio.get_running_loop().call_soon(self.wake)
+            self._set_alarm(now_ms)
+        return dispatcher.replay_positions()
+
+    def _set_alarm(self, now_ms: int) -> None:
         due_ms = self._dispatcher.next_due_ms
+        if due_ms is not None and due_ms <= now_ms:
+            # It waits for room in the replay queue, which wakes the pump.
+            due_ms = None
         if due_ms == self._alarm_ms:
             return
         self._cancel_alarm()
         if due_ms is not None:
             # Not much later than the clock, which may be set.
-            delay_ms = min(max(1, due_ms - self._clock.now_ms()), _ALARM_MS_MAX)
+            delay_ms = min(due_ms - now_ms, _ALARM_MS_MAX)
             self._alarm = self._clock.call_later(delay_ms / 1000, self._ring)
             self._alarm_ms = due_ms
 
@@ -248,8 +264,6 @@ class Pump:
 
     def _ring(self) -> None:
         self._alarm = self._alarm_ms = None
-        self._dispatcher.release(self._clock.now_ms(), self._cursor.is_acknowledged)
-        self._set_alarm()
         self.wake()
 
     def _push(self, state: ConsumerState, entry: StoredEntry, redeliveries: int) -> None:
@@ -265,6 +279,20 @@ class Pump:
         estimate = int(messages * self._bytes_per_message) + 1
         return max(1, min(self._share.held, room_bytes, estimate))
 
+    def _candidates(
+        self, entries: Sequence[StoredEntry], *, may_wait: bool = True
+    ) -> list[Candidate]:
+        """Returns the candidates of one read. `may_wait`: they may be delayed."""
+        candidates, due_ms = list(map(self._candidate, entries)), None
+        for index, each in enumerate(candidates):
+            if each.deliver_at_ms:
+                if due_ms is None:
+                    # Once: the policies of all levels are merged.
+                    due_ms = self._clock.now_ms() if may_wait and self._delays() else _NEVER_MS
+                if each.deliver_at_ms <= due_ms:
+                    candidates[index] = each._replace(deliver_at_ms=0)
+        return candidates
+
     def _candidate(self, entry: StoredEntry) -> Candidate:
         header, size_bytes = entry.header, len(entry.data)
         self._bytes_per_message += (
@@ -277,8 +305,6 @@ class Pump:
             # As in Pulsar, entries without a key are spread over all consumers.
             key = f"{header.producer_number}-{header.sequence_id}".encode()
         slot = self._dispatcher.slot_of(key)
-        if deliver_at_ms and (deliver_at_ms <= self._clock.now_ms() or not self._delays()):
-            deliver_at_ms = 0
         return Candidate(header.position, header.message_count, size_bytes, slot, deliver_at_ms)
 
 

@@ -194,8 +194,15 @@ class Dispatcher(ABC):
         """The time when the next of them is due; None if there is none."""
         return None
 
-    def release(self, now_ms: int, is_acknowledged: Callable[[Position], bool]) -> None:
-        """Makes those that are due, and not acknowledged, ready for replay."""
+    def release(self, now_ms: int, is_acknowledged: Callable[[Position], bool]) -> bool:
+        """Makes some that are due, and not acknowledged, ready for replay.
+
+        Returns whether it can be called again for more.
+        """
+        return False
+
+    def close(self) -> None:
+        """Ends the dispatch: the last consumer has left."""
         return
 
     def replay_positions(self) -> list[Position]:

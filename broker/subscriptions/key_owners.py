@@ -78,7 +78,7 @@ class KeyOwners(Protocol):
     """The owners of slots."""
 
     def check(self, ranges: Sequence[HashRange]) -> None:
-        """Checks that nobody owns one of the ranges. Raises InvalidHashRanges."""
+        """Checks that nobody owns a slot of the ranges. Raises InvalidHashRanges."""
         ...
 
     def add(self, consumer: ConsumerState) -> None: ...
@@ -132,13 +132,15 @@ class KeyRanges:
         self._ranges: list[tuple[HashRange, ConsumerState]] = []
 
     def check(self, ranges: Sequence[HashRange]) -> None:
-        for owned, consumer in self._ranges:
-            for each in ranges:
-                if each.first <= owned.last and owned.first <= each.last:
-                    raise InvalidHashRanges(
-                        f"The hash range [{each.first}, {each.last}] overlaps "
-                        f"[{owned.first}, {owned.last}] of consumer {consumer.name!r}."
-                    )
+        for each in ranges:
+            # Those that are owned do not overlap: the last one that begins before its end decides.
+            at = bisect_right(self._ranges, each.last, key=_first) - 1
+            if at >= 0 and self._ranges[at][0].last >= each.first:
+                owned, consumer = self._ranges[at]
+                raise InvalidHashRanges(
+                    f"The hash range [{each.first}, {each.last}] overlaps "
+                    f"[{owned.first}, {owned.last}] of consumer {consumer.name!r}."
+                )
 
     def add(self, consumer: ConsumerState) -> None:
         self._ranges += [(each, consumer) for each in consumer.ranges]

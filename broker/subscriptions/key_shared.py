@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from heapq import heappop, heappush
 
+from ledgerfold.broker.subscriptions.delayed import DelayedEntries
 from ledgerfold.broker.subscriptions.dispatcher import (
     Assignment,
     Budget,
@@ -34,11 +35,12 @@ from ledgerfold.broker.subscriptions.key_owners import (
     KeySharedPolicy,
     key_slot,
 )
-from ledgerfold.broker.subscriptions.shared import REPLAY_BATCH_MAX, SharedDispatcher
+from ledgerfold.broker.subscriptions.shared import (
+    LOOK_AHEAD_MAX,
+    REPLAY_BATCH_MAX,
+    SharedDispatcher,
+)
 from ledgerfold.storage.entry import Position
-
-# Pulsar's keySharedLookAheadMsgInReplayThresholdPerSubscription is 20,000.
-LOOK_AHEAD_MAX = 10_000
 
 
 class KeySharedDispatcher(SharedDispatcher):
@@ -48,9 +50,10 @@ class KeySharedDispatcher(SharedDispatcher):
         self,
         policy: KeySharedPolicy = AUTO_SPLIT,
         look_ahead_max: int = LOOK_AHEAD_MAX,
+        delayed: DelayedEntries | None = None,
     ) -> None:
-        super().__init__()
-        self.policy, self._look_ahead_max = policy, look_ahead_max
+        super().__init__(delayed, look_ahead_max)
+        self.policy = policy
         self._owners: KeyOwners = KeyRanges() if policy.is_sticky else KeyRing()
         # Slot -> the one consumer with pending entries of it, and their number.
         self._holders: dict[int, tuple[ConsumerState, int]] = {}
@@ -93,7 +96,7 @@ class KeySharedDispatcher(SharedDispatcher):
         positions: list[Position] = []
         permits = {each.number: each.permits for each in self.consumers}
         blocked: set[int] = set()
-        for position in self._in_order():
+        for position in self._waiting:
             entry = self._waiting[position]
             if entry.slot in blocked:
                 continue

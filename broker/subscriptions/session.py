@@ -15,6 +15,7 @@ from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer
 from ledgerfold.broker.subscriptions.cursor import Cursor
+from ledgerfold.broker.subscriptions.delayed import DelayedEntries
 from ledgerfold.broker.subscriptions.delivery import Pump
 from ledgerfold.broker.subscriptions.dispatcher import (
     ConsumerState,
@@ -28,11 +29,16 @@ from ledgerfold.broker.subscriptions.shared import SharedDispatcher
 from ledgerfold.storage.entry import Position
 
 
-def _dispatcher(type_: SubscriptionType, partition: int, key_shared: KeySharedPolicy) -> Dispatcher:
+def _dispatcher(
+    type_: SubscriptionType,
+    partition: int,
+    key_shared: KeySharedPolicy,
+    delayed: DelayedEntries,
+) -> Dispatcher:
     if type_ is SubscriptionType.SHARED:
-        return SharedDispatcher()
+        return SharedDispatcher(delayed)
     if type_ is SubscriptionType.KEY_SHARED:
-        return KeySharedDispatcher(key_shared)
+        return KeySharedDispatcher(key_shared, delayed=delayed)
     return SingleActiveDispatcher(partition)
 
 
@@ -60,7 +66,8 @@ class Session:
         on_error: Callable[[Exception], None],
     ) -> None:
         self.type, self.key_shared, self._outgoing = type_, key_shared, outgoing
-        self.dispatcher = _dispatcher(type_, partition, key_shared)
+        delayed = DelayedEntries(places=outgoing.delayed, on_room=self._wake)
+        self.dispatcher = _dispatcher(type_, partition, key_shared, delayed)
         self.pump = Pump(
             log,
             cursor,
@@ -75,6 +82,9 @@ class Session:
             on_error=on_error,
         )
         self.consumers: list[Consumer] = []
+
+    def _wake(self) -> None:
+        self.pump.wake()
 
     @property
     def active(self) -> Consumer | None:

@@ -9,7 +9,8 @@ Invariants (tests/unit/subscriptions/test_dispatch_model.py):
 
 * an entry is either pending at one consumer, or waits in the replay queue, or is settled;
 * a consumer without permits or room gets nothing;
-* at most UNACKED_PER_SUBSCRIPTION_MAX messages are pending before dispatch pauses.
+* at most UNACKED_PER_SUBSCRIPTION_MAX messages are pending before dispatch pauses;
+* delayed entries that are due wait while LOOK_AHEAD_MAX entries are in the replay queue.
 """
 
 from __future__ import annotations
@@ -29,8 +30,13 @@ from ledgerfold.broker.subscriptions.dispatcher import (
     Unsettled,
     budget_of,
 )
+from ledgerfold.broker.subscriptions.replay_queue import ReplayQueue
 from ledgerfold.storage.entry import Position
 
+# The maximum number of delayed entries released at once.
+RELEASED_MAX = 1_000
+# Pulsar's keySharedLookAheadMsgInReplayThresholdPerSubscription is 20,000.
+LOOK_AHEAD_MAX = 10_000
 # The maximum number of replay positions returned at once.
 REPLAY_BATCH_MAX = 1_000
 
@@ -38,15 +44,15 @@ REPLAY_BATCH_MAX = 1_000
 class SharedDispatcher(Dispatcher):
     """Round robin by permits. Key_Shared overrides the choice."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, delayed: DelayedEntries | None = None, look_ahead_max: int = LOOK_AHEAD_MAX
+    ) -> None:
         super().__init__()
+        self._look_ahead_max = look_ahead_max
         self._turn = 0
         self._unacked_messages = 0
-        self._waiting: dict[Position, Unsettled] = {}
-        # The keys of _waiting, and possibly removed ones; sorted when needed.
-        self._order: list[Position] = []
-        self._is_sorted = True
-        self._delayed = DelayedEntries()
+        self._waiting = ReplayQueue()
+        self._delayed = DelayedEntries() if delayed is None else delayed
 
     @property
     def delayed(self) -> int:
@@ -56,10 +62,17 @@ class SharedDispatcher(Dispatcher):
     def next_due_ms(self) -> int | None:
         return self._delayed.next_ms
 
-    def release(self, now_ms: int, is_acknowledged: Callable[[Position], bool]) -> None:
-        for each in self._delayed.take_due(now_ms):
+    def release(self, now_ms: int, is_acknowledged: Callable[[Position], bool]) -> bool:
+        room = min(RELEASED_MAX, self._look_ahead_max - len(self._waiting))
+        for each in self._delayed.take_due(now_ms, room):
             if not is_acknowledged(each.position):
                 self._wait(each.position, Unsettled(each.messages, 0, each.slot))
+        next_ms = self._delayed.next_ms
+        is_more_due = next_ms is not None and next_ms <= now_ms
+        return is_more_due and len(self._waiting) < self._look_ahead_max
+
+    def close(self) -> None:
+        self._delayed.close()
 
     @property
     def waiting(self) -> int:
@@ -76,7 +89,11 @@ class SharedDispatcher(Dispatcher):
         return False
 
     def budget(self) -> Budget:
-        return Budget(0, 0) if self._delayed.is_full else self._whole_budget()
+        if self._delayed.is_full:
+            return Budget(0, 0)
+        budget = self._whole_budget()
+        # All that is read may be delayed.
+        return budget._replace(messages=min(budget.messages, self._delayed.free))
 
     def _whole_budget(self) -> Budget:
         if self._unacked_messages >= UNACKED_PER_SUBSCRIPTION_MAX:
@@ -89,9 +106,8 @@ class SharedDispatcher(Dispatcher):
             if not self._has_taker() or not self._can_look_further():
                 return Decision(assignments, index)
             if candidate.deliver_at_ms:
-                if self._delayed.is_full:
+                if not self._delayed.add(candidate):
                     return Decision(assignments, index)
-                self._delayed.add(candidate)
                 continue
             consumer = self._choose(candidate.position, candidate.slot, is_new=True)
             if consumer is None:
@@ -104,7 +120,7 @@ class SharedDispatcher(Dispatcher):
         budget, positions = self._whole_budget().messages, list[Position]()
         if not budget:
             return positions
-        for position in self._in_order():
+        for position in self._waiting:
             positions.append(position)
             budget -= self._waiting[position].messages
             if budget <= 0 or len(positions) == REPLAY_BATCH_MAX:
@@ -198,15 +214,7 @@ class SharedDispatcher(Dispatcher):
                 self._wait(position, entry._replace(redeliveries=entry.redeliveries + sent))
 
     def _wait(self, position: Position, entry: Unsettled) -> None:
-        self._waiting[position] = entry
-        self._is_sorted = self._is_sorted and (not self._order or position > self._order[-1])
-        self._order.append(position)
+        self._waiting.add(position, entry)
 
     def _stop_waiting(self, position: Position) -> Unsettled | None:
-        return self._waiting.pop(position, None)
-
-    def _in_order(self) -> list[Position]:
-        if not self._is_sorted or len(self._order) != len(self._waiting):
-            self._order = sorted(self._waiting)
-            self._is_sorted = True
-        return self._order
+        return self._waiting.pop(position)

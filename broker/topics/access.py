@@ -60,19 +60,28 @@ class Claim:
             raise InvalidRequest(f"The epoch {epoch} of a topic is not in 0 to 2^62 - 1.")
         self.mode, self.epoch, self.on_queued = mode, epoch, on_queued
         self._turn: asyncio.Future[None] | None = None
+        self._error: LedgerfoldError | None = None
 
     async def wait(self) -> None:
         """Returns when it is this producer's turn. Raises the error of give_up()."""
         self._turn = asyncio.get_running_loop().create_future()
         self.on_queued()
         await self._turn
+        # It may have given up after its turn had begun.
+        self.check()
+
+    def check(self) -> None:
+        """Raises the error of give_up(), if it was called."""
+        if self._error is not None:
+            raise self._error
 
     def begin_turn(self) -> None:
         if self._turn is not None and not self._turn.done():
             self._turn.set_result(None)
 
     def give_up(self, error: LedgerfoldError) -> None:
-        """Ends the wait, if it waits."""
+        """Ends the wait, or the request if it does not wait yet."""
+        self._error = error
         if self._turn is not None and not self._turn.done():
             self._turn.set_exception(error)
 
@@ -103,8 +112,9 @@ class ProducerAccess:
     async def take(self, claim: Claim) -> None:
         """Returns when the producer has access; it is then connected, or released.
 
-        Raises ProducerBusy, ProducerFenced, Moved, StorageError.
+        Raises ProducerBusy, ProducerFenced, Moved, StorageError, the error of Claim.give_up().
         """
+        claim.check()
         if claim.mode is AccessMode.SHARED:
             self.check(claim)
             return

@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 from ledgerfold.broker.common.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.common.settings import BrokerSettings
-from ledgerfold.broker.common.shielding import run_to_completion
+from ledgerfold.broker.common.shielding import run_to_completion, runs_to_completion
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
 from ledgerfold.broker.kafka.config.config import BrokerConfig
@@ -200,10 +200,9 @@ class Broker:
                 return loaded
             if not exists or self.metadata.topic(name) is not None:
                 await self._unload(name)
-                topic = await self._load(name, create, kafka)
-                if not exists:
-                    self.names.created(name)
-                return topic
+                # A load may fail after it has written the record of a new topic.
+                with self.names.announced([name]):
+                    return await self._load(name, create, kafka)
         # It was deleted while this call waited for the locks, so it would be created.
         return await self._load_locked(name, create, to_write, kafka, is_new)
 
@@ -313,6 +312,7 @@ class Broker:
         except StorageError as error:
             _log.error("%s was unloaded, but not all of it was written: %s", name, error)
 
+    @runs_to_completion
     async def delete_topic(self, name: str, force: bool) -> None:
         """Deletes the topic and all its ledgers. Raises TopicNotFound, TopicBusy, NotAllowed."""
         if self.partitions.count(name):
@@ -321,6 +321,7 @@ class Broker:
             raise TopicNotFound(name)
         await self._delete([name], force, lambda batch: None)
 
+    @runs_to_completion
     async def delete_partitioned_topic(self, name: str, force: bool) -> None:
         """Deletes the topic and its partitions. Raises TopicNotFound, TopicBusy, NotAllowed."""
         async with self._lock(name):
@@ -328,6 +329,7 @@ class Broker:
             names = self.partitions.names(name)
             await self._delete(names, force, lambda batch: batch.delete_partitioned_topic(name))
 
+    @runs_to_completion
     async def create_partitioned_topic(
         self, name: str, partitions: int, kafka: KafkaValues = None
     ) -> None:
@@ -337,6 +339,7 @@ class Broker:
         async with self._partitions_held(name, partitions):
             await self.partitions.create(name, partitions, kafka)
 
+    @runs_to_completion
     async def grow_partitioned_topic(self, name: str, partitions: int) -> None:
         """Adds partitions up to `partitions`. Raises InvalidRequest, TopicNotFound, NotAllowed."""
         async with self._partitions_held(name, partitions):
@@ -357,9 +360,8 @@ class Broker:
         async with AsyncExitStack() as locks:
             for each in (name, *names):
                 await locks.enter_async_context(self._lock(each))
-            new = [each for each in names if self.metadata.topic(each) is None]
-            yield
-            self.names.created(*new)
+            with self.names.announced(names):
+                yield
 
     async def _delete(
         self, names: Sequence[str], force: bool, and_also: Callable[[MetadataBatch], None]
@@ -377,7 +379,7 @@ class Broker:
             records = filter(None, map(self.metadata.topic, names))
             ledger_ids = [each for record in records for each in all_ledger_ids(record)]
             forget = functools.partial(self._forget, names, ledger_ids, and_also)
-            await run_to_completion(self.in_thread(lambda: self.metadata.change(forget)))
+            await self.in_thread(lambda: self.metadata.change(forget))
             for name in names:
                 for callback in self.on_deleted:
                     callback(name)

@@ -1,18 +1,28 @@
 """The names of a broker's topics, and those who are told when one appears or disappears.
 
 >>> from ledgerfold.storage.key_value import MemoryKeyValue
->>> names = TopicNames(MetadataStore(MemoryKeyValue()))
+>>> from ledgerfold.v1.records_pb2 import TopicRecord
+>>> metadata = MetadataStore(MemoryKeyValue())
+>>> names = TopicNames(metadata)
 >>> names.watchers.add(lambda name, exists: print(name, exists))
->>> names.created("persistent://public/default/t")
+>>> with names.announced(["persistent://public/default/t"]), metadata.batch() as batch:
+...     batch.put(TopicRecord(name="persistent://public/default/t"))
 persistent://public/default/t True
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-from ledgerfold.broker.common.given_names import shown_topic
-from ledgerfold.broker.common.names import namespace_of
+from ledgerfold.broker.common.given_names import check_namespace, is_stand_in, shown_topic
+from ledgerfold.broker.common.names import (
+    NON_PERSISTENT,
+    PERSISTENT,
+    namespace_of,
+    parse_namespace,
+)
+from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.metadata import MetadataStore
 
 # Gets a display name, and whether the topic exists now.
@@ -28,17 +38,37 @@ class TopicNames:
 
     def listed(self, namespace: str = "") -> list[str]:
         """Returns sorted display names, those of all namespaces if `namespace` is empty."""
+        if _is_stored_as_shown(namespace):
+            domains = (NON_PERSISTENT, PERSISTENT)
+            prefixes = [f"{domain}://{namespace}/" for domain in domains]
+            return [name for each in prefixes for name in self._metadata.topic_names(each)]
         names = sorted(map(shown_topic, self._metadata.topic_names()))
         return [name for name in names if not namespace or namespace_of(name) == namespace]
 
-    def created(self, *names: str) -> None:
-        self._tell(names, exists=True)
+    @contextmanager
+    def announced(self, names: Sequence[str]) -> Iterator[None]:
+        """Tells watchers which of the topics were created inside, even if that failed later."""
+        new = [each for each in names if self._metadata.topic(each) is None]
+        try:
+            yield
+        finally:
+            made = [each for each in new if self._metadata.topic(each) is not None]
+            self._tell(made, exists=True)
 
     def deleted(self, name: str) -> None:
-        self._tell((name,), exists=False)
+        self._tell([name], exists=False)
 
-    def _tell(self, names: tuple[str, ...], *, exists: bool) -> None:
+    def _tell(self, names: Sequence[str], *, exists: bool) -> None:
         if self.watchers:
             for name in map(shown_topic, names):
                 for watcher in tuple(self.watchers):
                     watcher(name, exists)
+
+
+def _is_stored_as_shown(namespace: str) -> bool:
+    """Returns whether no name of another namespace is displayed as one of this namespace."""
+    try:
+        check_namespace(parse_namespace(namespace))
+    except InvalidRequest:
+        return False
+    return not is_stand_in(f"{namespace}/")

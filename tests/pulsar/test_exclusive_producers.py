@@ -9,6 +9,7 @@ import pytest
 
 from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.broker.pulsar.frames import encode
 from ledgerfold.storage.errors import BacklogQuotaExceeded, ProducerBusy
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducerSuccess
@@ -107,6 +108,23 @@ def test_one_that_waits_may_be_closed(broker: BrokerProcess, topic: str) -> None
             pulsar_pb2.SUCCESS,
             pulsar_pb2.ERROR,
         }
+        second.send(producer(topic))
+        success(second)
+
+
+def test_one_that_is_closed_before_it_waits(broker: BrokerProcess, topic: str) -> None:
+    """Its initial subscription is being written when CLOSE_PRODUCER arrives."""
+    url = str(broker.ready["pulsar"])
+    with RawClient(url) as first, RawClient(url) as second:
+        first.send(producer(topic))
+        success(first)
+        early = producer(topic, producer_access_mode=WAIT, initial_subscription_name="s")
+        closing = pulsar_pb2.CommandCloseProducer(producer_id=1, request_id=9)
+        close = BaseCommand(type=pulsar_pb2.CLOSE_PRODUCER, close_producer=closing)
+        second.socket.sendall(encode(early) + encode(close))
+        assert second.read().type == pulsar_pb2.SUCCESS
+        assert second.read().type == pulsar_pb2.ERROR
+        # Nobody waits.
         second.send(producer(topic))
         success(second)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.broker.pulsar.watching import CHANGES_MAX, WATCHERS_MAX
+from ledgerfold.broker.pulsar.watching import _NAMES_MAX, WATCHERS_MAX
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 from tests.pulsar.recorded import RawClient
@@ -100,14 +100,14 @@ def test_watchers_have_bounds(url: str) -> None:
             assert watch(client, pattern).error.error == pulsar_pb2.NOT_ALLOWED
 
 
-def test_more_changes_than_are_remembered(broker: BrokerProcess, url: str, topic: str) -> None:
+def test_more_changes_than_an_update_has(broker: BrokerProcess, url: str, topic: str) -> None:
     """The partitions of a topic appear at the same moment, and one more with them."""
     with Admin(broker.url) as admin, RawClient(url) as client:
         assert watch(client, f"{full(topic)}.*").type == pulsar_pb2.WATCH_TOPIC_LIST_SUCCESS
         for name in (f"{topic}a", f"{topic}b"):
-            admin.create_partitioned_topic(name, CHANGES_MAX // 2 + 1)
+            admin.create_partitioned_topic(name, _NAMES_MAX // 2 + 1)
         new = set[str]()
-        while len(new) < CHANGES_MAX + 2:
+        while len(new) < _NAMES_MAX + 2:
             new.update(client.read().watch_topic_update.new_topics)
         for name in (f"{topic}a", f"{topic}b"):
             admin.delete_partitioned_topic(name)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ledgerfold.broker.common.places import Places
+from ledgerfold.broker.subscriptions import shared
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.delayed import DelayedEntries
 from ledgerfold.broker.subscriptions.dispatcher import Candidate, ConsumerState, SubscriptionType
+from ledgerfold.broker.subscriptions.key_shared import KeySharedDispatcher
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
-from ledgerfold.broker.subscriptions.shared import SharedDispatcher
+from ledgerfold.broker.subscriptions.shared import LOOK_AHEAD_MAX, RELEASED_MAX, SharedDispatcher
 from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.codec import routing_of
 from ledgerfold.storage.entry import Position, read_header
 from ledgerfold.storage.native import NativeBatchBuilder
@@ -37,7 +41,7 @@ def test_entries_leave_when_they_are_due(steps: list[tuple[bool, int]]) -> None:
             delayed.add(candidate(number, time_ms))
             expected[number] = time_ms
         else:
-            due = [each.position.entry_id for each in delayed.take_due(time_ms)]
+            due = [each.position.entry_id for each in delayed.take_due(time_ms, 100)]
             assert due == sorted(
                 (each for each, at in expected.items() if at <= time_ms),
                 key=lambda each: (expected[each], each),
@@ -50,9 +54,80 @@ def test_entries_leave_when_they_are_due(steps: list[tuple[bool, int]]) -> None:
     assert len(delayed) == sum(each > 30 for each in expected)
 
 
+def test_entries_keep_what_dispatch_needs() -> None:
+    delayed = DelayedEntries()
+    large = Candidate(Position(2**62, 2**62), 2**31, 0, 65535, 2**62)
+    small = Candidate(Position(0, 0), 1, 0, 0, 1)
+    assert delayed.add(large)
+    assert delayed.add(small)
+    assert delayed.take_due(2**62, 5) == [small, large]
+
+
+def test_what_is_full_stays_full_until_a_tenth_is_free() -> None:
+    """Otherwise each entry that falls due is followed by a read of which one is taken."""
+    dispatcher, taker = SharedDispatcher(DelayedEntries(entries_max=100)), ConsumerState("c", 1)
+    taker.permits, taker.room_bytes = 10_000, 10_000
+    dispatcher.add(taker)
+    assert dispatcher.budget().messages == 100
+    assert dispatcher.assign([candidate(n, 500 + n) for n in range(200)]).taken == 100
+    for now_ms in range(500, 510):
+        dispatcher.release(now_ms, lambda position: True)
+        assert dispatcher.budget().messages == 0
+    dispatcher.release(510, lambda position: True)
+    # Not more is read than is free.
+    assert dispatcher.budget().messages == 11
+
+
+def test_subscriptions_share_the_places_of_a_broker() -> None:
+    places, woken = Places(100), list[str]()
+    one = DelayedEntries(places=places, on_room=lambda: woken.append("one"))
+    other = DelayedEntries(places=places, on_room=lambda: woken.append("other"))
+    assert [one.add(candidate(n, 500 + n)) for n in range(101)] == [True] * 100 + [False]
+    # One that delays nothing reads on.
+    assert (one.is_full, other.is_full) == (True, False)
+    assert not other.add(candidate(0, 1))
+    assert other.is_full
+    one.take_due(509, 100)
+    assert woken == []
+    one.take_due(510, 100)
+    assert sorted(woken) == ["one", "other"]
+    assert (one.is_full, other.is_full) == (False, False)
+    assert other.add(candidate(0, 1))
+    assert places.taken == 90
+    one.close()
+    other.close()
+    assert places.taken == 0
+
+
+@pytest.mark.parametrize("make", [SharedDispatcher, KeySharedDispatcher])
+def test_entries_that_are_due_together_are_released_in_parts(
+    make: Callable[[], SharedDispatcher],
+) -> None:
+    """And wait in the heap, which is small, while the replay queue is as long as it may be."""
+    dispatcher, taker = make(), ConsumerState("c", 1, permits=10**6, room_bytes=10**9)
+    dispatcher.add(taker)
+    count = LOOK_AHEAD_MAX + 2 * RELEASED_MAX
+    assert dispatcher.assign([candidate(n, 500) for n in range(count)]).taken == count
+    released = 0
+    while dispatcher.release(500, lambda position: False):
+        assert dispatcher.waiting == released + RELEASED_MAX
+        released = dispatcher.waiting
+    assert (dispatcher.waiting, dispatcher.delayed) == (LOOK_AHEAD_MAX, 2 * RELEASED_MAX)
+    assert not dispatcher.release(500, lambda position: False)
+    replayed = list[int]()
+    while positions := dispatcher.replay_positions():
+        replayed += [each.entry_id for each in positions]
+        dispatcher.assign_replayed([Candidate(each, 1, 10) for each in positions])
+        dispatcher.release(500, lambda position: False)
+        assert dispatcher.waiting <= LOOK_AHEAD_MAX
+        for each in positions:
+            dispatcher.settle(taker, each)
+    assert sorted(replayed) == list(range(count))
+
+
 def test_reading_pauses_while_too_many_wait() -> None:
-    dispatcher, taker = SharedDispatcher(), ConsumerState("c", 1, permits=100, room_bytes=1000)
-    dispatcher._delayed = DelayedEntries(entries_max=2)
+    taker = ConsumerState("c", 1, permits=100, room_bytes=1000)
+    dispatcher = SharedDispatcher(DelayedEntries(entries_max=2))
     dispatcher.add(taker)
     decision = dispatcher.assign([candidate(n, 500 + n) for n in range(4)])
     assert (decision.taken, dispatcher.delayed, dispatcher.budget().messages) == (2, 2, 0)
@@ -121,6 +196,55 @@ def received(lab: BrokerLab, consumer: Consumer) -> list[Position]:
         return found
 
     return lab.run(work())
+
+
+@pytest.mark.parametrize("type_", SHARED)
+def test_many_that_are_due_together_are_all_delivered(
+    lab: BrokerLab, type_: SubscriptionType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In parts, and with less room in the replay queue than there are: nothing needs a clock."""
+    monkeypatch.setattr(shared, "RELEASED_MAX", 3)
+    positions = publish(lab, *[10_000] * 20)
+    subscription, consumer = consume(lab, type_)
+    assert received(lab, consumer) == []
+    assert subscription._session is not None
+    monkeypatch.setattr(subscription._session.dispatcher, "_look_ahead_max", 5)
+    lab.advance(11_000)
+    assert received(lab, consumer) == positions
+    assert lab.broker.outgoing.delayed.taken == 0
+    assert subscription.delayed_entries == 0
+
+
+@pytest.mark.parametrize("type_", SHARED)
+def test_policies_are_merged_once_per_read(
+    lab: BrokerLab, type_: SubscriptionType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merged = list[str]()
+
+    def delays_delivery(topic: Topic) -> bool:
+        merged.append(topic.name)
+        return True
+
+    monkeypatch.setattr(Topic, "delays_delivery", delays_delivery)
+    publish(lab, *[10_000] * 20)
+    subscription, consumer = consume(lab, type_)
+    assert received(lab, consumer) == []
+    assert subscription.delayed_entries == 20
+    reads = len(merged)
+    lab.advance(11_000)
+    assert len(received(lab, consumer)) == 20
+    # What is replayed was held back already.
+    assert (reads < 5, len(merged)) == (True, reads)
+
+
+def test_a_session_that_ends_leaves_its_places(lab: BrokerLab) -> None:
+    publish(lab, 10_000, 10_000)
+    subscription, consumer = consume(lab, SubscriptionType.SHARED)
+    assert received(lab, consumer) == []
+    places = lab.broker.outgoing.delayed
+    assert places.taken == 2
+    subscription.detach(consumer)
+    assert places.taken == 0
 
 
 @pytest.mark.parametrize("type_", SHARED)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,6 +84,33 @@ def test_ranges_belong_to_one_consumer(pairs: list[tuple[int, int]]) -> None:
     for slot in edges:
         owner = owners.owner(slot)
         assert (None if owner is None else owner.number) == expected.get(slot)
+
+
+class CountedRange(HashRange):
+    """Counts every look at its ends."""
+
+    looks: ClassVar[int] = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in ("first", "last"):
+            CountedRange.looks += 1
+        return super().__getattribute__(name)
+
+
+def test_one_more_consumer_of_many_ranges_is_checked_in_few_steps() -> None:
+    """A comparison with all ranges of all consumers would block all other tasks for seconds."""
+    owners = KeyRanges()
+    for number in range(64):
+        own = ((slot, slot) for slot in range(number, 64_000, 64))
+        state = consumer("c", number)
+        state.ranges = tuple(CountedRange(*each) for each in own)
+        owners.add(state)
+    new = [HashRange(slot, slot) for slot in range(64_000, 65_000)]
+    CountedRange.looks = 0
+    owners.check(new)
+    assert CountedRange.looks < 50 * len(new)
+    with pytest.raises(InvalidHashRanges, match="overlaps"):
+        owners.check([*new, HashRange(63_999, 64_100)])
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,33 @@ def test_one_that_gives_up_waits_no_longer(lab: BrokerLab) -> None:
     shared.detach()
 
 
+@pytest.mark.parametrize("mode", AccessMode)
+def test_one_that_gave_up_before_never_waits(lab: BrokerLab, mode: AccessMode) -> None:
+    """The client closed its producer while the topic was being loaded, for example."""
+    shared, queued, claim = attach(lab, "shared"), list[str](), Claim(mode)
+    claim.on_queued = lambda: queued.append("w")
+    claim.give_up(Moved("closed"))
+    task = lab.loop.create_task(lab.topic.attach_producer("w", claim))
+    lab.settle()
+    assert (task.done(), queued) == (True, [])
+    with pytest.raises(Moved):
+        task.result()
+    attach(lab, "another").detach()
+    assert lab.topic.producers == {"shared": shared}
+
+
+def test_one_that_gives_up_as_its_turn_begins_leaves_the_epoch(lab: BrokerLab) -> None:
+    first, claim = attach(lab, "first", EXCLUSIVE), Claim(WAIT)
+    task = lab.loop.create_task(lab.topic.attach_producer("w", claim))
+    lab.settle()
+    first.detach()
+    claim.give_up(Moved("closed"))
+    with pytest.raises(Moved):
+        lab.run(asyncio.wait_for(task, 5))
+    assert lab.topic.access.epoch == 0
+    attach(lab, "another").detach()
+
+
 def test_fencing_ends_all_others(lab: BrokerLab) -> None:
     shared = attach(lab, "shared")
     task = waiting(lab, "w")

@@ -1,0 +1,51 @@
+"""A number of places that many holders share: who finds none is told when there are some again.
+
+Once all are taken, none is given until a tenth is free: so that holders do not try again for every
+single one.
+
+  >>> places = Places(10)
+  >>> sum(places.take(lambda: print("room")) for _ in range(11)), places.taken
+  (10, 10)
+  >>> places.give(1)
+  >>> places.give(1)
+  room
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+# Of all places, that may be taken when some are given again.
+RESUMED = 0.9
+
+
+class Places:
+    """Used on one event loop."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.taken = most, 0
+        self._is_open = True
+        self._waiting: set[Callable[[], object]] = set()
+
+    def take(self, on_room: Callable[[], object]) -> bool:
+        """Takes one. If there is none, returns False and calls `on_room` once there is room."""
+        if self.taken >= self.most:
+            self._is_open = False
+        if not self._is_open:
+            self._waiting.add(on_room)
+            return False
+        self.taken += 1
+        return True
+
+    def give(self, count: int) -> None:
+        """Returns places that were taken."""
+        self.taken -= count
+        if not self._is_open and self.taken < RESUMED * self.most:
+            self._is_open = True
+            waiting, self._waiting = self._waiting, set()
+            for on_room in waiting:
+                on_room()
+
+    def forget(self, on_room: Callable[[], object]) -> None:
+        """Calls `on_room` no longer."""
+        self._waiting.discard(on_room)

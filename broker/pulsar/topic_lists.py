@@ -1,0 +1,136 @@
+"""Lists of topics that match a pattern, each kept up to date once for all of its watchers.
+
+A list reads the names of its namespace when its first watcher comes, and is told of changes until
+its last one leaves. It applies a change in place, and computes one hash, whoever watches.
+
+Bounds: one sorted list of names for each pattern that is watched; its strings are shared by all
+lists. Between the watchers of a change, other tasks run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from bisect import bisect_left
+from collections.abc import Mapping
+from typing import Protocol
+
+from ledgerfold.broker.common.names import namespace_of
+from ledgerfold.broker.pulsar.patterns import Pattern, hash_of
+from ledgerfold.broker.topics.broker import Broker
+
+Key = tuple[str, str]
+# Of changes and watchers, in one step.
+_NOTES_MAX = 1000
+
+
+class Follower(Protocol):
+    """A watcher. It sees the list and what is noted in the same step."""
+
+    def note(self, name: str, exists: bool) -> None:
+        """Notes a change of the list."""
+        ...
+
+
+class TopicList:
+    """The topics of a namespace that match a pattern. `names` are sorted."""
+
+    def __init__(self, broker: Broker, namespace: str, pattern: Pattern) -> None:
+        self._broker, self._namespace, self._pattern = broker, namespace, pattern
+        self.names: list[str] = []
+        self.followers: set[Follower] = set()
+        # What has changed and is not in the list yet: whether each exists.
+        self._changes: dict[str, bool] = {}
+        self._changed = asyncio.Event()
+        self._hash: str | None = None
+        self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Before the names are read: then no change is missed.
+        broker.names.watchers.add(self._note)
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def hash(self) -> str:
+        if self._hash is None:
+            self._hash = hash_of(self.names)
+        return self._hash
+
+    async def ready(self) -> None:
+        """Returns when the names have been read."""
+        await asyncio.shield(self._ready)
+
+    def close(self) -> None:
+        """Ends it: nobody watches it."""
+        self._broker.names.watchers.discard(self._note)
+        self._task.cancel()
+        self._ready.cancel()
+
+    def _note(self, name: str, exists: bool) -> None:
+        if namespace_of(name) == self._namespace:
+            self._changes[name] = exists
+            self._changed.set()
+
+    async def _run(self) -> None:
+        try:
+            broker, namespace = self._broker, self._namespace
+            names = await broker.in_thread(lambda: broker.names.listed(namespace))
+            self.names = [sys.intern(each) for each in await self._pattern.matching(names)]
+        except Exception as error:
+            self._ready.set_exception(error)
+            return
+        self._ready.set_result(None)
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            changes, self._changes = self._changes, {}
+            matching = await self._pattern.matching(changes)
+            while matching:
+                count = max(1, _NOTES_MAX // (1 + len(self.followers)))
+                self._apply({each: changes[each] for each in matching[:count]})
+                del matching[:count]
+                await asyncio.sleep(0)
+
+    def _apply(self, changes: Mapping[str, bool]) -> None:
+        """Changes the list and tells all watchers, in one step."""
+        for name, exists in changes.items():
+            at = bisect_left(self.names, name)
+            is_listed = at < len(self.names) and self.names[at] == name
+            if exists == is_listed:
+                continue
+            if exists:
+                self.names.insert(at, sys.intern(name))
+            else:
+                del self.names[at]
+            self._hash = None
+            for follower in self.followers:
+                follower.note(name, exists)
+
+
+class TopicLists:
+    """The lists of one broker that are watched."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._lists: dict[Key, TopicList] = {}
+
+    def follow(self, namespace: str, pattern: str, follower: Follower) -> TopicList:
+        """Returns the list, of whose changes `follower` is told. Raises InvalidRequest."""
+        key = namespace, pattern
+        found = self._lists.get(key)
+        if found is None:
+            found = TopicList(self._broker, namespace, Pattern.of(pattern))
+            self._lists[key] = found
+        found.followers.add(follower)
+        return found
+
+    def leave(self, namespace: str, pattern: str, follower: Follower) -> None:
+        """Tells `follower` nothing more, and ends the list if nobody else follows it."""
+        key = namespace, pattern
+        found = self._lists.get(key)
+        if found is not None:
+            found.followers.discard(follower)
+            if not found.followers:
+                del self._lists[key]
+                found.close()
+
+    def __len__(self) -> int:
+        return len(self._lists)
