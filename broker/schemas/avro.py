@@ -89,11 +89,6 @@ def canonical_avro(data: bytes) -> str | None:
 
 def _parse(data: str | bytes, type_: str) -> tuple[Node, Any]:
     """Returns a definition's node and its canonical form. Raises InvalidSchema."""
-    if isinstance(data, bytes):
-        try:
-            data = data.decode()
-        except UnicodeDecodeError:
-            raise InvalidSchema(type_, "it is not UTF-8.") from None
     return _Parser(type_).parse(parse_json(type_, data), "", 0)
 
 
@@ -246,5 +241,11 @@ def _texts(value: Any) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
+    """Returns the beginning; the rest of a nested value is not looked at."""
+    text = value if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        for part in json.JSONEncoder().iterencode(value):
+            text += part
+            if len(text) > _SHOWN:
+                break
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.schemas.avro import NESTED_MAX, parse_avro
-from ledgerfold.broker.schemas.definitions import DEFINITION_BYTES_MAX, joined_key_value
+from ledgerfold.broker.schemas.compatibility import same_as
+from ledgerfold.broker.schemas.definitions import (
+    DEFINITION_BYTES_MAX,
+    JSON_NESTED_MAX,
+    joined_key_value,
+    shown_data,
+)
+from ledgerfold.broker.schemas.payloads import definition_in
 from ledgerfold.broker.schemas.resolution import why_unreadable
 from ledgerfold.broker.schemas.validation import check_definition
 from ledgerfold.storage.errors import InvalidSchema, LimitExceeded
@@ -47,6 +54,66 @@ def test_pairs_of_pairs() -> None:
         pair = joined_key_value(SchemaDefinition(type="SCHEMA_TYPE_STRING"), pair)
     with pytest.raises(InvalidSchema, match="nested too deeply"):
         check_definition(pair)
+
+
+SURROGATE = "\ud800"
+
+
+@pytest.mark.parametrize("escaped", [json.dumps({"p": SURROGATE}), '{"\\uDFFF": 1}'])
+def test_properties_of_a_half_that_are_no_text(escaped: str) -> None:
+    pair = joined_key_value(avro('"int"'), avro('"int"'))
+    pair.properties["key.schema.properties"] = escaped
+    with pytest.raises(InvalidSchema, match="not Unicode"):
+        check_definition(pair)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"schema": SURROGATE},
+        {"properties": {"p": SURROGATE}},
+        {"properties": {SURROGATE: "v"}},
+        {"type": SURROGATE},
+        {"type": "KEY_VALUE", "schema": json.dumps({"key": "", "value": SURROGATE})},
+        {"type": "KEY_VALUE", "schema": f'{{"key": "", "value": "{SURROGATE}"}}'},
+        {"type": "KEY_VALUE", "schema": '{"key": "", "value": ' + "[" * 900 + "]" * 900 + "}"},
+    ],
+)
+def test_payloads_that_cannot_be_stored(more: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSchema):
+        definition_in({"type": "STRING", **more})
+
+
+def test_data_that_are_no_text() -> None:
+    """Bytes that are the UTF-8 of half a character are no UTF-8."""
+    for type_ in ("AVRO", "JSON", "PROTOBUF_NATIVE"):
+        data = b'"' + SURROGATE.encode(errors="surrogatepass") + b'"'
+        with pytest.raises(InvalidSchema):
+            check_definition(SchemaDefinition(type=f"SCHEMA_TYPE_{type_}", data=data))
+
+
+def nested(depth: int, inner: str = "1") -> str:
+    return "[" * depth + inner + "]" * depth
+
+
+@pytest.mark.parametrize("depth", range(300, 1000, 20))
+def test_an_invalid_type_deep_inside(depth: int) -> None:
+    no_type = '{"a":' * depth + "1" + "}" * depth
+    text = '{"type":"array","items":' * 60 + no_type + "}" * 60
+    with pytest.raises(InvalidSchema):
+        check_definition(avro(text))
+
+
+def test_attributes_nested_deeply() -> None:
+    """Whatever is accepted can be compared and shown."""
+    deepest = avro('{"type": "int", "note": ' + nested(JSON_NESTED_MAX - 1) + "}")
+    check_definition(deepest)
+    assert same_as(avro(deepest.data.decode() + " "), [deepest]) == 0
+    pair = joined_key_value(deepest, deepest)
+    check_definition(pair)
+    assert nested(300) in shown_data(pair)
+    with pytest.raises(InvalidSchema, match="nested too deeply"):
+        check_definition(avro('{"type": "int", "note": ' + nested(JSON_NESTED_MAX) + "}"))
 
 
 def record(name: str, *fields: Any) -> dict[str, Any]:
