@@ -26,10 +26,12 @@ PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "by
 NAMED = frozenset(("record", "enum", "fixed"))
 NESTED_MAX = 100
 _SHOWN = 60
-# Attributes with a meaning of their own; others are compared as they are.
+# Attributes with a meaning of their own; others are compared as they are. Java compares an enum's
+# default neither as one nor as the other.
 _RESERVED = frozenset(
     ["type", "name", "namespace", "doc", "aliases", "fields", "symbols", "size", "items", "values"]
 )
+_ENUM_RESERVED = _RESERVED | {"default"}
 _FIELD_RESERVED = frozenset(["name", "type", "doc", "aliases", "default", "order"])
 
 
@@ -139,7 +141,8 @@ class _Parser:
         kind = value.get("type")
         if not isinstance(kind, str):
             raise self._invalid(f"{_shown(value)} has no type that is a name.")
-        extra = {name: each for name, each in value.items() if name not in _RESERVED}
+        reserved = _ENUM_RESERVED if kind == "enum" else _RESERVED
+        extra = {name: each for name, each in value.items() if name not in reserved}
         if kind in PRIMITIVES:
             return Node(kind), {"type": kind, **extra} if extra else kind
         if kind in ("record", "error", "enum", "fixed"):
