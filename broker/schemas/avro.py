@@ -17,10 +17,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from ledgerfold.broker.schemas.definitions import parse_json
 from ledgerfold.storage.errors import InvalidSchema
+from ledgerfold.storage.lru_cache import LruCache
 
 PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
 NAMED = frozenset(("record", "enum", "fixed"))
@@ -33,6 +35,12 @@ _RESERVED = frozenset(
 )
 _ENUM_RESERVED = _RESERVED | {"default"}
 _FIELD_RESERVED = frozenset(["name", "type", "doc", "aliases", "default", "order"])
+
+
+# Of the latest definitions that were compared, by a digest of their data: a new producer need not
+# parse all versions of a topic again.
+_DIGESTS_MAX = 10_000
+_digests = LruCache[bytes, bytes | None](_DIGESTS_MAX)
 
 
 class _Absent:
@@ -78,15 +86,20 @@ def parse_avro(data: str | bytes, type_: str = "AVRO") -> Node:
     return _parse(data, type_)[0]
 
 
-def canonical_avro(data: bytes) -> str | None:
-    """Returns a text that equal definitions have in common; None if it is not a definition.
+def canonical_avro(data: bytes) -> bytes | None:
+    """Returns a digest that equal definitions have in common; None if it is not a definition.
 
     As in Java, names of types and fields, defaults and attributes count; texts for people do not.
     """
-    try:
-        return json.dumps(_parse(data, "AVRO")[1], sort_keys=True)
-    except InvalidSchema:
-        return None
+
+    def digest() -> bytes | None:
+        try:
+            canonical = json.dumps(_parse(data, "AVRO")[1], sort_keys=True)
+        except InvalidSchema:
+            return None
+        return sha256(canonical.encode()).digest()
+
+    return _digests.get(sha256(data).digest(), digest)
 
 
 def _parse(data: str | bytes, type_: str) -> tuple[Node, Any]:
