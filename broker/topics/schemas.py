@@ -11,7 +11,8 @@ their source: Pulsar's SchemaRegistryServiceImpl, AbstractTopic and PersistentTo
 * Every change is one synced write, and is decided on the versions that it is written after.
 
 Definitions are checked and compared in threads of their own, since clients choose how large they
-are: nothing else in the broker waits for them. Bounds: broker/schemas/definitions.py, steps.py.
+are: nothing else in the broker waits for them. Bounds: broker/schemas/definitions.py,
+broker/schemas/steps.py.
 """
 
 from __future__ import annotations

@@ -106,7 +106,7 @@ def test_an_invalid_type_deep_inside(depth: int) -> None:
 
 
 def test_attributes_nested_deeply() -> None:
-    """Whatever is accepted can be compared and shown."""
+    """All that is accepted can be compared and shown."""
     deepest = avro('{"type": "int", "note": ' + nested(JSON_NESTED_MAX - 1) + "}")
     check_definition(deepest)
     assert same_as(avro(deepest.data.decode() + " "), [deepest]) == 0
