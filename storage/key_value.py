@@ -20,6 +20,10 @@ class KeyValueStore(Protocol):
         """Returns all pairs whose key begins with `prefix`, in order of key."""
         ...
 
+    def last(self, prefix: bytes) -> tuple[bytes, bytes] | None:
+        """Returns the last pair of scan(prefix) without reading the others."""
+        ...
+
     def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
         """Writes atomically and durably. Raises DiskFailure; then reads show nothing of it."""
         ...
@@ -41,6 +45,11 @@ class MemoryKeyValue:
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         with self._lock:
             return sorted(pair for pair in self._pairs.items() if pair[0].startswith(prefix))
+
+    def last(self, prefix: bytes) -> tuple[bytes, bytes] | None:
+        with self._lock:
+            found = (pair for pair in self._pairs.items() if pair[0].startswith(prefix))
+            return max(found, default=None)
 
     def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
         with self._lock:

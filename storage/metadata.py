@@ -37,6 +37,7 @@ from ledgerfold.storage.records import (
     key,
     ledger_key,
     new_store_record,
+    schema_key,
 )
 from ledgerfold.storage.write_mark import WriteMark
 from ledgerfold.v1.records_pb2 import (
@@ -171,6 +172,13 @@ class MetadataStore:
     def schemas(self, topic: str) -> list[SchemaRecord]:
         """Returns the versions of a topic's schema, oldest first, with the mark of a deletion."""
         return self._all(SchemaRecord, key("schema", topic, ""))
+
+    def schema(self, topic: str, number: int | None = None) -> SchemaRecord | None:
+        """Returns one of schemas(topic), by default the latest. Decodes no other."""
+        if number is not None:
+            return self._get(SchemaRecord, schema_key(topic, number))
+        latest = self._store.last(key("schema", topic, ""))
+        return None if latest is None else decode(SchemaRecord, *latest)
 
     @contextmanager
     def batch(self) -> Iterator[MetadataBatch]:

@@ -95,6 +95,10 @@ def ledger_key(ledger_id: int) -> bytes:
     return key("ledger", f"{ledger_id:020d}")
 
 
+def schema_key(topic: str, version: int) -> bytes:
+    return key("schema", topic, f"{version:020d}")
+
+
 def key_of(record: Message) -> bytes:
     """Returns the key under which a record is stored."""
     match record:
@@ -115,7 +119,7 @@ def key_of(record: Message) -> bytes:
         case RunRecord():
             return key("run", record.topic, f"{record.number:020d}")
         case SchemaRecord():
-            return key("schema", record.topic, f"{record.version:020d}")
+            return schema_key(record.topic, record.version)
         case WriteCountRecord():
             return WRITES_KEY
     return STORE_KEY

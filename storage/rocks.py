@@ -156,6 +156,27 @@ class RocksKeyValue:
             # An unreadable block ends the iteration without an error.
             cursor.status()
 
+    def last(self, prefix: bytes) -> tuple[bytes, bytes] | None:
+        with self._access.shared():
+            found = self._last(prefix)
+            is_doubtful = any(key.startswith(prefix) for key in self._doubtful)
+        if is_doubtful:
+            # What was the last before the write need not be the one that was found.
+            return next(reversed(self.scan(prefix)), None)
+        return found
+
+    def _last(self, prefix: bytes) -> tuple[bytes, bytes] | None:
+        # Keys are UTF-8, so the last byte is not the greatest.
+        end = prefix[:-1] + bytes([prefix[-1] + 1])
+        with self._typed_errors("A metadata read"):
+            cursor = self._db.iter()
+            cursor.seek_for_prev(end)
+            if cursor.valid() and bytes(cursor.key()) == end:
+                cursor.prev()
+            found = (bytes(cursor.key()), bytes(cursor.value())) if cursor.valid() else None
+            cursor.status()
+        return found if found is not None and found[0].startswith(prefix) else None
+
     def write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:
         deletes = tuple(deletes)
         if self._failure is not None:

@@ -2,7 +2,8 @@
 
 Bounds: entries are written one frame set at a time, the next when the transport has passed on all
 but HIGH_WATER_BYTES; while it has not, no further command is read. At most TASKS_MAX commands of a
-client wait for the broker at the same time.
+client wait for the broker at the same time; of those with a schema, one is compared at a time, so
+that those of other clients are next.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Link:
         self.is_closed = False
         self._writable = asyncio.Event()
         self._writable.set()
-        self._turn = asyncio.Lock()
+        self._turn, self.schema_turn = asyncio.Lock(), asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         name = transport.get_extra_info("peername") or ("", 0)

@@ -47,8 +47,7 @@ class SchemaCommands:
             name = persistent_topic(asked.topic)
             if broker.metadata.topic(name) is None:
                 raise TopicNotFound(name)
-            version = await broker.schemas.for_producer(name, definition_of(asked.schema))
-            answer.schema_version = version_bytes(version)
+            answer.schema_version = await _for_producer(self._link, name, asked.schema)
         except LedgerfoldError as error:
             answer.error_code, answer.error_message = number_of(error), str(error)
         type_ = pulsar_pb2.GET_OR_CREATE_SCHEMA_RESPONSE
@@ -60,11 +59,15 @@ async def schema_of_producer(link: Link, topic: Topic, opening: CommandProducer)
 
     Raises what refuses its schema, or that it has none.
     """
-    schemas = link.broker.schemas
     if not _has_schema(opening):
-        schemas.without(topic.name)
+        link.broker.schemas.without(topic.name)
         return b""
-    return version_bytes(await schemas.for_producer(topic.name, definition_of(opening.schema)))
+    return await _for_producer(link, topic.name, opening.schema)
+
+
+async def _for_producer(link: Link, name: str, schema: pulsar_pb2.Schema) -> bytes:
+    async with link.schema_turn:
+        return version_bytes(await link.broker.schemas.for_producer(name, definition_of(schema)))
 
 
 async def check_consumer(link: Link, topic: Topic, opening: CommandSubscribe) -> None:
@@ -79,7 +82,8 @@ async def check_consumer(link: Link, topic: Topic, opening: CommandSubscribe) ->
         return not topic.log.ledgers.bytes_after(EARLIEST)
 
     definition = definition_of(opening.schema)
-    await link.broker.schemas.for_consumer(topic.name, definition, is_idle=is_idle)
+    async with link.schema_turn:
+        await link.broker.schemas.for_consumer(topic.name, definition, is_idle=is_idle)
 
 
 def takes_any(opening: CommandSubscribe) -> bool:

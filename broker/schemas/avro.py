@@ -17,20 +17,30 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from ledgerfold.broker.schemas.definitions import parse_json
 from ledgerfold.storage.errors import InvalidSchema
+from ledgerfold.storage.lru_cache import LruCache
 
 PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "bytes", "string"])
 NAMED = frozenset(("record", "enum", "fixed"))
 NESTED_MAX = 100
 _SHOWN = 60
-# Attributes with a meaning of their own; others are compared as they are.
+# Attributes with a meaning of their own; others are compared as they are. Java compares an enum's
+# default neither as one nor as the other.
 _RESERVED = frozenset(
     ["type", "name", "namespace", "doc", "aliases", "fields", "symbols", "size", "items", "values"]
 )
+_ENUM_RESERVED = _RESERVED | {"default"}
 _FIELD_RESERVED = frozenset(["name", "type", "doc", "aliases", "default", "order"])
+
+
+# Of the latest definitions that were compared, by a digest of their data: a new producer need not
+# parse all versions of a topic again.
+_DIGESTS_MAX = 10_000
+_digests = LruCache[bytes, bytes | None](_DIGESTS_MAX)
 
 
 class _Absent:
@@ -76,24 +86,24 @@ def parse_avro(data: str | bytes, type_: str = "AVRO") -> Node:
     return _parse(data, type_)[0]
 
 
-def canonical_avro(data: bytes) -> str | None:
-    """Returns a text that equal definitions have in common; None if it is not a definition.
+def canonical_avro(data: bytes) -> bytes | None:
+    """Returns a digest that equal definitions have in common; None if it is not a definition.
 
     As in Java, names of types and fields, defaults and attributes count; texts for people do not.
     """
-    try:
-        return json.dumps(_parse(data, "AVRO")[1], sort_keys=True)
-    except InvalidSchema:
-        return None
+
+    def digest() -> bytes | None:
+        try:
+            canonical = json.dumps(_parse(data, "AVRO")[1], sort_keys=True)
+        except InvalidSchema:
+            return None
+        return sha256(canonical.encode()).digest()
+
+    return _digests.get(sha256(data).digest(), digest)
 
 
 def _parse(data: str | bytes, type_: str) -> tuple[Node, Any]:
     """Returns a definition's node and its canonical form. Raises InvalidSchema."""
-    if isinstance(data, bytes):
-        try:
-            data = data.decode()
-        except UnicodeDecodeError:
-            raise InvalidSchema(type_, "it is not UTF-8.") from None
     return _Parser(type_).parse(parse_json(type_, data), "", 0)
 
 
@@ -144,7 +154,8 @@ class _Parser:
         kind = value.get("type")
         if not isinstance(kind, str):
             raise self._invalid(f"{_shown(value)} has no type that is a name.")
-        extra = {name: each for name, each in value.items() if name not in _RESERVED}
+        reserved = _ENUM_RESERVED if kind == "enum" else _RESERVED
+        extra = {name: each for name, each in value.items() if name not in reserved}
         if kind in PRIMITIVES:
             return Node(kind), {"type": kind, **extra} if extra else kind
         if kind in ("record", "error", "enum", "fixed"):
@@ -246,5 +257,11 @@ def _texts(value: Any) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
+    """Returns the beginning; the rest of a nested value is not looked at."""
+    text = value if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        for part in json.JSONEncoder().iterencode(value):
+            text += part
+            if len(text) > _SHOWN:
+                break
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

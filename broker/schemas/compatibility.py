@@ -18,6 +18,7 @@ from typing import NamedTuple
 from ledgerfold.broker.schemas.avro import Node, canonical_avro, parse_avro
 from ledgerfold.broker.schemas.definitions import STRUCTS, split_key_value, type_name
 from ledgerfold.broker.schemas.resolution import why_unreadable
+from ledgerfold.broker.schemas.steps import Steps
 from ledgerfold.broker.schemas.validation import (
     is_avro,
     is_json_schema,
@@ -131,8 +132,8 @@ def why_incompatible(
         latest = versions[-1]
         if (why := _other_type([latest], new)) is not None or latest.data == new.data:
             return why
-        return _why(versions[-1:], new, strategy, is_one=True)
-    return _other_type(versions, new) or _why(versions, new, strategy)
+        return _why(versions[-1:], new, strategy, Steps(), is_one=True)
+    return _other_type(versions, new) or _why(versions, new, strategy, Steps())
 
 
 def why_no_consumer(
@@ -150,7 +151,7 @@ def why_no_consumer(
         )
     if strategy in _LATEST_FOR_CONSUMERS:
         return why_incompatible(versions, own, SCHEMA_COMPATIBILITY_STRATEGY_BACKWARD)
-    return _other_type(versions, own) or _why(versions, own, strategy)
+    return _other_type(versions, own) or _why(versions, own, strategy, Steps())
 
 
 def _other_type(versions: Sequence[SchemaDefinition], new: SchemaDefinition) -> str | None:
@@ -164,12 +165,13 @@ def _why(
     versions: Sequence[SchemaDefinition],
     new: SchemaDefinition,
     strategy: int,
+    steps: Steps,
     *,
     is_one: bool = False,
 ) -> str | None:
     """Compares definitions of the same type. `is_one`: with one version, not with a list."""
     if new.type == SCHEMA_TYPE_KEY_VALUE:
-        return _why_pairs(versions, new, strategy)
+        return _why_pairs(versions, new, strategy, steps)
     if new.type == SCHEMA_TYPE_JSON and is_one and not (is_avro(versions[0]) and is_avro(new)):
         return _why_json_schema(versions[0], new)
     rule = _RULES.get(strategy)
@@ -179,29 +181,29 @@ def _why(
     if new.type == SCHEMA_TYPE_PROTOBUF_NATIVE:
         return _why_messages(versions, new)
     if new.type in STRUCTS:
-        return _why_avro(versions, new, rule)
+        return _why_avro(versions, new, rule, steps)
     return None
 
 
 def _why_avro(
-    versions: Sequence[SchemaDefinition], new: SchemaDefinition, rule: _Rule
+    versions: Sequence[SchemaDefinition], new: SchemaDefinition, rule: _Rule, steps: Steps
 ) -> str | None:
     # Of a half of pairs, too, only the latest version counts.
     compared = versions if rule.transitive else versions[-1:]
     try:
         parsed = parse_avro(new.data)
         for each in reversed(compared):
-            if (why := _why_either(parse_avro(each.data), parsed, rule)) is not None:
+            if (why := _why_either(parse_avro(each.data), parsed, rule, steps)) is not None:
                 return why
     except InvalidSchema as error:
         return error.message
     return None
 
 
-def _why_either(old: Node, new: Node, rule: _Rule) -> str | None:
-    if rule.backward and (why := why_unreadable(old, new)) is not None:
+def _why_either(old: Node, new: Node, rule: _Rule, steps: Steps) -> str | None:
+    if rule.backward and (why := why_unreadable(old, new, steps)) is not None:
         return f"with it, messages with an earlier version could not be read: {why}."
-    if rule.forward and (why := why_unreadable(new, old)) is not None:
+    if rule.forward and (why := why_unreadable(new, old, steps)) is not None:
         return f"with an earlier version, its messages could not be read: {why}."
     return None
 
@@ -229,11 +231,12 @@ def _why_pairs(
     versions: Sequence[SchemaDefinition],
     new: SchemaDefinition,
     strategy: int,
+    steps: Steps,
 ) -> str | None:
     pairs = [split_key_value(each) for each in versions]
     for at, half in enumerate(split_key_value(new)):
         olds = [pair[at] for pair in pairs]
-        why = _other_type(olds, half) or _why(olds, half, strategy)
+        why = _other_type(olds, half) or _why(olds, half, strategy, steps)
         if why is not None:
             return f"its {('key', 'value')[at]}: {why}"
     return None

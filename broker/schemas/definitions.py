@@ -29,6 +29,8 @@ from ledgerfold.v1.records_pb2 import (
 DEFINITION_BYTES_MAX = 256 * 1024
 TOPIC_BYTES_MAX = 4 * 1024 * 1024
 VERSIONS_MAX = 1000
+# An Avro definition takes three levels for each type inside another (avro.NESTED_MAX).
+JSON_NESTED_MAX = 400
 # Their data are an Avro definition.
 STRUCTS = frozenset((SCHEMA_TYPE_JSON, SCHEMA_TYPE_PROTOBUF, SCHEMA_TYPE_AVRO))
 _PREFIX = "SCHEMA_TYPE_"
@@ -146,10 +148,44 @@ def _compact(value: Any) -> str:
 
 
 def parse_json(type_: str, text: str | bytes) -> Any:
-    """Parses JSON, however it is nested. Raises InvalidSchema."""
+    """Parses JSON whose texts can be encoded, and which can be written again. Raises InvalidSchema.
+
+    JSON may escape half a character (a surrogate), which no text may contain.
+    """
     try:
-        return json.loads(text)
+        if isinstance(text, bytes):
+            text = text.decode()
+        else:
+            text.encode()
+        parsed = json.loads(text)
+        if _is_nested_too_deeply(parsed):
+            raise RecursionError
+        if "\\u" in text:
+            _compact(parsed).encode()
     except RecursionError:
         raise InvalidSchema(type_, "it is nested too deeply.") from None
+    except UnicodeDecodeError:
+        raise InvalidSchema(type_, "it is not UTF-8.") from None
+    except UnicodeEncodeError:
+        raise not_unicode(type_) from None
     except ValueError as error:
         raise InvalidSchema(type_, f"it is not JSON: {error}.") from None
+    return parsed
+
+
+def not_unicode(type_: str) -> InvalidSchema:
+    return InvalidSchema(type_, "a text in it is not Unicode: a surrogate is alone.")
+
+
+def _is_nested_too_deeply(value: Any) -> bool:
+    """Returns whether functions that call themselves for each level could fail."""
+    level, depth = [value], -1
+    while level and depth < JSON_NESTED_MAX:
+        depth += 1
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    return bool(level)

@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ledgerfold.broker.schemas.definitions import data_of_shown, shown_data, type_name, type_number
+from ledgerfold.broker.schemas.definitions import (
+    data_of_shown,
+    not_unicode,
+    shown_data,
+    type_name,
+    type_number,
+)
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1.records_pb2 import SchemaDefinition, SchemaRecord, SchemaType
 
@@ -24,8 +30,12 @@ def definition_in(payload: Any) -> SchemaDefinition:
     if not isinstance(properties, dict) or not all(map(_is_text, properties.values())):
         raise InvalidRequest("The properties of a schema are texts.")
     number = type_number(type_)
-    data_bytes = data_of_shown(number, data)
-    return SchemaDefinition(type=SchemaType.Name(number), data=data_bytes, properties=properties)
+    try:
+        data_bytes = data_of_shown(number, data)
+        name = SchemaType.Name(number)
+        return SchemaDefinition(type=name, data=data_bytes, properties=properties)
+    except UnicodeEncodeError:
+        raise not_unicode(type_) from None
 
 
 def _is_text(value: object) -> bool:

@@ -13,18 +13,19 @@ ResolvingGrammarGenerator): records match whatever their names, a symbol that th
 not have is no error, and every branch of a writer's union must be readable. The official Python
 package has other rules (avro.compatibility).
 
-Definitions come from clients: a comparison is ended after STEPS_MAX steps, or DEPTH_MAX deep.
+Definitions come from clients: whatever takes long is counted as steps (broker/schemas/steps.py).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ledgerfold.broker.schemas.avro import ABSENT, Field, Node
-from ledgerfold.storage.errors import InvalidSchema
+from ledgerfold.broker.schemas.defaults import Defaults
+from ledgerfold.broker.schemas.steps import Steps
 
-STEPS_MAX = 200_000
-DEPTH_MAX = 150
+# What a pair of records costs apart from its fields, in time and memory.
+_PAIR_STEPS = 10
 # Which types of a writer each type of a reader accepts, too.
 _PROMOTED = {
     "long": ("int",),
@@ -55,12 +56,13 @@ class _Renamed(NamedTuple):
     fields: dict[str, dict[str, str]]
 
 
-def why_unreadable(writer: Node, reader: Node) -> str | None:
+def why_unreadable(writer: Node, reader: Node, steps: Steps | None = None) -> str | None:
     """Returns why the reader cannot read what the writer writes; None: it can.
 
     Raises InvalidSchema if that takes too long to find out.
     """
-    outcome = _Resolver(_aliases(reader)).resolve(writer, reader, 0)
+    steps = steps or Steps()
+    outcome = _Resolver(_aliases(reader, steps), steps).resolve(writer, reader, 0)
     queue, seen = [outcome], {id(outcome)}
     while queue:
         each = queue.pop()
@@ -73,10 +75,11 @@ def why_unreadable(writer: Node, reader: Node) -> str | None:
     return None
 
 
-def _aliases(reader: Node) -> _Renamed:
+def _aliases(reader: Node, steps: Steps) -> _Renamed:
     renamed, seen, queue = _Renamed({}, {}), {id(reader)}, [reader]
     while queue:
         node = queue.pop()
+        steps.take(0, 1 + len(node.fields) + len(node.branches))
         renamed.names.update(dict.fromkeys(node.aliases, node.name))
         for each in node.fields.values():
             for alias in each.aliases:
@@ -91,15 +94,11 @@ def _aliases(reader: Node) -> _Renamed:
 
 
 class _Resolver:
-    def __init__(self, renamed: _Renamed) -> None:
-        self._renamed, self._steps = renamed, 0
+    def __init__(self, renamed: _Renamed, steps: Steps) -> None:
+        self._renamed, self._steps = renamed, steps
+        self._defaults = Defaults(steps)
         self._records: dict[tuple[int, int], _Outcome] = {}
         self._fields: dict[int, dict[str, Field]] = {}
-
-    def _step(self, depth: int) -> None:
-        self._steps += 1
-        if self._steps > STEPS_MAX or depth > DEPTH_MAX:
-            raise InvalidSchema("AVRO", "it is too complex to be compared with the one before.")
 
     def _name(self, writer: Node) -> str:
         return self._renamed.names.get(writer.name, writer.name)
@@ -118,7 +117,7 @@ class _Resolver:
         return found
 
     def resolve(self, writer: Node, reader: Node, depth: int) -> _Outcome:
-        self._step(depth)
+        self._steps.take(depth)
         if writer.kind == "union":
             return self._written_union(writer, reader, depth)
         if writer.kind != reader.kind:
@@ -146,6 +145,7 @@ class _Resolver:
             return found
         # Early, for records that contain themselves.
         outcome = self._records[pair] = _Outcome()
+        self._steps.take(depth, _PAIR_STEPS + len(writer.fields) + len(reader.fields))
         fields = self._fields_of(writer)
         for name, each in fields.items():
             read = reader.fields.get(name)
@@ -153,9 +153,8 @@ class _Resolver:
                 outcome.parts.append(self.resolve(each.type, read.type, depth + 1))
         for name, read in reader.fields.items():
             if name not in fields:
-                self._step(depth)
                 why = "has no default" if read.default is ABSENT else ""
-                if not why and not self._is_default(read.type, read.default, depth + 1):
+                if not why and not self._defaults.fit(read.type, read.default, depth + 1):
                     why = "has a default of another type"
                 if why:
                     failed = self._records[pair] = _Outcome(
@@ -163,35 +162,6 @@ class _Resolver:
                     )
                     return failed
         return outcome
-
-    def _is_default(self, type_: Node, default: Any, depth: int) -> bool:
-        self._step(depth)
-        match type_.kind:
-            case "null":
-                return default is None
-            case "boolean":
-                return isinstance(default, bool)
-            case "int" | "long" | "float" | "double":
-                return isinstance(default, int | float) and not isinstance(default, bool)
-            case "string" | "bytes" | "fixed":
-                return isinstance(default, str)
-            case "enum":
-                return default in type_.symbols
-            case "union":
-                return bool(type_.branches) and self._is_default(
-                    type_.branches[0], default, depth + 1
-                )
-            case "record":
-                given = default if isinstance(default, dict) else {}
-                return all(
-                    (value := given.get(each.name, each.default)) is not ABSENT
-                    and self._is_default(each.type, value, depth + 1)
-                    for each in type_.fields.values()
-                )
-        values = list(default.values()) if isinstance(default, dict) else default
-        return not isinstance(values, list) or all(
-            self._is_default(type_.inner, each, depth + 1) for each in values
-        )
 
     # Unions
 
@@ -214,13 +184,14 @@ class _Resolver:
         """Returns the branch that the reader chooses."""
         alike: Node | None = None
         for each in reader.branches:
-            self._step(depth)
+            self._steps.take(depth)
             if each.kind != writer.kind:
                 continue
             if not each.name or self._name(writer) == each.name:
                 return each
             if each.kind == "record":
                 found = self._record(writer, each, depth + 1)
+                self._steps.take(depth, len(found.parts))
                 is_alike = not found.why and not any(part.why for part in found.parts)
                 is_called = self._short_name(writer) == each.short_name
                 if is_alike and (alike is None or is_called):
@@ -234,7 +205,7 @@ class _Resolver:
         self, one: Node, other: Node, seen: dict[tuple[int, int], bool], depth: int
     ) -> bool:
         """Returns whether two types have the same structure; namespaces may differ."""
-        self._step(depth)
+        self._steps.take(depth)
         if one.kind != other.kind:
             return False
         if one.name and self._short_name(one) != other.short_name:
@@ -243,6 +214,7 @@ class _Resolver:
             return self._are_records_alike(one, other, seen, depth)
         if one.items is not None:
             return self._is_alike(one.items, other.inner, seen, depth + 1)
+        self._steps.take(depth, len(one.symbols))
         if (one.size, one.symbols, len(one.branches)) != (
             *(other.size, other.symbols, len(other.branches)),
         ):
@@ -256,6 +228,7 @@ class _Resolver:
         pair = id(one), id(other)
         if pair not in seen:
             seen[pair] = True
+            self._steps.take(depth, len(one.fields) + len(other.fields))
             fields = self._fields_of(one)
             seen[pair] = list(fields) == list(other.fields) and all(
                 self._is_alike(each.type, other.fields[name].type, seen, depth + 1)

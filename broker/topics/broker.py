@@ -87,7 +87,7 @@ class Broker:
         self.compactor = compactor
         self.policy_levels = PolicyLevels(metadata, settings)
         self.policies = PolicyStore(self)
-        self.schemas = Schemas(metadata, self.policy_levels, self.in_thread, self.clock_ms)
+        self.schemas = Schemas(metadata, self.policy_levels, self.clock_ms)
         self.namespaces = Namespaces(metadata, self.policies.turn, self.in_thread)
         self.compaction = CompactionScheduler(self, compactor, self.clock.sleep)
         self.cleaner = Cleaner(self, compactor, functools.partial(defects_of, self))
@@ -136,6 +136,7 @@ class Broker:
         # They remove files that are no longer referenced.
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.compactor.stop()
+        self.schemas.close()
         self.executor.shutdown()
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:

@@ -103,19 +103,26 @@ class Namespaces:
 
     @runs_to_completion
     async def delete(self, namespace: str) -> bool:
-        """Deletes a namespace and its policies. Returns False, and does nothing, if it has topics.
+        """Deletes a namespace, its policies, and schemas of topics that were never created.
+
+        Returns False, and does nothing, if it has topics.
 
         Raises NotAllowed for `public/default`, StorageError.
         """
         if namespace == ALWAYS:
             raise NotAllowed(f"{ALWAYS} always exists and cannot be deleted.")
+        is_deleted = False
+
+        def edit(batch: MetadataBatch) -> None:
+            nonlocal is_deleted
+            # A topic, or a schema, may have been added until now.
+            is_deleted = self.is_empty(namespace)
+            if is_deleted:
+                batch.delete_namespace(namespace)
+
         async with self._turn:
-            if not self.is_empty(namespace):
-                return False
-            await self._change(lambda batch: batch.delete_namespace(namespace))
-            return True
+            await self._change(edit)
+        return is_deleted
 
     async def _change(self, edit: Callable[[MetadataBatch], None]) -> None:
-        batch = self._metadata.begin()
-        edit(batch)
-        await self._in_thread(lambda: self._metadata.write(batch))
+        await self._in_thread(lambda: self._metadata.change(edit))

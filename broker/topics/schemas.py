@@ -10,15 +10,17 @@ their source: Pulsar's SchemaRegistryServiceImpl, AbstractTopic and PersistentTo
   Deleting the topic is such a deletion, in the same write.
 * Every change is one synced write, and is decided on the versions that it is written after.
 
-Definitions are checked and compared in a thread, since clients choose how large they are. Bounds:
-broker/schemas/definitions.py.
+Definitions are checked and compared in threads of their own, since clients choose how large they
+are: nothing else in the broker waits for them. Bounds: broker/schemas/definitions.py,
+broker/schemas/steps.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from ledgerfold.broker.common.given_names import check_topic
@@ -39,7 +41,8 @@ from ledgerfold.storage.records import SCHEMAS
 from ledgerfold.v1.records_pb2 import Policies, SchemaDefinition, SchemaRecord, TopicRecord
 
 _T = TypeVar("_T")
-InThread = Callable[[Callable[[], _T]], Coroutine[Any, Any, _T]]
+# They compute more than they wait for the disk.
+_THREADS = 2
 _ADVICE = "Delete the topic's schema, or change it less often."
 _NO_UPDATES = (
     "it is not a version of the topic's schema, and clients may not add versions "
@@ -54,16 +57,16 @@ class Schemas:
     """The schemas of one broker's topics. Names are full; that of a partition means its topic."""
 
     def __init__(
-        self,
-        metadata: MetadataStore,
-        levels: PolicyLevels,
-        in_thread: InThread[Any],
-        clock_ms: Callable[[], int],
+        self, metadata: MetadataStore, levels: PolicyLevels, clock_ms: Callable[[], int]
     ) -> None:
-        self._metadata, self._levels = metadata, levels
-        self._in_thread, self._clock_ms = in_thread, clock_ms
+        self._metadata, self._levels, self._clock_ms = metadata, levels, clock_ms
+        self.executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="schemas")
         # Each lock exists while a task holds it or waits for it.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def close(self) -> None:
+        """Waits for the work in progress; what waits for a thread is cancelled."""
+        self.executor.shutdown(cancel_futures=True)
 
     # Queries.
 
@@ -73,12 +76,15 @@ class Schemas:
 
     def version(self, topic: str, number: int | None = None) -> SchemaRecord:
         """Returns a version, by default the latest. Raises SchemaNotFound."""
-        versions = self.versions(topic)
-        found = (each for each in reversed(versions) if number in (None, each.version))
-        record = next(found, None)
-        if record is None:
-            raise SchemaNotFound(owner_of(topic), number)
+        name = owner_of(topic)
+        record = self._metadata.schema(name, number)
+        if record is None or record.deleted:
+            raise SchemaNotFound(name, number)
         return record
+
+    def has_versions(self, topic: str) -> bool:
+        latest = self._metadata.schema(owner_of(topic))
+        return latest is not None and not latest.deleted
 
     def policies(self, topic: str) -> Policies:
         """Returns the policies in force for the topic, which need not exist."""
@@ -123,7 +129,7 @@ class Schemas:
     def without(self, topic: str) -> None:
         """Checks that a producer needs no schema. Raises IncompatibleSchema."""
         # Most topics have none, which is quicker to find out.
-        if self.versions(topic) and self.policies(topic).schema_validation_enforced:
+        if self.has_versions(topic) and self.policies(topic).schema_validation_enforced:
             raise IncompatibleSchema(owner_of(topic), _NO_SCHEMA)
 
     async def for_consumer(
@@ -134,7 +140,7 @@ class Schemas:
         `is_idle`: whether nothing was published to the topic, and no client is connected. Raises
         like for_producer().
         """
-        if is_idle() and not self.versions(topic):
+        if is_idle() and not self.has_versions(topic):
             await self._put(topic, definition, by_client=True)
             return
         strategy = self.policies(topic).schema_compatibility_strategy
@@ -191,8 +197,7 @@ class Schemas:
         return self._turns.setdefault(name, asyncio.Lock())
 
     async def _work(self, work: Callable[[], _T]) -> _T:
-        done: _T = await self._in_thread(work)
-        return done
+        return await asyncio.get_running_loop().run_in_executor(self.executor, work)
 
 
 class _Adding:

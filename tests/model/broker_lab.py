@@ -101,7 +101,7 @@ class BrokerLab:
         )
         self.compactor = MemoryCompactor(self.files)
         self.broker = Broker(settings, self.metadata, self.store, self.compactor, self.clock)
-        self.broker.executor = InlineExecutor()
+        self.broker.executor = self.broker.schemas.executor = InlineExecutor()
         self.run(self.broker.start())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -70,6 +70,9 @@ class SimKeyValue:
     def scan(self, prefix: bytes) -> list[tuple[bytes, bytes]]:
         return self._store.scan(prefix)
 
+    def last(self, prefix: bytes) -> tuple[bytes, bytes] | None:
+        return next(reversed(self.scan(prefix)), None)
+
     def write(self, puts: Pairs, deletes: Iterable[bytes]) -> None:
         deletes = tuple(deletes)
         puts = dict(puts)

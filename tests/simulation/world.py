@@ -211,7 +211,7 @@ class World:
             self.disk, self._new_worker, self.moments.reach, self.oracle.planned
         )
         broker = Broker(self.settings, metadata, store, self.compactor, self.clock)
-        broker.executor = executor
+        broker.executor = broker.schemas.executor = executor
         try:
             await broker.start()
         except DiskFailure as error:

@@ -21,7 +21,7 @@ def avro(*fields: Any) -> dict[str, Any]:
 
 
 TEXT = {"type": "STRING", "schema": "", "properties": {}}
-PAIR = {
+PAIR: dict[str, Any] = {
     "type": "KEY_VALUE",
     "schema": '{"key":"","value":{"type":"record","name":"A","fields":[]}}',
     "properties": {"key.schema.type": "STRING", "value.schema.type": "JSON"},
@@ -52,6 +52,18 @@ def test_versions(lab: HttpLab) -> None:
     # The name of a partition means its topic; no namespace is looked for.
     assert lab.get("/schemas/public/default/t-partition-3/schema")["version"] == 1
     assert lab.status("GET", "/schemas/nope/nope/t/schema") == 404
+
+
+@pytest.mark.parametrize("verb", ["schema", "compatibility", "version"])
+def test_texts_that_are_not_unicode(lab: HttpLab, verb: str) -> None:
+    """The body is JSON, and what its texts say is not."""
+    surrogate = json.dumps({"p": "\ud800"})
+    of_half = {**PAIR, "properties": {**PAIR["properties"], "key.schema.properties": surrogate}}
+    half = {**PAIR, "schema": f'{{"key":"","value":{surrogate}}}'}
+    for each in (of_half, half):
+        answer = lab.ask("POST", f"{AT}/{verb}", each)
+        assert answer.status == 422
+        assert "not Unicode" in answer.reason
 
 
 def test_deletions(lab: HttpLab) -> None:

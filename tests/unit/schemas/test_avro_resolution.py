@@ -143,6 +143,9 @@ def test_names_outside_of_ascii() -> None:
         (A, record("n.A", field("x")), False),
         (A, record("A", field("x", default=1)), False),
         ({"type": "int", "logicalType": "date"}, "int", False),
+        (enum("E", "a", "b"), enum("E", "a", "b", default="a"), True),
+        (enum("E", "a", "b", default="b"), enum("E", "a", "b", default="a"), True),
+        (fixed("F", 1), {**fixed("F", 1), "default": "a"}, False),
     ],
 )
 def test_equal_definitions(one: Any, other: Any, is_same: bool) -> None:

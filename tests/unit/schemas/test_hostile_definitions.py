@@ -8,8 +8,16 @@ from typing import Any
 
 import pytest
 
+from ledgerfold.broker.schemas import steps as resolution_steps
 from ledgerfold.broker.schemas.avro import NESTED_MAX, parse_avro
-from ledgerfold.broker.schemas.definitions import DEFINITION_BYTES_MAX, joined_key_value
+from ledgerfold.broker.schemas.compatibility import same_as, strategy_number, why_incompatible
+from ledgerfold.broker.schemas.definitions import (
+    DEFINITION_BYTES_MAX,
+    JSON_NESTED_MAX,
+    joined_key_value,
+    shown_data,
+)
+from ledgerfold.broker.schemas.payloads import definition_in
 from ledgerfold.broker.schemas.resolution import why_unreadable
 from ledgerfold.broker.schemas.validation import check_definition
 from ledgerfold.storage.errors import InvalidSchema, LimitExceeded
@@ -47,6 +55,66 @@ def test_pairs_of_pairs() -> None:
         pair = joined_key_value(SchemaDefinition(type="SCHEMA_TYPE_STRING"), pair)
     with pytest.raises(InvalidSchema, match="nested too deeply"):
         check_definition(pair)
+
+
+SURROGATE = "\ud800"
+
+
+@pytest.mark.parametrize("escaped", [json.dumps({"p": SURROGATE}), '{"\\uDFFF": 1}'])
+def test_properties_of_a_half_that_are_no_text(escaped: str) -> None:
+    pair = joined_key_value(avro('"int"'), avro('"int"'))
+    pair.properties["key.schema.properties"] = escaped
+    with pytest.raises(InvalidSchema, match="not Unicode"):
+        check_definition(pair)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"schema": SURROGATE},
+        {"properties": {"p": SURROGATE}},
+        {"properties": {SURROGATE: "v"}},
+        {"type": SURROGATE},
+        {"type": "KEY_VALUE", "schema": json.dumps({"key": "", "value": SURROGATE})},
+        {"type": "KEY_VALUE", "schema": f'{{"key": "", "value": "{SURROGATE}"}}'},
+        {"type": "KEY_VALUE", "schema": '{"key": "", "value": ' + "[" * 900 + "]" * 900 + "}"},
+    ],
+)
+def test_payloads_that_cannot_be_stored(more: dict[str, Any]) -> None:
+    with pytest.raises(InvalidSchema):
+        definition_in({"type": "STRING", **more})
+
+
+def test_data_that_are_no_text() -> None:
+    """Bytes that are the UTF-8 of half a character are no UTF-8."""
+    for type_ in ("AVRO", "JSON", "PROTOBUF_NATIVE"):
+        data = b'"' + SURROGATE.encode(errors="surrogatepass") + b'"'
+        with pytest.raises(InvalidSchema):
+            check_definition(SchemaDefinition(type=f"SCHEMA_TYPE_{type_}", data=data))
+
+
+def nested(depth: int, inner: str = "1") -> str:
+    return "[" * depth + inner + "]" * depth
+
+
+@pytest.mark.parametrize("depth", range(300, 1000, 20))
+def test_an_invalid_type_deep_inside(depth: int) -> None:
+    no_type = '{"a":' * depth + "1" + "}" * depth
+    text = '{"type":"array","items":' * 60 + no_type + "}" * 60
+    with pytest.raises(InvalidSchema):
+        check_definition(avro(text))
+
+
+def test_attributes_nested_deeply() -> None:
+    """All that is accepted can be compared and shown."""
+    deepest = avro('{"type": "int", "note": ' + nested(JSON_NESTED_MAX - 1) + "}")
+    check_definition(deepest)
+    assert same_as(avro(deepest.data.decode() + " "), [deepest]) == 0
+    pair = joined_key_value(deepest, deepest)
+    check_definition(pair)
+    assert nested(300) in shown_data(pair)
+    with pytest.raises(InvalidSchema, match="nested too deeply"):
+        check_definition(avro('{"type": "int", "note": ' + nested(JSON_NESTED_MAX) + "}"))
 
 
 def record(name: str, *fields: Any) -> dict[str, Any]:
@@ -91,3 +159,70 @@ def test_a_default_that_contains_itself() -> None:
     reader = parse_avro(json.dumps(record("T", {"name": "r", "type": loop, "default": {}})))
     with pytest.raises(InvalidSchema, match="too complex"):
         why_unreadable(parse_avro(json.dumps(record("T"))), reader)
+
+
+def doubling(levels: int) -> str:
+    """Returns a record with a default that needs 2**levels others, if each is looked at."""
+    fields = [{"name": "f0", "type": record("R0", {"name": "x", "type": "int", "default": 1})}]
+    for at in range(1, levels):
+        two = ({"name": name, "type": f"R{at - 1}", "default": {}} for name in "ab")
+        fields.append({"name": f"f{at}", "type": record(f"R{at}", *two)})
+    for each in fields:
+        each["default"] = {}
+    return json.dumps(record("T", *fields))
+
+
+def test_defaults_that_double() -> None:
+    """Each type has one default, however often it is needed."""
+    empty = parse_avro(json.dumps(record("T")))
+    assert why_unreadable(empty, parse_avro(doubling(40))) is None
+
+
+class Listed(tuple[str, ...]):
+    """Symbols that are not searched one by one."""
+
+    def __contains__(self, key: object) -> bool:
+        raise AssertionError(key)
+
+
+def test_a_default_with_many_symbols() -> None:
+    enum = {"type": "enum", "name": "E", "symbols": [f"s{at}" for at in range(2_000)]}
+    default = ["s1999"] * 20_000
+    field = {"name": "x", "type": {"type": "array", "items": enum}, "default": default}
+    reader = parse_avro(json.dumps(record("T", field)))
+    symbols = reader.fields["x"].type.inner
+    symbols.symbols = Listed(symbols.symbols)
+    assert why_unreadable(parse_avro(json.dumps(record("T"))), reader) is None
+
+
+def test_all_versions_have_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A comparison with one hundred costs no more than one with the latest may."""
+
+    def wide(letter: str) -> SchemaDefinition:
+        names = (f"{letter}{at}" for at in range(20))
+        branches = [record(each, {"name": "x", "type": "int"}) for each in names]
+        return avro(json.dumps(record("Top", {"name": "u", "type": branches})))
+
+    versions, new = [wide(each) for each in "abcdefghij"], wide("z")
+    strategies = [strategy_number(each) for each in ("BACKWARD", "BACKWARD_TRANSITIVE")]
+    monkeypatch.setattr(resolution_steps, "STEPS_MAX", 20_000)
+    assert [why_incompatible(versions, new, each) for each in strategies] == [
+        None,
+        "Invalid schema definition data for AVRO schema: it is too complex to be compared with "
+        "those before.",
+    ]
+    pairs = [joined_key_value(each, each) for each in versions]
+    one = joined_key_value(new, new)
+    found = [why_incompatible(pairs[:6], one, each) for each in strategies]
+    assert found[0] is None
+    assert "too complex" in str(found[1])
+
+
+def test_searches_that_take_many_steps() -> None:
+    """Many fields have the same large type: each comparison counts its size."""
+    symbols = [f"s{at}" for at in range(8_000)]
+    enum = {"type": "enum", "name": "E", "symbols": symbols}
+    inside = [{"name": f"f{at}", "type": "E"} for at in range(2_000)]
+    text = json.dumps([record("R", {"name": "e", "type": enum}, *inside), "null"])
+    with pytest.raises(InvalidSchema, match="too complex"):
+        why_unreadable(parse_avro(text), parse_avro(text))

@@ -54,6 +54,13 @@ def test_pairs_are_found_by_key_and_prefix_in_order(pairs: KeyValueStore) -> Non
     pairs.write({b"b/3": b"3"}, {b"b/1", b"none"})
     assert [key for key, _ in pairs.scan(b"b/")] == [b"b/10", b"b/2", b"b/3"]
     assert pairs.scan(b"x") == []
+    assert pairs.last(b"b/") == (b"b/3", b"3")
+    assert pairs.last(b"b") == (b"b/3", b"3")
+    assert pairs.last(b"c") == (b"c", b"")
+    assert pairs.last(b"b/1") == (b"b/10", b"10")
+    # The key after the prefix exists, and the one before.
+    pairs.write({b"b0": b"", b"b.": b""}, {b"b/2", b"b/3", b"b/10"})
+    assert [pairs.last(each) for each in (b"b/", b"x", b"A")] == [None, None, None]
 
 
 def test_rocks_remembers(tmp_path: Path) -> None:

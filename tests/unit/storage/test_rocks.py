@@ -107,7 +107,9 @@ def test_a_write_that_proves_durable_is_taken_back(pairs: RocksKeyValue, tmp_pat
     assert error.may_be_durable
     assert "Free space" not in error.message
     assert pairs.scan(b"a/") == OLD
+    assert pairs.last(b"a/") == OLD[-1]
     pairs.write({b"b": b"1"}, ())
+    assert pairs.last(b"a/") == OLD[-1]
     assert pairs.scan(b"") == [*OLD, (b"b", b"1")]
     pairs.close()
     again = RocksKeyValue(tmp_path / "metadata")

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from ledgerfold.broker.schemas import avro as avro_definitions
 from ledgerfold.broker.schemas import definitions
 from ledgerfold.broker.topics import schemas as registry
 from ledgerfold.broker.topics.schemas import Schemas
+from ledgerfold.storage import records
 from ledgerfold.storage.errors import (
     IncompatibleSchema,
     InvalidSchema,
@@ -19,11 +21,13 @@ from ledgerfold.storage.errors import (
     Moved,
     SchemaNotFound,
 )
+from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.metadata import MetadataBatch
-from ledgerfold.storage.records import SCHEMAS
-from ledgerfold.v1.records_pb2 import Policies, SchemaDefinition, SchemaRecord
+from ledgerfold.storage.records import SCHEMAS, M
+from ledgerfold.v1.records_pb2 import Policies, SchemaDefinition, SchemaRecord, TopicRecord
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message
+from tests.support.held_executor import HeldExecutor
 
 PARTITIONED = "persistent://public/default/p"
 TEXT = SchemaDefinition(type="SCHEMA_TYPE_STRING")
@@ -237,3 +241,103 @@ def test_a_write_that_comes_between(lab: BrokerLab, monkeypatch: pytest.MonkeyPa
     lab.run(lab.broker.delete_topic(TOPIC, force=False))
     assert seen
     assert numbers(lab) == []
+
+
+def test_comparisons_occupy_no_thread_of_the_disk(lab: BrokerLab) -> None:
+    """Nor do they wait for one."""
+    put(lab, "a")
+    schemas, held = lab.broker.schemas, HeldExecutor()
+    lab.broker.executor = held
+    held.holds = True
+
+    async def use() -> list[bool]:
+        works = [
+            schemas.find(TOPIC, avro("a")),
+            schemas.check(TOPIC, avro("b")),
+            schemas.for_consumer(TOPIC, avro("a"), is_idle=lambda: False),
+            schemas.put(TOPIC, avro(*"ab")),
+        ]
+        tasks = [asyncio.ensure_future(each) for each in works]
+        for _ in range(20):
+            await asyncio.sleep(0)
+        done = [each.done() for each in tasks]
+        held.free()
+        await asyncio.gather(*tasks)
+        return done
+
+    assert all(lab.run(use()))
+    assert held.waiting == 0
+
+
+def test_one_version_is_read(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    for each in ("a", "b", "c"):
+        put(lab, each)
+    assert lab.run(lab.broker.schemas.delete(TOPIC, force=False)) == 3
+    put(lab, "a", topic=f"{TOPIC}2")
+    decoded, schemas = list[bytes](), lab.broker.schemas
+
+    def decode(kind: type[M], at: bytes, value: bytes) -> M:
+        decoded.append(at)
+        return records.decode(kind, at, value)
+
+    monkeypatch.setattr("ledgerfold.storage.metadata.decode", decode)
+    monkeypatch.setattr(MemoryKeyValue, "scan", None)
+    with pytest.raises(SchemaNotFound):
+        schemas.version(TOPIC)
+    schemas.without(TOPIC)
+    assert schemas.version(f"{TOPIC}2").version == 0
+    assert schemas.version(f"{TOPIC}2", 0).version == 0
+    for number in (2**64 - 1, -1, 1):
+        with pytest.raises(SchemaNotFound):
+            schemas.version(f"{TOPIC}2", number)
+    # For each of the calls that found one.
+    assert len([each for each in decoded if each.startswith(b"schema/")]) == 4
+
+
+def test_versions_are_parsed_once(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many producers come, with whatever definition."""
+    lab.run(lab.broker.topic(TOPIC))
+    for each in ("one", "two", "three"):
+        put(lab, each)
+    parsed, parse = list[Any](), definitions.parse_json
+
+    def count(type_: str, text: str | bytes) -> Any:
+        parsed.append(text)
+        return parse(type_, text)
+
+    def find(spaces: int) -> int:
+        parsed.clear()
+        spaced = avro("three")
+        spaced.data += b" " * spaces
+        assert lab.run(lab.broker.schemas.find(TOPIC, spaced)) == 2
+        return len(parsed)
+
+    monkeypatch.setattr(avro_definitions, "parse_json", count)
+    find(1)
+    # To check it, and to compare it.
+    assert find(2) == 2
+
+
+def test_what_is_added_while_a_namespace_is_deleted(lab: BrokerLab) -> None:
+    """A schema goes, too; a topic keeps the namespace, with its policies."""
+    namespaces, metadata, held = lab.broker.namespaces, lab.broker.metadata, HeldExecutor()
+    lab.run(lab.broker.policies.update_namespace("acme/ns", Policies(message_ttl_ms=5), ()))
+    topic = "persistent://acme/ns/t"
+    lab.broker.executor = held
+
+    async def delete(record: TopicRecord | SchemaRecord) -> bool:
+        held.holds = True
+        task = asyncio.ensure_future(namespaces.delete("acme/ns"))
+        await held.has_work()
+        with metadata.batch() as batch:
+            batch.put(record)
+        held.free()
+        return await task
+
+    assert not lab.run(delete(TopicRecord(name=topic)))
+    assert metadata.namespace("acme/ns") is not None
+    with metadata.batch() as batch:
+        batch.delete_topic(topic)
+    assert lab.run(delete(SchemaRecord(topic=topic, definition=TEXT)))
+    assert metadata.namespace("acme/ns") is None
+    assert numbers(lab, topic) == []
