@@ -29,5 +29,5 @@ def key_columns(
 
 
 def is_opaque(keys: Keys) -> bool:
-    """Returns whether the entry survives or dies as a whole, whatever rows it has."""
-    return isinstance(keys, KeySection) and (keys.passes or keys.shown is not None)
+    """Returns whether the entry survives or dies as a whole: one row stands for all."""
+    return isinstance(keys, KeySection) and keys.is_opaque
