@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.storage.codec import codec_of, decode, last_batch_index
+from ledgerfold.compactor.job.key_sections import key_columns
+from ledgerfold.storage.codec import codec_of, decode, decoding, last_batch_index
 from ledgerfold.storage.entry import Compression, read_header, stamp
 from ledgerfold.storage.entry_check import check_entry
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import IncompatibleFormat, InvalidRequest
 from ledgerfold.storage.pulsar.entries import MESSAGES_MAX, entry_of
 from ledgerfold.storage.pulsar.metadata import parse_metadata, replaced, varint
 from ledgerfold.storage.pulsar.payload import split
@@ -214,6 +215,14 @@ def test_a_batch_has_no_more_messages_than_its_payload_can_hold(
     metadata = metadata_of(num_messages_in_batch=count, **fields)
     with nullcontext() if fits else pytest.raises(InvalidRequest, match=str(count)):
         entry_as_sent(metadata, bytes(12))
+
+
+def test_an_entry_of_a_later_build_is_not_damaged() -> None:
+    later = read_header(entry_as_sent(metadata_of(), b""))._replace(codec=9)
+    with pytest.raises(IncompatibleFormat, match="Use a newer build"), decoding("s"):
+        codec_of(later)
+    with pytest.raises(IncompatibleFormat, match="Use a newer build"):
+        key_columns(later, b"", lambda: b"")
 
 
 def test_an_estimate_of_keys_follows_the_stored_bytes() -> None:
