@@ -13,15 +13,25 @@ names.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from ledgerfold.storage.decoded import DecodedBatch, Routing
 from ledgerfold.storage.entry import Buffer, Codec, EntryHeader, read_header
-from ledgerfold.storage.errors import Corruption, InvalidRequest, KafkaError
+from ledgerfold.storage.errors import Corruption, IncompatibleFormat, InvalidRequest, KafkaError
 from ledgerfold.storage.kafka.entries import KafkaBatch
 from ledgerfold.storage.native_batch import NativeBatch
 from ledgerfold.storage.pulsar.batch import PulsarBatch
+from ledgerfold.storage.served_entry import read_served_header
+
+# In a header of any version.
+_CODEC_AT = 5
+
+
+def unknown_codec(header: EntryHeader) -> IncompatibleFormat:
+    """Returns the error for an entry that a later build wrote."""
+    known = f"versions 1 to {max(Codec)}"
+    return IncompatibleFormat(f"the codec of entry {header.position}", header.codec, known)
 
 
 def codec_of(header: EntryHeader) -> type[DecodedBatch]:
@@ -31,7 +41,7 @@ def codec_of(header: EntryHeader) -> type[DecodedBatch]:
         return KafkaBatch
     if header.codec == Codec.PULSAR:
         return PulsarBatch
-    raise InvalidRequest(f"Unknown entry codec {header.codec}.")
+    raise unknown_codec(header)
 
 
 def decode(entry: Buffer, header: EntryHeader | None = None) -> DecodedBatch:
@@ -55,6 +65,16 @@ def last_batch_index(entry: Buffer, header: EntryHeader) -> int:
     """Returns the last message's batch index, without values. Raises InvalidRequest."""
     keys = memoryview(entry)[header.header_bytes : header.header_bytes + header.key_bytes]
     return codec_of(header).last_batch_index(header, keys)
+
+
+def check_readable(entries: Iterable[Buffer]) -> None:
+    """Raises IncompatibleFormat for one that a client of the first version would take for damage:
+    one of a client of Pulsar.
+    """
+    for entry in entries:
+        if entry[_CODEC_AT] == Codec.PULSAR:
+            what = f"the codec of entry {read_served_header(entry).position}"
+            raise IncompatibleFormat(what, Codec.PULSAR, "versions 1 and 2")
 
 
 @contextmanager

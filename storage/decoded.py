@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from ledgerfold.storage.entry import Buffer, EntryHeader
@@ -22,6 +22,18 @@ class Routing(NamedTuple):
 
     key: bytes | None
     deliver_at_ms: int = 0
+
+
+def property_texts(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Returns properties as text. Clients in C++ may send any bytes: each is escaped.
+
+    >>> property_texts([(b"k", b"caf\\xe9")])
+    {'k': 'caf\\\\xe9'}
+    """
+    return {
+        name.decode(errors="backslashreplace"): content.decode(errors="backslashreplace")
+        for name, content in pairs
+    }
 
 
 class StoredMessage(NamedTuple):

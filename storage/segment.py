@@ -39,6 +39,8 @@ from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 _TALLIED_AT_ONCE = 1024
 # What a message with a key of 16 bytes takes in a native key section.
 _HIDDEN_KEY_BYTES = 25
+# How much smaller compression may make such keys: a batch may say it has any number of messages.
+_HIDDEN_RATIO_MAX = 64
 
 
 # Getters that run no Python code for each header.
@@ -55,7 +57,10 @@ def _hidden_key_bytes(headers: Sequence[EntryHeader]) -> int:
     if Codec.PULSAR not in {*map(_CODEC, headers)}:
         return 0
     batches = (each for each in headers if each.codec == Codec.PULSAR and not each.is_plain)
-    return _HIDDEN_KEY_BYTES * sum(each.message_count for each in batches)
+    return sum(
+        min(_HIDDEN_KEY_BYTES * each.message_count, _HIDDEN_RATIO_MAX * each.value_bytes)
+        for each in batches
+    )
 
 
 def size_of(headers: Sequence[EntryHeader]) -> int:

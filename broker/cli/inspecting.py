@@ -132,9 +132,10 @@ def _messages(path: Path) -> Iterator[dict[str, Any]]:
 
     for header, offset, entry, dead in _whole_entries(path):
         with decoding(str(path), offset):
-            messages = list(decode(entry, header).messages())
-        hidden = set(dead)
-        for message in (each for row, each in enumerate(messages) if row not in hidden):
-            value = None if message.value_is_null else message.value
-            text = id_text(header.ledger_id, header.entry_id, batch_index=message.batch_index)
-            yield {"id": text, **content(message.key, value)}
+            hidden = set(dead)
+            for row, message in enumerate(decode(entry, header).messages()):
+                if row in hidden:
+                    continue
+                value = None if message.value_is_null else message.value
+                text = id_text(header.ledger_id, header.entry_id, batch_index=message.batch_index)
+                yield {"id": text, **content(message.key, value)}

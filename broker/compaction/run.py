@@ -45,6 +45,7 @@ from ledgerfold.storage.errors import (
     DiskFailure,
     LedgerfoldError,
 )
+from ledgerfold.storage.records import PULSAR_ENTRIES
 from ledgerfold.strategies.catalogue import listed, strategy_text
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_COMMIT,
@@ -226,6 +227,7 @@ class CompactionRun:
             keeps_segments=self._continues_previous(),
             segment_garbage_max=self._broker.settings.segment_garbage_max,
             unsized_empties_survive=record.unsized_empties_survive,
+            has_pulsar_entries=self._broker.metadata.has_feature(PULSAR_ENTRIES),
         )
         if record.HasField("retention_floor"):
             plan.retention_floor.CopyFrom(record.retention_floor)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ledgerfold.broker.common.traffic import iso_time
 from ledgerfold.broker.http.answers import Answer, Refusal, Request
@@ -25,6 +25,7 @@ from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.storage.ledger import StoredEntry
+from ledgerfold.storage.pulsar.batch import PulsarBatch
 
 _OCTETS = "application/octet-stream"
 
@@ -93,20 +94,26 @@ class MessageVerbs:
 
 def _answer(entry: StoredEntry) -> Answer:
     header, decoded = entry.header, decode(entry.data, entry.header)
-    messages = list(decoded.messages())
-    first, is_batch = messages[0], not header.is_plain
-    body = b"".join(_batch_parts(messages)) if is_batch else first.value
+    first, is_batch = next(decoded.messages()), not header.is_plain
+    is_encrypted = False
+    if isinstance(decoded, PulsarBatch):
+        # The payload has the format already, or nobody can open it.
+        body, messages = decoded.payload, decoded.batch_size
+        is_encrypted = bool(decoded.metadata.encryption_keys)
+    else:
+        body = b"".join(_batch_parts(decoded.messages())) if is_batch else first.value
+        messages = decoded.rows
     headers = {
         "Message-ID": str(header.position),
         "PROPERTY": json.dumps({} if is_batch else first.properties),
         "publish-time": iso_time(header.publish_time_ms),
         "producer-name": decoded.producer_name.encode("ascii", "replace").decode(),
         "sequence-id": str(first.sequence_id),
-        "Is-Encrypted": "false",
+        "Is-Encrypted": str(is_encrypted).lower(),
         "txn-uncommitted": "false",
     }
     if is_batch:
-        headers["num-batch-message"] = str(len(messages))
+        headers["num-batch-message"] = str(messages)
         headers["batch-size"] = str(len(body))
     else:
         headers["uncompressed-size"] = str(len(body))
@@ -137,7 +144,7 @@ def _key_text(key: bytes, is_base64: bool) -> tuple[str, bool]:
     return base64.b64encode(key).decode(), True
 
 
-def _batch_parts(messages: list[StoredMessage]) -> Iterator[bytes]:
+def _batch_parts(messages: Iterable[StoredMessage]) -> Iterator[bytes]:
     for each in messages:
         metadata = b"".join(_metadata(each))
         yield struct.pack(">I", len(metadata))

@@ -213,6 +213,10 @@ class Producing:
             producer.refuse(send.sequence_id, len(frame.payload), error)
         except LedgerfoldError as error:
             producer.end(error)
+        except Exception:
+            # A defect: it concerns this producer, and no other of its connection.
+            _log.exception("A message of %s was not stored", producer.name)
+            producer.end(Moved("The broker could not store a message; its log says why."))
         await producer.has_room()
 
     async def close(self, request: BaseCommand) -> None:

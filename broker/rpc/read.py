@@ -14,7 +14,7 @@ from ledgerfold.broker.topics.reader import Reader, ReaderOptions
 from ledgerfold.broker.topics.stream_reader import Checked, Entries, Notice, Sought, Step
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import encode_read
-from ledgerfold.storage.codec import last_batch_index
+from ledgerfold.storage.codec import check_readable, last_batch_index
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import data_pb2
@@ -35,7 +35,7 @@ async def read(broker: Broker, context: Context) -> None:
             context,
             reader,
             lambda frame: _take(frame, reader),
-            _deliver(context, reader),
+            _deliver(context, reader, opening.reads_pulsar_entries),
             reader.share,
         )
     finally:
@@ -58,20 +58,29 @@ async def _open(broker: Broker, opening: data_pb2.ReadOpen) -> Reader | KafkaRea
     return await topic.open_reader(start, KafkaReaderOptions(opening.read_committed, name))
 
 
-async def _deliver(context: Context, reader: Reader | KafkaReader) -> None:
+async def _deliver(
+    context: Context, reader: Reader | KafkaReader, reads_pulsar_entries: bool
+) -> None:
     ready = data_pb2.ReadReady(reader_name=reader.name)
     if isinstance(reader, KafkaReader):
         ready.codec = data_pb2.ENTRY_CODEC_KAFKA
         ready.first_offset = reader.first_offset
     await context.write(data_pb2.ReadResponse(ready=ready).SerializeToString())
-    while (frames := _frames(await reader.take())) is not None:
+    while (frames := _frames(await reader.take(), reads_pulsar_entries)) is not None:
         while frames:
             # Only gRPC holds it during the write.
             await context.write(frames.popleft())
 
 
-def _frames(steps: list[Step] | None) -> deque[bytes] | None:
-    """Encodes the steps; None at the end. Keeping the entries would hold their memory twice."""
+def _frames(steps: list[Step] | None, reads_pulsar_entries: bool) -> deque[bytes] | None:
+    """Encodes the steps; None at the end. Keeping the entries would hold their memory twice.
+
+    Raises IncompatibleFormat for an entry that the client cannot read.
+    """
+    if not reads_pulsar_entries:
+        for step in steps or ():
+            if isinstance(step, Entries):
+                check_readable(entry.data for entry in step.entries)
     return None if steps is None else deque(map(_frame, steps))
 
 

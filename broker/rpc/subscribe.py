@@ -35,6 +35,7 @@ from ledgerfold.broker.topics.operations import disable_compaction
 from ledgerfold.broker.topics.partitions import on_each
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import encode_deliveries
+from ledgerfold.storage.codec import check_readable
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, NotAllowed
 from ledgerfold.v1 import data_pb2
@@ -87,6 +88,8 @@ async def subscribe(broker: Broker, context: Context) -> None:
         if output.deliveries:
             consumer.traffic.last_sent_ms = broker.clock_ms()
             topic.count_out(_traffic(output))
+        if not opening.reads_pulsar_entries:
+            check_readable(each.entry for each in output.deliveries)
         return deque(_frames(output))
 
     try:

@@ -30,7 +30,7 @@ from ledgerfold.broker.subscriptions.reading import Reading
 from ledgerfold.storage.codec import routing_of
 from ledgerfold.storage.decoded import Routing
 from ledgerfold.storage.entry import Position
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import IncompatibleFormat, InvalidRequest
 from ledgerfold.storage.ledger import StoredEntry
 
 READ_BYTES_MAX = 1024 * 1024
@@ -312,5 +312,5 @@ def _routing(entry: StoredEntry) -> Routing:
     """Returns what dispatch needs. Unparsable keys count as none: consumers see the damage."""
     try:
         return routing_of(entry.data, entry.header)
-    except InvalidRequest:
+    except (IncompatibleFormat, InvalidRequest):
         return Routing(None)

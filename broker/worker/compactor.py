@@ -31,6 +31,11 @@ def has_vectors(plan: CompactionPlan) -> bool:
     return any(segment.HasField("dead") for segment in plan.segments)
 
 
+def needs_new_worker(plan: CompactionPlan) -> bool:
+    """Returns whether a worker of the first version cannot execute the plan."""
+    return has_vectors(plan) or plan.has_pulsar_entries
+
+
 class Compactor(ABC):
     """Executes plans for one broker, and lives as long as it. The broker reports its state."""
 

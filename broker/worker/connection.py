@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
-from ledgerfold.broker.worker.compactor import OnProgress, has_vectors
+from ledgerfold.broker.worker.compactor import OnProgress, needs_new_worker
 from ledgerfold.broker.worker.process import WorkerProcess
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import (
@@ -232,7 +232,7 @@ def _mapped(error: grpc.aio.AioRpcError, stage: str) -> LedgerfoldError:
 
 
 def mark_vectors(request: RunRequest | AnalyzeRequest) -> None:
-    """Moves a plan with deletion vectors to where only workers that know of them look."""
-    if has_vectors(request.plan):
+    """Moves a plan of what not every worker knows to where only those look that do."""
+    if needs_new_worker(request.plan):
         request.plan_with_vectors.CopyFrom(request.plan)
         request.ClearField("plan")

@@ -38,6 +38,7 @@ from numpy.typing import NDArray
 from ledgerfold.compactor.job.arrow_integers import from_arrow, offsets_of
 from ledgerfold.compactor.job.rows import Messages
 from ledgerfold.compactor.positions import Integers
+from ledgerfold.storage.decoded import property_texts
 from ledgerfold.strategies.strategic import READS
 
 _PAIRS = "pairs"
@@ -135,10 +136,7 @@ class Message(tuple[Any, ...]):
 
     @property
     def properties(self) -> dict[str, str]:
-        names, contents = self.pairs
-        return {
-            name.decode(): content.decode() for name, content in zip(names, contents, strict=True)
-        }
+        return property_texts(zip(*self.pairs, strict=True))
 
     def __repr__(self) -> str:
         return f"Message({':'.join(map(str, self.message_id))}, key={self.key!r})"

@@ -44,7 +44,8 @@ class Picked(NamedTuple):
 
 class KeyColumns:
     """The key columns of the entries added so far. Rows are messages, in order of id, dead ones
-    included.
+    included. An entry that nobody can open has one row, whatever number of messages its header
+    has.
 
     Call `check` before any column, except `pick`.
     """
@@ -52,6 +53,8 @@ class KeyColumns:
     def __init__(self, reads_event_times: bool = False) -> None:
         self._reads_event_times = reads_event_times
         self.rows = self.entries = self.key_bytes = self.size_bytes = 0
+        # The number of messages that are not dead, as the headers count them.
+        self.messages = 0
         self.counts: list[int] = []
         self._positions: list[int] = []
         self._places: list[Place] = []
@@ -63,10 +66,8 @@ class KeyColumns:
         self._is_alone: list[bool] = []
         self._publish_times: list[int] = []
         self._dead: list[Integers] = []
-        # Rows that are no messages: those of an entry that nobody can open, but the first.
-        self._hidden: list[Integers] = []
-        # Those of entries that survive, whatever they contain.
-        self._passing: list[Integers] = []
+        # The rows of entries that survive, whatever they contain: they are no messages.
+        self._passing: list[int] = []
 
     def add(self, segment: SegmentMap, entry: PlacedEntry) -> Keys:
         """Adds an entry; returns its key columns. Raises Corruption (wrong checksum, does not
@@ -87,14 +88,19 @@ class KeyColumns:
         dead = segment.dead_rows(entry)
         if dead:
             self._dead.append(np.array(dead, np.int64) + self.rows)
+            self.messages -= len(dead)
         self.add_section(place, header, segment.first_position + entry.row, section)
         return section
 
     def add_section(self, place: Place, header: EntryHeader, position: int, section: Keys) -> None:
         """Adds an entry by its key section. `position`: of its first row."""
+        rows = header.message_count
         if isinstance(section, KeySection):
-            self._note_hidden(header, section)
-        self.counts.append(header.message_count)
+            if section.is_opaque:
+                rows = 1
+            if section.passes:
+                self._passing.append(self.rows)
+        self.counts.append(rows)
         self._positions.append(position)
         self._places.append(place)
         self._key_offsets.append(section.key_offsets)
@@ -102,10 +108,11 @@ class KeyColumns:
         self._flags.append(section.flags)
         self._value_sizes.append(section.value_sizes)
         if self._reads_event_times:
-            self._event_times.append(section.event_times or bytes(8 * header.message_count))
+            self._event_times.append(section.event_times or bytes(8 * rows))
             self._is_alone.append(header.is_plain)
             self._publish_times.append(header.publish_time_ms)
-        self.rows += header.message_count
+        self.rows += rows
+        self.messages += header.message_count
         self.entries += 1
         self.key_bytes += len(section.keys)
         self.size_bytes += header.size_bytes
@@ -126,16 +133,10 @@ class KeyColumns:
         self._flags.append(section.flags)
         self._value_sizes.append(section.value_sizes)
         self.rows += count
+        self.messages += count
         self.entries += count
         self.key_bytes += len(section.keys)
         self.size_bytes += size_bytes
-
-    def _note_hidden(self, header: EntryHeader, section: KeySection) -> None:
-        if section.shown is not None:
-            rows = np.arange(section.shown, header.message_count, dtype=np.int64) + self.rows
-            self._hidden.append(rows)
-            if section.passes:
-                self._passing.append(rows)
 
     def check(self) -> None:
         """Raises Corruption, naming the first entry whose columns do not match each other."""
@@ -222,24 +223,17 @@ class KeyColumns:
         )
         return np.repeat(np.array(self._positions, np.int64), counts) + within
 
-    @property
-    def messages(self) -> int:
-        """The number of live rows."""
-        return self.rows - sum(map(len, self._dead))
-
     def is_live(self) -> Booleans | None:
         """Returns which rows are live messages; None if all are (storage/deletion_vector.py)."""
-        if not (self._dead or self._hidden):
+        if not (self._dead or self._passing):
             return None
         is_live: Booleans = np.ones(self.rows, np.bool_)
-        is_live[np.concatenate(self._dead + self._hidden)] = False
+        is_live[np.concatenate([*self._dead, self.passing()])] = False
         return is_live
 
     def passing(self) -> Integers:
         """Returns the rows of entries that survive, whatever a strategy says."""
-        if not self._passing:
-            return np.empty(0, np.int64)
-        return np.concatenate(self._passing)
+        return np.array(self._passing, np.int64)
 
     def has_key(self) -> Booleans:
         flags = np.frombuffer(b"".join(self._flags), np.uint8)

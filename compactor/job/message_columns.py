@@ -56,7 +56,7 @@ class MessageColumns:
         self._publish_times.append(header.publish_time_ms)
         try:
             is_alone = header.is_plain or is_opaque(section)
-            self._indexes.append(_indexes(section, header.message_count, is_alone))
+            self._indexes.append(_indexes(section, self.keys.counts[-1], is_alone))
             if not self._reads_values:
                 return
             values = segment.value_section(entry)

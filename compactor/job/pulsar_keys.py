@@ -1,7 +1,8 @@
 """The key columns of a Pulsar entry, in the form of a native key section.
 
-An encrypted batch is one message, with the key of its first one: it is in the first row, and the
-other rows are hidden. A batch that does not parse has no message; it survives every run.
+What nobody can open has one row, however many messages it says it has: it survives or dies as a
+whole. An encrypted batch is one message, with the key of its first one. A batch that does not parse
+is no message; it survives every run.
 
 Source: Pulsar's RawBatchConverter and AbstractTwoPhaseCompactor.
 """
@@ -23,13 +24,15 @@ from ledgerfold.storage.pulsar.metadata import is_sealed, parse_metadata
 from ledgerfold.storage.pulsar.payload import decompressed
 from ledgerfold.v1.pulsar_pb2 import MessageMetadata
 
+# Keys are copied byte by byte, with 16 bytes of indexes for each, unless they are longer than this.
+_KEY_BYTES_MEAN = 64
 _U32, _I64 = np.dtype("<u4"), np.dtype("<i8")
 
 
 class KeySection(NamedTuple):
     """The columns of a native key section (storage/native.py), as many rows as the header has.
 
-    `shown`: the rows that are messages, the first ones; None: all. `passes`: it survives as it is.
+    `is_opaque`: one row stands for all. `passes`: it is no message, and survives.
     """
 
     key_offsets: bytes
@@ -39,7 +42,7 @@ class KeySection(NamedTuple):
     event_times: bytes
     batch_indexes: bytes
     batch_size: int
-    shown: int | None = None
+    is_opaque: bool = False
     passes: bool = False
 
 
@@ -61,9 +64,8 @@ def pulsar_keys(
     try:
         return _batch(header, metadata, payload())
     except InvalidRequest:
-        rows = header.message_count
         return KeySection(
-            bytes(4 * rows + 4), b"", bytes(rows), bytes(4 * rows), b"", b"", rows, 0, passes=True
+            bytes(8), b"", bytes(1), bytes(4), b"", b"", 1, is_opaque=True, passes=True
         )
 
 
@@ -71,7 +73,7 @@ def _one(
     header: EntryHeader, metadata: MessageMetadata, value_bytes: int | None = None
 ) -> KeySection:
     """Returns the columns of what counts as one message. `value_bytes`: None: its own size."""
-    rest, key = header.message_count - 1, metadata.partition_key
+    key = metadata.partition_key
     if value_bytes is None:
         value_bytes = single_bytes(metadata, header)
     flags = 0
@@ -79,20 +81,18 @@ def _one(
         flags = HAS_KEY | (KEY_IS_BASE64 if metadata.partition_key_b64_encoded else 0)
     if metadata.null_value:
         flags |= NULL_VALUE
-    offsets = np.full(rest + 2, len(key), _U32)
-    offsets[0] = 0
     times = b""
     if metadata.event_time:
-        times = metadata.event_time.to_bytes(8, "little", signed=True) + bytes(8 * rest)
+        times = metadata.event_time.to_bytes(8, "little", signed=True)
     return KeySection(
-        offsets.tobytes(),
+        bytes(4) + len(key).to_bytes(4, "little"),
         key,
-        bytes((flags,)) + bytes(rest),
-        value_bytes.to_bytes(4, "little") + bytes(4 * rest),
+        bytes((flags,)),
+        value_bytes.to_bytes(4, "little"),
         times,
         b"",
-        rest + 1,
-        1 if rest else None,
+        1,
+        is_opaque=not header.is_plain,
     )
 
 
@@ -125,5 +125,10 @@ def _keys(payload: bytes, found: Scanned) -> tuple[Integers, bytes]:
     sizes = found.key_sizes
     offsets = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
+    if offsets[-1] > _KEY_BYTES_MEAN * len(sizes):
+        starts = found.key_starts.tolist()
+        ends = (found.key_starts + sizes).tolist()
+        keys = (payload[start:end] for start, end in zip(starts, ends, strict=True))
+        return offsets, b"".join(keys)
     at = np.arange(offsets[-1]) + np.repeat(found.key_starts - offsets[:-1], sizes)
     return offsets, np.frombuffer(payload, np.uint8)[at].tobytes()

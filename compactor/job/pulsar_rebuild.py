@@ -28,7 +28,7 @@ from ledgerfold.storage.entry import (
 from ledgerfold.storage.errors import EntryTooLarge, InvalidRequest
 from ledgerfold.storage.pulsar import metadata as fields_of
 from ledgerfold.storage.pulsar.metadata import is_sealed, parse_metadata, replaced, varint
-from ledgerfold.storage.pulsar.payload import PLACEHOLDER, compressed, decompressed, split
+from ledgerfold.storage.pulsar.payload import PLACEHOLDER, compressed, decompressed, single_at
 from ledgerfold.v1.pulsar_pb2 import MessageMetadata
 
 _Fields = dict[int, int | bytes | list[bytes] | None]
@@ -55,7 +55,7 @@ def keep_pulsar_rows(
         return entry
     kept = stored[rows]
     if renumber:
-        return _renumbered(header, entry, metadata, payload, kept, path)
+        return _renumbered(header, entry, metadata, payload, found.where(kept), kept, path)
     content = _with_placeholders(payload, found, kept)
     fields: _Fields = {
         fields_of.COMPACTED_BATCH_INDEXES: b"".join(map(varint, kept.tolist())),
@@ -90,29 +90,28 @@ def _renumbered(
     entry: RawEntry,
     metadata: MessageMetadata,
     payload: bytes,
+    left: Scanned,
     kept: Integers,
     path: str,
 ) -> RawEntry:
     """Renumbers the rest of a batch as if it had been published like that."""
-    every = list(split(payload, metadata.num_messages_in_batch))
-    left = [every[index] for index in kept.tolist()]
-    ids = [
-        each.metadata.sequence_id
-        if each.metadata.HasField("sequence_id")
-        else metadata.sequence_id + index
-        for each, index in zip(left, kept.tolist(), strict=True)
-    ]
-    header = header._replace(sequence_id=ids[-1])
+    bounds = list(zip(left.starts.tolist(), left.ends.tolist(), strict=True))
+    single, value_at = single_at(payload, bounds[0][0])
+    last, _ = single_at(payload, bounds[-1][0])
+    first_id, last_id = (
+        each.sequence_id if each.HasField("sequence_id") else metadata.sequence_id + int(index)
+        for each, index in ((single, kept[0]), (last, kept[-1]))
+    )
+    header = header._replace(sequence_id=last_id)
     fields: _Fields = {
         fields_of.COMPACTED_BATCH_INDEXES: None,
-        fields_of.SEQUENCE_ID: ids[0],
-        fields_of.HIGHEST_SEQUENCE_ID: ids[-1],
-        fields_of.NUM_MESSAGES_IN_BATCH: len(left),
+        fields_of.SEQUENCE_ID: first_id,
+        fields_of.HIGHEST_SEQUENCE_ID: last_id,
+        fields_of.NUM_MESSAGES_IN_BATCH: len(kept),
     }
-    if len(left) > 1:
-        content = b"".join(payload[each.start : each.end] for each in left)
-        return _built(header, entry.key_section, content, fields, len(left), path)
-    single, _, start, end = left[0]
+    if len(kept) > 1:
+        content = b"".join(payload[start:end] for start, end in bounds)
+        return _built(header, entry.key_section, content, fields, len(kept), path)
     fields |= {
         fields_of.NUM_MESSAGES_IN_BATCH: None,
         fields_of.HIGHEST_SEQUENCE_ID: None,
@@ -124,7 +123,8 @@ def _renumbered(
         fields_of.PROPERTIES: [each.SerializeToString() for each in single.properties],
     }
     header = header._replace(flags=header.flags | FLAG_PLAIN)
-    return _built(header, entry.key_section, payload[start:end], fields, 1, path)
+    content = payload[value_at : bounds[0][1]]
+    return _built(header, entry.key_section, content, fields, 1, path)
 
 
 def _built(

@@ -55,9 +55,10 @@ def _chunk(columns: MessageColumns, buckets: int) -> Iterator[Row]:
         yield 0, Positions.of(columns.keys.facts().positions[passing])
     keys, rows = columns.keys.keys(), columns.rows()
     has_key, is_live = columns.has_key(), columns.keys.is_live()
+    live = columns.keys.rows
     if is_live is not None:
-        has_key = has_key & is_live
-    keyless = columns.keys.messages - int(np.count_nonzero(has_key))
+        has_key, live = has_key & is_live, int(np.count_nonzero(is_live))
+    keyless = live - int(np.count_nonzero(has_key))
     if keyless or is_live is not None:
         chosen = to_arrow(np.flatnonzero(has_key))
         keys, rows = keys.take(chosen), rows.take(chosen)

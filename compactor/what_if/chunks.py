@@ -75,11 +75,13 @@ class Collected:
             packed(self.columns.positions()),
             packed(self.counts),
             packed(self._of_headers("header_bytes")),
+            packed(self._of_headers("message_count") - self.counts),
         )
 
     @cached_property
     def counts(self) -> Integers:
-        return self._of_headers("message_count")
+        """The rows of each entry."""
+        return np.array(self.columns.counts, np.int64)
 
     def entry_bytes(self) -> Integers:
         return self._of_headers("size_bytes")

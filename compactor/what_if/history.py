@@ -20,7 +20,7 @@ from ledgerfold.compactor.job.rows import Failure, succeeded
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import Facts
 from ledgerfold.compactor.what_if.chunks import Collected, chunks_of
-from ledgerfold.compactor.what_if.replay import History
+from ledgerfold.compactor.what_if.replay import PASSES, History
 from ledgerfold.compactor.what_if.rows import joined_codes, key_blob
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 
@@ -28,7 +28,7 @@ MESSAGES_MAX = 10_000_000
 
 
 class HistoryChunk(NamedTuple):
-    """A part of a History; `codes` are indexes into `keys`."""
+    """A part of a History; `codes` are indexes into `keys`, or as there."""
 
     times_ms: Integers
     entry_bytes: Integers
@@ -100,6 +100,7 @@ def _chunk_of(chunk: Collected) -> HistoryChunk:
     keys = columns.keys()
     encoded = keys.dictionary_encode()
     codes = np.where(columns.has_key(), from_arrow(encoded.indices), -1)
+    codes[columns.passing()] = PASSES
     return HistoryChunk(
         chunk.publish_times(),
         chunk.entry_bytes(),

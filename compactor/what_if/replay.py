@@ -42,13 +42,15 @@ from ledgerfold.v1.what_if_pb2 import Replay, SpacePoint
 # Messages that all runs of a replay may read together, if each is run.
 STEPS_MAX = 100_000_000
 POINTS_MAX = 1_000
+# The key of what survives every run: a batch that does not parse.
+PASSES = -2
 
 
 class History(NamedTuple):
-    """A history. Entries: publish time, bytes, messages. Messages, in order: key (-1: none), bytes,
-    facts, position in the plan.
+    """A history. Entries: publish time, bytes, messages. Messages, in order: key (-1: none, or
+    PASSES), bytes, facts, position in the plan.
 
-    The positions of facts are row numbers.
+    What nobody can open is one message. The positions of facts are row numbers.
     """
 
     times_ms: Integers
@@ -106,13 +108,14 @@ def interval_horizons(clock_ms: Integers, interval_ms: int) -> list[int]:
 def sizes_by_publishing_order(history: History, retain_null_key: bool) -> Integers:
     """Returns the output bytes of a run with its horizon at each entry."""
     entries, has_key = history.entries, history.codes >= 0
+    passes = history.codes == PASSES
     rows = np.flatnonzero(has_key)
     order = rows[np.argsort(history.codes[rows], kind="stable")]
     # The entry of the key's next message; past the end if there is none.
     next_entries = np.full(len(entries), len(history.counts))
     comes_again = history.codes[order[1:]] == history.codes[order[:-1]]
     next_entries[order[:-1][comes_again]] = entries[order[1:][comes_again]]
-    stays = (has_key & history.facts.is_value) | (~has_key & retain_null_key)
+    stays = (has_key & history.facts.is_value) | (~has_key & retain_null_key) | passes
     return _sizes(history, np.flatnonzero(stays), next_entries[stays])
 
 
@@ -122,6 +125,9 @@ def sizes_by_lifetimes(history: History, lifetimes: Lifetimes) -> Integers:
     until = np.full(len(rows), len(history.counts))
     ends = lifetimes.ended != NEVER
     until[ends] = history.entries[np.searchsorted(history.positions, lifetimes.ended[ends])]
+    passing = np.flatnonzero(history.codes == PASSES)
+    rows = np.concatenate((rows, passing))
+    until = np.concatenate((until, np.full(len(passing), len(history.counts))))
     return _sizes(history, rows, until)
 
 
@@ -154,8 +160,8 @@ def sizes_run_by_run(
         end = int(ends[horizon])
         new = np.arange(start, end)
         has_key: Booleans = history.codes[new] >= 0
-        if retain_null_key:
-            keyless += int(history.shares[new[~has_key]].sum())
+        stays = ~has_key if retain_null_key else history.codes[new] == PASSES
+        keyless += int(history.shares[new[stays]].sum())
         rows = np.concatenate((kept, new[has_key]))
         steps, start = steps + len(rows), end
         if steps > STEPS_MAX:

@@ -49,13 +49,14 @@ def joined_blobs(blobs: Iterable[bytes]) -> JoinedKeys:
 def joined_codes(chunks: Sequence[tuple[bytes, Codes]]) -> Integers:
     """Returns one column of codes. Each chunk has keys, and codes that are indexes into them.
 
-    Equal keys get equal codes, whatever their chunk; the code -1 is for no key.
+    Equal keys get equal codes, whatever their chunk. The code -1 is for no key, -2 for what always
+    survives.
     """
     joined = [np.empty(0, np.int64)]
     found = joined_blobs(keys for keys, _ in chunks).codes
     for numbers, (_, codes) in zip(found, chunks, strict=True):
-        # The code -1 indexes the last element.
-        joined.append(np.append(numbers, -1)[codes])
+        # The codes -1 and -2 index the last elements.
+        joined.append(np.append(numbers, (-2, -1))[codes])
     return np.concatenate(joined).astype(np.int64)
 
 
@@ -110,11 +111,15 @@ class Chunk(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """Entries of the input: first position, messages, bytes of header."""
+    """Entries of the input: first position, rows, bytes of header.
+
+    `hidden`: messages without a row, of an entry that nobody can open; they live with its only row.
+    """
 
     positions: bytes
     counts: bytes
     header_bytes: bytes
+    hidden: bytes
 
 
 class Kept(NamedTuple):

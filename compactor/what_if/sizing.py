@@ -68,15 +68,14 @@ class _Table(NamedTuple):
     positions: Integers
     counts: Integers
     header_bytes: Integers
+    hidden: Integers
 
     @classmethod
     def of(cls, entries: Sequence[Entries]) -> _Table:
         columns = zip(*entries, strict=True)
-        positions, counts, header_bytes = (
-            np.concatenate([unpacked(each) for each in column]) for column in columns
-        )
-        order = np.argsort(positions)
-        return cls(positions[order], counts[order], header_bytes[order])
+        table = cls(*(np.concatenate([unpacked(each) for each in column]) for column in columns))
+        order = np.argsort(table.positions)
+        return cls(*(column[order] for column in table))
 
     def within(self, low: int, high: int) -> _Table:
         """Returns its entries from one position to before another."""
@@ -92,7 +91,7 @@ class _Table(NamedTuple):
         is_left = left > 0
         return Sized(
             strategy,
-            len(at),
+            len(at) + int(self.hidden[is_left].sum()),
             int(np.count_nonzero(is_left)),
             int(sizes[is_left].sum()),
             int(sizes[is_left & (left < self.counts)].sum()),

@@ -1,9 +1,12 @@
 """Entries of Pulsar's clients: codec 3 (docs/FORMATS.md, "Pulsar codec").
 
 The key section is the MessageMetadata, the value section the payload, both as they were sent. The
-payload of a message alone is decompressed when it is needed. What nobody can open is one message,
-which is returned as if it was published alone: an encrypted batch, with the key of its first
-message; and a batch that does not parse, without a key. Its value is the bytes that were sent.
+payload of a message alone is decompressed when it is needed; a chunk of a message, and what does
+not decompress, is read as it was sent. What nobody can open is one message, which is returned as if
+it was published alone: an encrypted batch, with the key of its first message; and a batch that does
+not parse, without a key. Its value is the bytes that were sent.
+
+Bound: the decompressed payload, and 12 bytes for each message; after a compaction, 60.
 
     >>> metadata = MessageMetadata(
     ...     producer_name=b"p", sequence_id=7, publish_time=5, partition_key=b"k")
@@ -16,10 +19,11 @@ message; and a batch that does not parse, without a key. Its value is the bytes 
 
 from __future__ import annotations
 
+from array import array
 from base64 import b64decode
 from contextlib import suppress
 
-from ledgerfold.storage.decoded import DecodedBatch, Routing
+from ledgerfold.storage.decoded import DecodedBatch, Routing, property_texts
 from ledgerfold.storage.entry import Buffer, EntryHeader
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.pulsar.metadata import (
@@ -28,7 +32,7 @@ from ledgerfold.storage.pulsar.metadata import (
     is_sealed,
     parse_metadata,
 )
-from ledgerfold.storage.pulsar.payload import Single, decompressed, split
+from ledgerfold.storage.pulsar.payload import decompressed, opened, single_at, split
 from ledgerfold.storage.served_entry import row_numbers
 from ledgerfold.v1.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
 
@@ -40,9 +44,12 @@ class PulsarBatch(DecodedBatch):
         "_indexes",
         "_is_single",
         "_is_unreadable",
+        "_last",
         "_payload",
         "_section",
-        "_singles",
+        "_starts",
+        "_value_ends",
+        "_value_starts",
         "batch_size",
         "header",
         "metadata",
@@ -60,8 +67,11 @@ class PulsarBatch(DecodedBatch):
         self.batch_size: int = 1 if header.is_plain else self.metadata.num_messages_in_batch
         self._payload: bytes | None = None
         self._indexes: list[int] | range = range(0)
-        # The messages of a batch that are neither placeholders nor dead.
-        self._singles = list[Single]()
+        # The messages of a batch that are neither placeholders nor dead: where they and their
+        # values begin, and where they end. They are parsed again when they are read.
+        self._starts, self._value_starts, self._value_ends = array("I"), array("I"), array("I")
+        # The one that was read last: its row, its metadata.
+        self._last = -1, SingleMessageMetadata()
         if not self._is_single:
             try:
                 self._read_batch()
@@ -103,32 +113,43 @@ class PulsarBatch(DecodedBatch):
 
     @property
     def payload(self) -> bytes:
-        """The decompressed payload; of an encrypted entry, the payload as it is."""
+        """The decompressed payload; as it was sent, if nobody can open it alone."""
         if self._payload is None:
-            if self.metadata.encryption_keys:
-                self._payload = bytes(self._section)
-            else:
-                self._payload = decompressed(self.metadata, self._section)
+            self._payload = opened(self.metadata, self._section)
         return self._payload
 
     def _read_batch(self) -> None:
         """Raises InvalidRequest if nobody can read it."""
         header = self.header
-        every = split(self.payload, self.batch_size)
-        stored = [each for each in every if not each.metadata.compacted_out]
-        if len(stored) != header.rows:
+        payload = self._payload = decompressed(self.metadata, self._section)
+        starts, value_starts, value_ends = array("I"), array("I"), array("I")
+        for metadata, start, value_start, end in split(payload, self.batch_size):
+            if not metadata.compacted_out:
+                starts.append(start)
+                value_starts.append(value_start)
+                value_ends.append(end)
+        if len(starts) != header.rows:
             raise InvalidRequest(
-                f"{len(stored)} messages in an entry whose header counts {header.rows}."
+                f"{len(starts)} messages in an entry whose header counts {header.rows}."
             )
         indexes = indexes_of(self.metadata, header.rows)
         if header.live_rows:
             rows = row_numbers(header.live_rows, header.rows)
-            stored, indexes = [stored[row] for row in rows], [indexes[row] for row in rows]
-        self._singles, self._indexes = stored, indexes
+            indexes = [indexes[row] for row in rows]
+            starts, value_starts, value_ends = (
+                array("I", [column[row] for row in rows])
+                for column in (starts, value_starts, value_ends)
+            )
+        self._starts, self._value_starts, self._value_ends = starts, value_starts, value_ends
+        self._indexes = indexes
 
     def _of(self, row: int) -> MessageMetadata | SingleMessageMetadata:
         """Returns the metadata of one message."""
-        return self.metadata if self._is_single else self._singles[row].metadata
+        if self._is_single:
+            return self.metadata
+        if self._last[0] != row:
+            self._last = row, single_at(self.payload, self._starts[row])[0]
+        return self._last[1]
 
     @property
     def producer_name(self) -> str:
@@ -158,8 +179,7 @@ class PulsarBatch(DecodedBatch):
     def value(self, row: int) -> bytes:
         if self._is_single:
             return self.payload
-        _, _, start, end = self._singles[row]
-        return self.payload[start:end]
+        return self.payload[self._value_starts[row] : self._value_ends[row]]
 
     def value_bytes(self, row: int) -> int:
         """Returns the size of the value. Needs the payload only of a batch."""
@@ -167,10 +187,13 @@ class PulsarBatch(DecodedBatch):
             return len(self.payload)
         if self._is_single:
             return single_bytes(self.metadata, self.header)
-        return self._singles[row].metadata.payload_size
+        return self._value_ends[row] - self._value_starts[row]
 
     def contents(self) -> list[bytes]:
-        return [self.value(row) for row in range(self.rows)]
+        if self._is_single:
+            return [self.payload]
+        payload, bounds = self.payload, zip(self._value_starts, self._value_ends, strict=True)
+        return [payload[start:end] for start, end in bounds]
 
     def is_null(self, row: int) -> bool:
         return self._of(row).null_value
@@ -189,10 +212,7 @@ class PulsarBatch(DecodedBatch):
         return [(each.key, each.value) for each in self._of(row).properties]
 
     def properties(self, row: int) -> dict[str, str]:
-        try:
-            return {name.decode(): content.decode() for name, content in self.pairs(row)}
-        except UnicodeDecodeError as error:
-            raise InvalidRequest(f"A property of a message is not UTF-8: {error}") from error
+        return property_texts(self.pairs(row))
 
     def ordering_key(self, row: int) -> bytes | None:
         return self._of(row).ordering_key or None

@@ -1,7 +1,8 @@
 """The entry of what a client of Pulsar sent: its metadata and its payload, behind our header.
 
 Neither is changed, and the payload is not opened, as in Pulsar's broker: a batch that does not
-parse is stored, and a compaction keeps it as it is.
+parse is stored, and a compaction keeps it as it is. But a batch may not say that it has more
+messages than its payload can hold: whoever reads it relies on its number of messages.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from ledgerfold.storage.entry import (
 )
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.pulsar.metadata import is_batch
+from ledgerfold.storage.pulsar.payload import SINGLE_BYTES_MIN
 from ledgerfold.v1.pulsar_pb2 import MessageMetadata
+
+# Of a batch: more than fit into 5 MiB, the default largest message of Pulsar, without values.
+MESSAGES_MAX = 1_000_000
 
 
 def entry_of(
@@ -31,8 +36,8 @@ def entry_of(
     if metadata.compression not in Compression._value2member_map_:
         raise InvalidRequest(f"Unknown compression {metadata.compression}.")
     count = metadata.num_messages_in_batch if is_batch(metadata) else 1
-    if count < 1:
-        raise InvalidRequest(f"A batch of {count} messages.")
+    if is_batch(metadata):
+        _check_count(metadata, len(payload))
     if metadata.compacted_batch_indexes:
         raise InvalidRequest("A batch from which a compaction removed messages is not new.")
     return build_entry(
@@ -47,6 +52,17 @@ def entry_of(
             flags=0 if is_batch(metadata) else FLAG_PLAIN,
         ),
     )
+
+
+def _check_count(metadata: MessageMetadata, payload_bytes: int) -> None:
+    count = metadata.num_messages_in_batch
+    size = metadata.uncompressed_size if metadata.compression else payload_bytes
+    if not 1 <= count <= MESSAGES_MAX:
+        raise InvalidRequest(
+            f"A batch of {count} messages: send from 1 to {MESSAGES_MAX} messages at once."
+        )
+    if SINGLE_BYTES_MIN * count > size:
+        raise InvalidRequest(f"A batch of {count} messages does not fit into {size} bytes.")
 
 
 def _sequence_id(metadata: MessageMetadata, count: int, highest: int) -> int:

@@ -26,7 +26,7 @@ PROPERTIES, PARTITION_KEY, COMPRESSION, UNCOMPRESSED_SIZE = 4, 6, 8, 9
 NUM_MESSAGES_IN_BATCH, EVENT_TIME = 11, 12
 KEY_IS_BASE64, ORDERING_KEY, HIGHEST_SEQUENCE_ID, NULL_VALUE = 17, 18, 24, 25
 SEQUENCE_ID, COMPACTED_BATCH_INDEXES = 2, 31
-_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_VARINT, _FIXED64, _LENGTH, _GROUP, _END_OF_GROUP, _FIXED32 = range(6)
 
 
 def parse_metadata(section: Buffer) -> MessageMetadata:
@@ -83,12 +83,15 @@ def replaced(section: bytes, fields: Mapping[int, int | bytes | list[bytes] | No
 
 
 def _fields(section: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yields the number, start and end of each field."""
-    at, end = 0, len(section)
+    """Yields the number, start and end of each field. A group is one field, whatever it contains.
+
+    Accepts whatever protobuf accepts.
+    """
+    start = at = 0
+    end, groups = len(section), list[int]()
     while at < end:
-        start = at
         tag, at = _varint_at(section, at)
-        kind = tag & 7
+        number, kind = tag >> 3, tag & 7
         if kind == _VARINT:
             _, at = _varint_at(section, at)
         elif kind == _LENGTH:
@@ -96,11 +99,17 @@ def _fields(section: bytes) -> Iterator[tuple[int, int, int]]:
             at += size
         elif kind in (_FIXED32, _FIXED64):
             at += 4 if kind == _FIXED32 else 8
-        else:
+        elif kind == _GROUP:
+            groups.append(number)
+        elif kind != _END_OF_GROUP or not groups or groups.pop() != number:
             raise InvalidRequest(f"Metadata with a field of wire type {kind}.")
         if at > end:
             raise InvalidRequest("A field of metadata is cut off.")
-        yield tag >> 3, start, at
+        if not groups:
+            yield number, start, at
+            start = at
+    if groups:
+        raise InvalidRequest("A group in metadata is cut off.")
 
 
 def _varint_at(section: bytes, at: int) -> tuple[int, int]:

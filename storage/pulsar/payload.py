@@ -23,6 +23,8 @@ from ledgerfold.v1.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
 _SIZE = struct.Struct(">I")
 _PLACEHOLDER_METADATA = SingleMessageMetadata(payload_size=0, compacted_out=True)
 PLACEHOLDER = b"\x00\x00\x00\x04" + _PLACEHOLDER_METADATA.SerializeToString()
+# The smallest message of a batch: its size, and a SingleMessageMetadata that says it has no value.
+SINGLE_BYTES_MIN = 6
 
 
 class Single(NamedTuple):
@@ -47,8 +49,28 @@ def decompressed(metadata: MessageMetadata, payload: Buffer) -> bytes:
     )
 
 
+def opened(metadata: MessageMetadata, payload: Buffer) -> bytes:
+    """Returns the value of a message that is alone in its entry, without its compression.
+
+    What cannot be decompressed is returned as it was sent: encrypted values, chunks, which are
+    parts of one that is compressed as a whole, and damage.
+    """
+    if metadata.encryption_keys or metadata.num_chunks_from_msg > 1:
+        return bytes(payload)
+    try:
+        return decompressed(metadata, payload)
+    except InvalidRequest:
+        return bytes(payload)
+
+
 def compressed(compression: int, payload: bytes) -> bytes:
     return compress(compression, payload)[4:] if compression else payload
+
+
+def single_at(payload: bytes, start: int) -> tuple[SingleMessageMetadata, int]:
+    """Returns the metadata of a message that split() has found, and where its value begins."""
+    value_at = start + 4 + int(_SIZE.unpack_from(payload, start)[0])
+    return SingleMessageMetadata.FromString(payload[start + 4 : value_at]), value_at
 
 
 def split(payload: bytes, count: int) -> Iterator[Single]:

@@ -295,7 +295,7 @@ class ConsumerCore(Core):
 
     async def is_behind(self) -> bool:
         """Returns whether the topic's last message is after the last one received."""
-        return await self.last_message_id() > self._last_received
+        return is_after(await self.last_message_id(), self._last_received)
 
     async def unsubscribe(self) -> None:
         self.stream.raise_ended()
@@ -317,6 +317,17 @@ class ConsumerCore(Core):
         await self.stream.close()
         # Queued messages are not received any more.
         self.inbox.clear()
+
+
+def is_after(last: MessageId, received: MessageId) -> bool:
+    """Returns whether the topic's last message is after the last one received.
+
+    A batch that nobody can open is received as one message, without an index; the broker gives that
+    of its last one.
+    """
+    if received.batch_index() < 0:
+        return last.position > received.position
+    return last > received
 
 
 def id_of(message: Message | MessageId) -> MessageId:

@@ -186,6 +186,7 @@ class ConsumerConfig:
             consumer_name=self.consumer_name or "",
             properties=self.properties,
             key_shared=None if policy is None else policy.on_wire,
+            reads_pulsar_entries=True,
         )
 
 

@@ -127,6 +127,7 @@ class ReadStream(ReceivingStream):
             subscription=self._subscription,
             is_raw=self._is_raw,
             read_committed=self._config.read_committed,
+            reads_pulsar_entries=True,
         )
         return bytes(data_pb2.ReadRequest(open=step).SerializeToString())
 

@@ -77,8 +77,9 @@ class _Batch:
 class BatchAcknowledgements:
     """The unacknowledged messages of batches.
 
-    Batch index -1 is a message that is not in a batch. An acknowledgement for a message of an
-    unknown batch (for example an id from another session) does not acknowledge the entry.
+    Batch index -1 is a whole entry: a message that is not in a batch, or a batch. An
+    acknowledgement for a message of an unknown batch (for example an id from another session) does
+    not acknowledge the entry.
     """
 
     def __init__(self) -> None:
@@ -102,6 +103,8 @@ class BatchAcknowledgements:
     def acknowledge(self, position: Position, batch_index: int) -> bool:
         """Acknowledges a message. Returns whether the entry is fully acknowledged now."""
         if batch_index < 0:
+            # Registered nevertheless: a batch that nobody can open, or whose index is not given.
+            self._waiting.pop(position, None)
             return True
         waiting = self._waiting.get(position)
         if waiting is None:
@@ -120,6 +123,8 @@ class BatchAcknowledgements:
             whole = self._is_done(position, waiting)
         while self._waiting and next(iter(self._waiting)) < position:
             self._waiting.popitem(last=False)
+        if batch_index < 0:
+            self._waiting.pop(position, None)
         through = position if whole else Position(position.ledger_id, position.entry_id - 1)
         if through <= self._cumulative:
             return None

@@ -151,7 +151,7 @@ class SubscribeRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[SubscribeOpen, _Mapping]] = ..., permits: _Optional[int] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., redeliver: _Optional[_Union[Redeliver, _Mapping]] = ...) -> None: ...
 
 class SubscribeOpen(_message.Message):
-    __slots__ = ("topic", "subscription", "type", "durable", "start", "read_compacted", "consumer_name", "priority", "properties", "key_shared")
+    __slots__ = ("topic", "subscription", "type", "durable", "start", "read_compacted", "consumer_name", "priority", "properties", "key_shared", "reads_pulsar_entries")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -169,6 +169,7 @@ class SubscribeOpen(_message.Message):
     PRIORITY_FIELD_NUMBER: _ClassVar[int]
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     KEY_SHARED_FIELD_NUMBER: _ClassVar[int]
+    READS_PULSAR_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     type: SubscriptionType
@@ -179,7 +180,8 @@ class SubscribeOpen(_message.Message):
     priority: int
     properties: _containers.ScalarMap[str, str]
     key_shared: KeyShared
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., durable: _Optional[bool] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., key_shared: _Optional[_Union[KeyShared, _Mapping]] = ...) -> None: ...
+    reads_pulsar_entries: bool
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., durable: _Optional[bool] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., key_shared: _Optional[_Union[KeyShared, _Mapping]] = ..., reads_pulsar_entries: _Optional[bool] = ...) -> None: ...
 
 class KeyShared(_message.Message):
     __slots__ = ("sticky", "hash_ranges", "allow_out_of_order")
@@ -256,7 +258,7 @@ class ReadRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[ReadOpen, _Mapping]] = ..., permits: _Optional[int] = ..., check_id: _Optional[int] = ..., seek: _Optional[_Union[ReadSeek, _Mapping]] = ...) -> None: ...
 
 class ReadOpen(_message.Message):
-    __slots__ = ("topic", "start", "read_compacted", "reader_name", "is_raw", "read_committed", "subscription")
+    __slots__ = ("topic", "start", "read_compacted", "reader_name", "is_raw", "read_committed", "subscription", "reads_pulsar_entries")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
@@ -264,6 +266,7 @@ class ReadOpen(_message.Message):
     IS_RAW_FIELD_NUMBER: _ClassVar[int]
     READ_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    READS_PULSAR_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     topic: str
     start: StartPosition
     read_compacted: bool
@@ -271,7 +274,8 @@ class ReadOpen(_message.Message):
     is_raw: bool
     read_committed: bool
     subscription: str
-    def __init__(self, topic: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., reader_name: _Optional[str] = ..., is_raw: _Optional[bool] = ..., read_committed: _Optional[bool] = ..., subscription: _Optional[str] = ...) -> None: ...
+    reads_pulsar_entries: bool
+    def __init__(self, topic: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., reader_name: _Optional[str] = ..., is_raw: _Optional[bool] = ..., read_committed: _Optional[bool] = ..., subscription: _Optional[str] = ..., reads_pulsar_entries: _Optional[bool] = ...) -> None: ...
 
 class ReadSeek(_message.Message):
     __slots__ = ("start", "seek_id")

@@ -18,6 +18,7 @@ from ledgerfold.broker.client import (
     Message,
     MessageId,
 )
+from ledgerfold.broker.client.core.consumer_core import is_after
 from ledgerfold.broker.client.streams import ack_queue
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.entry import Position
@@ -450,6 +451,25 @@ def test_unsubscribe_deletes_the_subscription(broker: ThreadedFakeBroker, client
     assert broker.topic("t").subscriptions == {}
     with pytest.raises(AlreadyClosed):
         consumer.receive()
+
+
+@pytest.mark.parametrize(
+    ("last", "received", "expected"),
+    [
+        ((1, 0, -1), (-1, -1, -1), True),
+        ((-1, -1, -1), (-1, -1, -1), False),
+        ((1, 0, -1), (1, 0, -1), False),
+        ((1, 0, 4), (1, 0, 3), True),
+        ((1, 0, 4), (1, 0, 4), False),
+        # A batch that nobody can open.
+        ((1, 0, 4), (1, 0, -1), False),
+        ((1, 1, 0), (1, 0, -1), True),
+    ],
+)
+def test_what_is_after_the_message_received_last(
+    last: tuple[int, int, int], received: tuple[int, int, int], *, expected: bool
+) -> None:
+    assert is_after(MessageId(-1, *last), MessageId(-1, *received)) == expected
 
 
 def test_has_message_available(client: Client) -> None:

@@ -36,6 +36,17 @@ def test_a_plain_message_is_its_entry() -> None:
     assert BatchAcknowledgements().acknowledge(FIRST, -1)
 
 
+def test_a_batch_that_nobody_can_open_leaves_nothing_behind() -> None:
+    """Such an entry is registered, because it is a batch, and has one message without an index."""
+    tracker = BatchAcknowledgements()
+    for position in (FIRST, SECOND):
+        assert tracker.opened(position, [-1]) == [-1]
+    assert tracker.acknowledge(FIRST, -1)
+    assert len(tracker) == 1
+    assert tracker.acknowledge_cumulative(SECOND, -1) == SECOND
+    assert len(tracker) == 0
+
+
 def test_an_unknown_batch_is_left_alone() -> None:
     """Acknowledging one message of a batch never seen must not lose the others."""
     assert not BatchAcknowledgements().acknowledge(FIRST, 0)

@@ -158,10 +158,13 @@ def test_dead_messages_are_given_only_to_a_service_that_knows_of_them(knows: boo
     asyncio.run(main())
 
 
-def test_a_worker_that_does_not_know_of_dead_messages_refuses_a_plan_with_them() -> None:
+def test_a_worker_of_the_first_version_refuses_a_plan_with_what_it_does_not_know() -> None:
     """It looks at another field, and finds an empty plan."""
-    plan = CompactionPlan(run_id="t#2", segments=[SegmentRecord(dead={"messages": 1})])
-    for request in (RunRequest(plan=plan), AnalyzeRequest(plan=plan)):
+    dead = CompactionPlan(run_id="t#2", segments=[SegmentRecord(dead={"messages": 1})])
+    by_pulsar = CompactionPlan(run_id="t#2", has_pulsar_entries=True)
+    plans = (dead, by_pulsar)
+    for plan, kind in ((plan, kind) for plan in plans for kind in (RunRequest, AnalyzeRequest)):
+        request = kind(plan=plan)
         mark_vectors(request)
         assert request.plan_with_vectors == plan
         for check in (check_plan, check_input):

@@ -215,7 +215,7 @@ def sealed(count: int = 3) -> bytes:
     metadata = metadata_of(
         num_messages_in_batch=count, partition_key=b"first", encryption_keys=[b"key"]
     )
-    return entry_of(metadata, metadata.SerializeToString(), b"encrypted")
+    return entry_of(metadata, metadata.SerializeToString(), b"encrypted" * count)
 
 
 @pytest.mark.parametrize("compression", [each for each in Compression if each])
@@ -235,7 +235,12 @@ def test_what_is_too_large_when_decompressed_stays_whole(compression: int) -> No
 def test_what_nobody_can_open_stays_whole() -> None:
     data = sealed()
     found = columns(data)
-    assert (found.keys, found.shown, found.passes) == (b"first", 1, False)
+    assert (found.keys, found.is_opaque, found.passes, len(found.flags)) == (
+        b"first",
+        True,
+        False,
+        1,
+    )
     assert keep_pulsar_rows(read_header(data), raw(data), np.array([0])) == raw(data)
     broken = bytearray(batch_entry([message(b"v", "k")] * 2))
     broken[-3] = 0xFF
@@ -244,5 +249,6 @@ def test_what_nobody_can_open_stays_whole() -> None:
     header = read_header(entry.header)
     columns_found = key_columns(header, section, lambda: entry.value_section)
     assert isinstance(columns_found, KeySection)
-    assert (columns_found.shown, columns_found.passes) == (0, True)
+    assert (columns_found.is_opaque, columns_found.passes) == (True, True)
+    assert (columns_found.flags, columns_found.value_sizes) == (bytes(1), bytes(4))
     assert keep_pulsar_rows(header, entry, np.array([0])) == entry

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import struct
 
+import pytest
+
+from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.native import NativeBatchBuilder
 from tests.model.broker_lab import TOPIC
 from tests.model.log_model import Message
 from tests.support.http_lab import Heard, HttpLab
+from tests.support.pulsar_entries import entry, message, metadata_of, packed
 
 T = "/persistent/public/default/t"
 S = f"{T}/subscription/s"
@@ -25,11 +29,13 @@ def pulsar_headers(answer: Heard) -> dict[str, str]:
 def publish_one(lab: HttpLab, value: bytes | None, key: bytes | None, **fields: object) -> None:
     builder = NativeBatchBuilder("prod")
     builder.add(value, key, **fields)  # type: ignore[arg-type]
-    data = builder.build(sequence_id=5, publish_time_ms=1_000, plain=True)
+    publish_entry(lab, builder.build(sequence_id=5, publish_time_ms=1_000, plain=True))
 
+
+def publish_entry(lab: HttpLab, data: bytes, *, by_pulsar: bool = False) -> None:
     async def publish() -> None:
         topic = await lab.broker.topic(TOPIC, to_write=True)
-        producer = await topic.attach_producer("prod")
+        producer = await topic.attach_producer("prod", reuses_ids=by_pulsar)
         producer.append_all([memoryview(data)])
         producer.finish()
         while await producer.receipts():
@@ -94,6 +100,21 @@ def test_a_batch_has_pulsars_format(lab: HttpLab) -> None:
         found.append((key, rest[:length]))
         rest = rest[length:]
     assert found == [(b"k3", b"33"), (b"k4", b"4444")]
+
+
+@pytest.mark.parametrize("keys", [[], [b"key"]])
+def test_a_batch_of_pulsars_client_is_as_it_was_sent(lab: HttpLab, keys: list[bytes]) -> None:
+    """Without its compression, unless it is encrypted."""
+    lab.done("PUT", S)
+    payload = packed([message(b"one", "k"), message(b"two", "l")])
+    compression = Compression.NONE if keys else Compression.ZSTD
+    metadata = metadata_of(num_messages_in_batch=2, encryption_keys=keys, compression=compression)
+    publish_entry(lab, entry(metadata, payload), by_pulsar=True)
+    answer = lab.ask("GET", f"{S}/position/1")
+    headers = pulsar_headers(answer)
+    assert answer.body == payload
+    assert headers["Is-Encrypted"] == str(bool(keys)).lower()
+    assert (headers["num-batch-message"], headers["batch-size"]) == ("2", str(len(payload)))
 
 
 def test_entries_are_found_by_place_and_by_id(lab: HttpLab) -> None:

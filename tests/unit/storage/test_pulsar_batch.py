@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import tracemalloc
+from contextlib import nullcontext, suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledgerfold.storage.codec import codec_of, decode, last_batch_index
-from ledgerfold.storage.entry import Compression, read_header
+from ledgerfold.compactor.job.key_sections import key_columns
+from ledgerfold.storage.codec import codec_of, decode, decoding, last_batch_index
+from ledgerfold.storage.entry import Compression, read_header, stamp
 from ledgerfold.storage.entry_check import check_entry
-from ledgerfold.storage.errors import InvalidRequest
-from ledgerfold.storage.pulsar.entries import entry_of
-from ledgerfold.storage.pulsar.metadata import parse_metadata, replaced
+from ledgerfold.storage.errors import IncompatibleFormat, InvalidRequest
+from ledgerfold.storage.pulsar.entries import MESSAGES_MAX, entry_of
+from ledgerfold.storage.pulsar.metadata import parse_metadata, replaced, varint
 from ledgerfold.storage.pulsar.payload import split
+from ledgerfold.storage.segment import SegmentTally
 from ledgerfold.storage.served_entry import read_served_header, with_live_rows
-from ledgerfold.v1.pulsar_pb2 import MessageMetadata
+from ledgerfold.v1.pulsar_pb2 import KeyValue, MessageMetadata
 from tests.support.pulsar_entries import (
     UNKNOWN_FIELD,
     Sent,
@@ -139,14 +143,94 @@ def test_live_rows(live: set[int]) -> None:
     assert last_batch_index(served, header) == max(live)
 
 
-@given(st.binary(max_size=60), st.integers(1, 9), st.integers(0, 4))
+@given(st.binary(min_size=6, max_size=60), st.integers(1, 9), st.integers(0, 4))
 def test_noise_is_one_message(payload: bytes, count: int, compression: int) -> None:
+    count = min(count, (40 if compression else len(payload)) // 6)
     metadata = metadata_of(
         num_messages_in_batch=count, compression=compression, uncompressed_size=40
     )
     found = list(decode(entry_as_sent(metadata, payload)).messages())
     is_read = len(found) == count and found[0].batch_index == 0
     assert is_read or [(each.key, each.value) for each in found] == [(None, payload)]
+
+
+@given(st.sampled_from(Compression), st.binary(max_size=30))
+def test_what_is_alone_and_does_not_decompress_is_read_as_it_was_sent(
+    compression: int, payload: bytes
+) -> None:
+    """A chunk never does: the message is compressed as a whole, and then cut."""
+    metadata = metadata_of(compression=compression, uncompressed_size=9)
+    chunk = metadata_of(
+        compression=compression, uncompressed_size=9, num_chunks_from_msg=2, chunk_id=0
+    )
+    (found,) = decode(entry_as_sent(chunk, payload)).messages()
+    assert found.value == payload
+    batch = decode(entry_as_sent(metadata, payload))
+    assert len(batch.contents()) == 1
+    assert batch.value(0) == batch.contents()[0]
+    if compression:
+        assert batch.value(0) == payload or len(batch.value(0)) == 9
+
+
+def test_properties_of_any_bytes() -> None:
+    """A client in C++ does not check that they are UTF-8."""
+    pair = KeyValue(key=b"caf\xe9", value=b"\xff\n")
+    alone = metadata_of()
+    alone.properties.append(pair)
+    in_batch = batch_entry([message(b"v", "k", properties=[pair])])
+    for data in (entry_as_sent(alone, b"v"), in_batch):
+        assert decode(data).properties(0) == {"caf\\xe9": "\\xff\n"}
+
+
+def test_a_batch_takes_little_memory_for_each_message() -> None:
+    count = 50_000
+    data = batch_entry([message(b"", "k")] * count, compression=Compression.ZSTD)
+    assert len(data) < 1000
+    tracemalloc.start()
+    try:
+        batch = decode(data)
+        assert (batch.rows, batch.key(count - 1)) == (count, b"k")
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # The payload has 9 bytes a message.
+    assert kept < 25 * count
+
+
+@pytest.mark.parametrize(
+    ("count", "fields", "fits"),
+    [
+        (2, {}, True),
+        (3, {}, False),
+        (3, {"encryption_keys": [b"key"]}, False),
+        (100, {"compression": 3, "uncompressed_size": 600}, True),
+        (101, {"compression": 3, "uncompressed_size": 600}, False),
+        (MESSAGES_MAX, {"compression": 3, "uncompressed_size": 2**31}, True),
+        (MESSAGES_MAX + 1, {"compression": 3, "uncompressed_size": 2**31}, False),
+    ],
+)
+def test_a_batch_has_no_more_messages_than_its_payload_can_hold(
+    count: int, fields: dict[str, Any], fits: bool
+) -> None:
+    metadata = metadata_of(num_messages_in_batch=count, **fields)
+    with nullcontext() if fits else pytest.raises(InvalidRequest, match=str(count)):
+        entry_as_sent(metadata, bytes(12))
+
+
+def test_an_entry_of_a_later_build_is_not_damaged() -> None:
+    later = read_header(entry_as_sent(metadata_of(), b""))._replace(codec=9)
+    with pytest.raises(IncompatibleFormat, match="Use a newer build"), decoding("s"):
+        codec_of(later)
+    with pytest.raises(IncompatibleFormat, match="Use a newer build"):
+        key_columns(later, b"", lambda: b"")
+
+
+def test_an_estimate_of_keys_follows_the_stored_bytes() -> None:
+    """Whatever number of messages an entry says it has."""
+    metadata = metadata_of(num_messages_in_batch=10**6, compression=3, uncompressed_size=10**7)
+    tally = SegmentTally("s")
+    tally.add_stored([read_header(stamp(entry_as_sent(metadata, bytes(40)), 1, 0, 1, 1))])
+    assert tally.record.key_bytes < 10_000
 
 
 @pytest.mark.parametrize("cut", [1, 3, 5, 12])
@@ -200,3 +284,47 @@ def test_noise_as_metadata(section: bytes) -> None:
         parse_metadata(section)
     with suppress(InvalidRequest):
         replaced(section, {9: 1})
+
+
+@st.composite
+def unknown_fields(draw: st.DrawFn, depth: int = 0) -> bytes:
+    """Draws a field that no build knows, of any wire type."""
+    number = draw(st.integers(1000, 2000))
+    kind = draw(st.integers(0, 5))
+
+    def tag(kind: int) -> bytes:
+        return varint(number << 3 | kind)
+
+    match kind:
+        case 0:
+            return tag(0) + varint(draw(st.integers(0, 2**64 - 1)))
+        case 1:
+            return tag(1) + draw(st.binary(min_size=8, max_size=8))
+        case 2:
+            content = draw(st.binary(max_size=9))
+            return tag(2) + varint(len(content)) + content
+        case 5:
+            return tag(5) + draw(st.binary(min_size=4, max_size=4))
+    inner = [] if depth > 3 else draw(st.lists(unknown_fields(depth=depth + 1), max_size=3))
+    return tag(3) + b"".join(inner) + tag(4)
+
+
+@given(unknown_fields(), st.data())
+def test_whatever_protobuf_accepts_is_replaced_around(unknown: bytes, data: st.DataObject) -> None:
+    """Otherwise a message that was stored could not be removed by any run."""
+    section = unknown + metadata_of(uncompressed_size=5).SerializeToString()
+    assert replaced(section, {9: 300}).startswith(unknown)
+    assert parse_metadata(replaced(section, {9: 300})).uncompressed_size == 300
+    damaged = bytearray(section)
+    damaged[data.draw(st.integers(0, len(section) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        parse_metadata(damaged)
+    except InvalidRequest:
+        return
+    replaced(bytes(damaged), {9: 300})
+
+
+@pytest.mark.parametrize("section", ["c33e", "c43e", "c33ecc3e", "c33e0801"])
+def test_a_group_that_is_cut_off(section: str) -> None:
+    with pytest.raises(InvalidRequest):
+        replaced(bytes.fromhex(section), {})
