@@ -298,10 +298,6 @@ class MetadataStore:
                 self._commit(batch)
         return record
 
-    def has_feature(self, feature: str) -> bool:
-        store = self.store()
-        return store is not None and feature in store.features
-
     def need_feature(self, feature: str) -> None:
         """Makes builds that do not know `feature` refuse the directory. Raises DiskFailure."""
 

@@ -35,7 +35,7 @@ from ledgerfold.broker.compaction.interfaces import CompactableTopic, Compaction
 from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.compaction.run_files import RunFiles
 from ledgerfold.broker.compaction.snapshot import TopicSnapshot, snapshot
-from ledgerfold.broker.worker.compactor import Compactor
+from ledgerfold.broker.worker.compactor import Compactor, may_have_pulsar_entries
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (
@@ -45,7 +45,6 @@ from ledgerfold.storage.errors import (
     DiskFailure,
     LedgerfoldError,
 )
-from ledgerfold.storage.records import PULSAR_ENTRIES
 from ledgerfold.strategies.catalogue import listed, strategy_text
 from ledgerfold.v1.admin_pb2 import (
     COMPACTION_PHASE_COMMIT,
@@ -227,7 +226,7 @@ class CompactionRun:
             keeps_segments=self._continues_previous(),
             segment_garbage_max=self._broker.settings.segment_garbage_max,
             unsized_empties_survive=record.unsized_empties_survive,
-            has_pulsar_entries=self._broker.metadata.has_feature(PULSAR_ENTRIES),
+            has_pulsar_entries=may_have_pulsar_entries(self._broker.metadata),
         )
         if record.HasField("retention_floor"):
             plan.retention_floor.CopyFrom(record.retention_floor)

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.compaction.own_strategies import check_allowed
+from ledgerfold.broker.worker.compactor import may_have_pulsar_entries
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import InvalidRequest, MissingFile, Moved
 from ledgerfold.storage.partition_names import partition_index
-from ledgerfold.storage.records import PULSAR_ENTRIES
 from ledgerfold.storage.segment import record_position
 from ledgerfold.strategies.catalogue import checked
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest, CompactionPlan
@@ -132,7 +132,7 @@ def _plan(
         compacted_segments=len(compacted),
         time_ms=broker.clock_ms(),
         unsized_empties_survive=topic.emulation().unsized_empties_survive,
-        has_pulsar_entries=broker.metadata.has_feature(PULSAR_ENTRIES),
+        has_pulsar_entries=may_have_pulsar_entries(broker.metadata),
     )
     for place, position in ((plan.horizon_previous, after), (plan.horizon, horizon)):
         place.ledger_id, place.entry_id = position

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.records import PULSAR_ENTRIES
 from ledgerfold.v1.admin_pb2 import (
     COMPACTOR_STATE_DISABLED,
     COMPACTOR_STATE_READY,
@@ -29,6 +31,12 @@ OnProgress = Callable[[CompactionProgress], None]
 def has_vectors(plan: CompactionPlan) -> bool:
     """Returns whether a segment has a deletion vector, of which not every compactor knows."""
     return any(segment.HasField("dead") for segment in plan.segments)
+
+
+def may_have_pulsar_entries(metadata: MetadataStore) -> bool:
+    """Returns whether a client of Pulsar has ever connected a producer."""
+    store = metadata.store()
+    return store is not None and PULSAR_ENTRIES in store.features
 
 
 def needs_new_worker(plan: CompactionPlan) -> bool:

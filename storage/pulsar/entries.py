@@ -57,10 +57,10 @@ def entry_of(
 def _check_count(metadata: MessageMetadata, payload_bytes: int) -> None:
     count = metadata.num_messages_in_batch
     size = metadata.uncompressed_size if metadata.compression else payload_bytes
-    if not 1 <= count <= MESSAGES_MAX:
-        raise InvalidRequest(
-            f"A batch of {count} messages: send from 1 to {MESSAGES_MAX} messages at once."
-        )
+    if count < 1:
+        raise InvalidRequest(f"A batch of {count} messages.")
+    if count > MESSAGES_MAX:
+        raise InvalidRequest(f"A batch of {count} messages: send at most {MESSAGES_MAX} in one.")
     if SINGLE_BYTES_MIN * count > size:
         raise InvalidRequest(f"A batch of {count} messages does not fit into {size} bytes.")
 

@@ -118,7 +118,7 @@ def test_what_is_not_stored_is_refused(
 ) -> None:
     raw.send(producer(topic))
     raw.read()
-    raw.send(send(1), metadata(1, **options))
+    raw.socket.sendall(frame_of(send(1), metadata(1, **options), b"payload"))
     assert sentence in raw.read().send_error.message
 
 

@@ -192,7 +192,7 @@ def test_bat_20_a_batch_that_does_not_parse(
         raw.send(producer(topic))
         raw.read()
         described = metadata(0, num_messages_in_batch=3)
-        raw.socket.sendall(frame_of(send(0, num_messages=3), described, b"no batch"))
+        raw.socket.sendall(frame_of(send(0, num_messages=3), described, b"this is not a batch"))
         assert raw.read().send_receipt.sequence_id == 0
     publish(client, topic, [("a", b"1")], encrypted=False)
     for entries in (2, 2):
@@ -200,7 +200,7 @@ def test_bat_20_a_batch_that_does_not_parse(
         assert compacted_entries(broker, topic) == entries
         publish(client, topic, [("a", b"1")], encrypted=False)
     with native.create_reader(topic, OurMessageId.earliest) as reader:
-        assert reader.read_next(10_000).data() == b"no batch"
+        assert reader.read_next(10_000).data() == b"this is not a batch"
         assert reader.read_next(10_000).data() == b"1"
 
 

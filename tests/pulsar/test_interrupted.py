@@ -68,12 +68,13 @@ def test_batches_that_do_not_say_their_highest_id(url: str, topic: str) -> None:
     with RawClient(url) as client:
         connected_again(client, topic)
         described = metadata(1, num_messages_in_batch=9)
-        client.socket.sendall(frame_of(send(1, num_messages=9), described, b"1, 3 to 10"))
+        client.socket.sendall(frame_of(send(1, num_messages=9), described, b"1, 3 to 10".ljust(54)))
         assert client.read().send_receipt.message_id.entry_id == 0
     for expected in (1, -1):
         with RawClient(url) as client:
             connected_again(client, topic)
-            client.socket.sendall(frame_of(send(2), metadata(2, num_messages_in_batch=1), b"2"))
+            described = metadata(2, num_messages_in_batch=1)
+            client.socket.sendall(frame_of(send(2), described, b"only 2"))
             assert client.read().send_receipt.message_id.entry_id in (expected, 2**64 + expected)
 
 

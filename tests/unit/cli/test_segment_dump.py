@@ -58,7 +58,7 @@ def test_entries_of_pulsars_clients(tmp_path: Path) -> None:
     parts = RawEntry(stored[:HEADER_BYTES], section, payload)
     rebuilt = b"".join(keep_pulsar_rows(read_header(stored), parts, np.array([1])))
     described = pulsar_entries.metadata_of(num_messages_in_batch=2)
-    broken = entry_of(described, described.SerializeToString(), b"no batch")
+    broken = entry_of(described, described.SerializeToString(), b"not a batch!")
     (tmp_path / "1").mkdir()
     writer = SegmentWriter(tmp_path, 1, 0)
     for number, each in enumerate((rebuilt, broken)):
@@ -69,7 +69,7 @@ def test_entries_of_pulsars_clients(tmp_path: Path) -> None:
     shown = ledgerfold("segment", "dump", "--messages", path).rows
     assert [(row["id"], row["key"], row["value"]) for row in shown] == [
         ("1:0:-1:1", "b", "2"),
-        ("1:1", None, "no batch"),
+        ("1:1", None, "not a batch!"),
     ]
 
 

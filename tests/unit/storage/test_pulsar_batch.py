@@ -226,7 +226,7 @@ def test_an_entry_of_a_later_build_is_not_damaged() -> None:
 
 
 def test_an_estimate_of_keys_follows_the_stored_bytes() -> None:
-    """Whatever number of messages an entry says it has."""
+    """An entry may say that it has any number of messages."""
     metadata = metadata_of(num_messages_in_batch=10**6, compression=3, uncompressed_size=10**7)
     tally = SegmentTally("s")
     tally.add_stored([read_header(stamp(entry_as_sent(metadata, bytes(40)), 1, 0, 1, 1))])
