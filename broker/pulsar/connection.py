@@ -208,18 +208,10 @@ class Connection(asyncio.Protocol):
         if request.type != pulsar_pb2.CONNECT or not request.HasField("connect"):
             raise InvalidRequest("The first command of a connection is CONNECT.")
         connect = request.connect
-        link, method = self._link, connect.auth_method_name
+        # Credentials are ignored, as by a Pulsar without authentication: programs that pass them
+        # connect unchanged.
+        link = self._link
         link.client_version = connect.client_version[:200].decode(errors="replace")
-        if method not in ("", "none"):
-            refused = pulsar_pb2.CommandError(
-                request_id=_NO_REQUEST,
-                error=pulsar_pb2.AUTHENTICATION_ERROR,
-                message=f"There is no authentication by {method[:100]!r}: connect without one.",
-            )
-            _log.warning("%s: %s", link.address, refused.message)
-            link.send(command(pulsar_pb2.ERROR, error=refused))
-            link.close()
-            return
         self._is_connected = True
         self._splitter.frame_bytes_max = self._shared.frame_bytes_max
         answer = pulsar_pb2.CommandConnected(

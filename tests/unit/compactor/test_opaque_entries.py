@@ -30,12 +30,12 @@ def sealed(key: bytes | None) -> bytes:
     metadata = metadata_of(num_messages_in_batch=COUNT, encryption_keys=[b"key"])
     if key is not None:
         metadata.partition_key = key
-    return entry_of(metadata, metadata.SerializeToString(), b"encrypted")
+    return entry_of(metadata, metadata.SerializeToString(), b"encrypted, all of them")
 
 
 def broken() -> bytes:
     metadata = metadata_of(num_messages_in_batch=COUNT, partition_key=b"a")
-    return entry_of(metadata, metadata.SerializeToString(), b"no batch")
+    return entry_of(metadata, metadata.SerializeToString(), b"no batch of messages")
 
 
 def add(log: LogBuilder, ledger_id: int, entries: list[bytes]) -> None:
@@ -69,9 +69,9 @@ def test_they_survive_or_die_as_a_whole(tmp_path: Path, retain: bool) -> None:
     plan = log.plan(100, retain)
     records, counts = run_tasks(plan)
     assert left(log, records) == [
-        (1, 0, COUNT, [b"encrypted"]),
-        (1, 2, COUNT, [b"no batch"]),
-        *([(1, 3, COUNT, [b"encrypted"])] if retain else []),
+        (1, 0, COUNT, [b"encrypted, all of them"]),
+        (1, 2, COUNT, [b"no batch of messages"]),
+        *([(1, 3, COUNT, [b"encrypted, all of them"])] if retain else []),
         (1, 4, 2, [b"1", b"2"]),
     ]
     assert (counts.messages_in, counts.null_keys) == (4 * COUNT + 2, 1)
@@ -85,7 +85,7 @@ def test_a_strategy_of_messages_gets_the_encrypted_bytes(tmp_path: Path) -> None
     plan = log.plan(100, strategy="numeric")
     records, _ = run_tasks(plan)
     found = left(log, records)
-    assert (1, 1, COUNT, [b"no batch"]) in found
+    assert (1, 1, COUNT, [b"no batch of messages"]) in found
     assert (1, 2, 1, [b"2"]) in found
     (sized,) = analyze(plan, [MessageStrategy("numeric", 1, Numeric)]).sized
     assert sized.entries == len(found)
@@ -108,7 +108,7 @@ def test_a_later_run_reads_their_segment(tmp_path: Path, monkeypatch: pytest.Mon
     tasks = cut(plan, 2)
     records, _ = run_tasks(replace(tasks, output=replace(tasks.output, is_indexed=True)))
     assert left(log, records) == [
-        (1, 1, COUNT, [b"no batch"]),
+        (1, 1, COUNT, [b"no batch of messages"]),
         (1, 2, 1, [b"1"]),
         (2, 0, 1, [b"3"]),
     ]
