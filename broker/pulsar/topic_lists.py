@@ -1,7 +1,7 @@
 """Lists of topics that match a pattern, each kept up to date once for all of its watchers.
 
-A list reads the names of its namespace when its first watcher comes, and is told of changes until
-its last one leaves. It applies a change in place, and computes one hash, whoever watches.
+A list reads the names of its namespace when its first watcher comes, and follows changes until its
+last one leaves. It applies a change in place, and computes one hash, whoever watches.
 
 Bounds: one sorted list of names for each pattern that is watched; its strings are shared by all
 lists. Between the watchers of a change, other tasks run.

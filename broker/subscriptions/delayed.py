@@ -58,7 +58,7 @@ class DelayedEntries:
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry may be added. It stays full until a tenth is free."""
+        """True if no entry may be added. It stays full until a tenth is free."""
         if not self.free:
             self._is_paused = True
         elif len(self._heap) < RESUMED * self._entries_max:
@@ -67,7 +67,7 @@ class DelayedEntries:
 
     @property
     def free(self) -> int:
-        """How many more entries the subscription may have."""
+        """The number of entries that the subscription may still add."""
         return self._entries_max - len(self._heap)
 
     @property

@@ -67,10 +67,8 @@ class Broker:
         compactor: Compactor,
         clock: Clock | None = None,
     ) -> None:
-        self.settings = settings
-        self.metadata = metadata
+        self.settings, self.metadata, self.store = settings, metadata, store
         self.names = TopicNames(metadata)
-        self.store = store
         self.clock = clock or WallClock()
         self.clock_ms = self.clock.now_ms
         # The clock, if it is a manual one.
