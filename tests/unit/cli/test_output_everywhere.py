@@ -110,6 +110,7 @@ POLICIES = {
     "schema-validation-enforce": "--disable",
     "is-allow-auto-update-schema": "--enable",
     "delayed-delivery": "false",
+    "deduplication": "--enable",
 }
 for scope, name in (("topics", T), ("topicPolicies", T), ("namespaces", "public/walked")):
     for policy, values in POLICIES.items():
