@@ -286,7 +286,10 @@ class ReadCall:
         self._changed = asyncio.Event()
         self._checks = 0
         opening = data_pb2.ReadOpen(
-            topic=TOPIC, start=_start(start, inclusive), read_compacted=read_compacted
+            reads_pulsar_entries=True,
+            topic=TOPIC,
+            start=_start(start, inclusive),
+            read_compacted=read_compacted,
         )
         self._put(data_pb2.ReadRequest(open=opening))
         self._task = lab.loop.create_task(read_handler(lab.broker, cast(Any, self)))

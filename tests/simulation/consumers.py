@@ -178,6 +178,7 @@ class Consumer:
         self.received, self._last, self._has_rewound = [], EARLIEST, False
         self.got_here = set()
         opening = data_pb2.SubscribeOpen(
+            reads_pulsar_entries=True,
             topic=self.topic_name,
             subscription=self.subscription_name,
             type=self.type,

@@ -136,6 +136,7 @@ class Reader:
         connection = Connection(self._world, _HANDLER, self._on_sent)
         self._connection = connection
         opening = data_pb2.ReadOpen(
+            reads_pulsar_entries=True,
             topic=self.topic_name,
             start=start_at(self._start, self._inclusive),
             read_compacted=self.read_compacted,
