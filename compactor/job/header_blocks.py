@@ -51,8 +51,9 @@ _FIELDS = [
     ("durable_entries", "<u4"),
     ("header_crc", "<u4"),
 ]
-_HEADER = np.dtype(_FIELDS)
-assert _HEADER.itemsize == HEADER_BYTES
+HEADER = np.dtype(_FIELDS)
+assert HEADER.names == EntryHeader._fields[:-2]
+assert HEADER.itemsize == HEADER_BYTES
 # The version, and the lengths of the sections.
 _LENGTHS = struct.Struct("<4xB51xI4xI")
 # The CRC32C of any bytes that are followed by their own CRC32C.
@@ -107,7 +108,7 @@ def _plain_block(data: mmap.mmap, offset: int, size_bytes: int) -> HeaderBlock |
         offsets.append(offset)
         offset += HEADER_BYTES + key_bytes + value_bytes
     stored = pieces(data, offsets, [offset + HEADER_BYTES for offset in offsets])
-    fields = np.frombuffer(b"".join(stored), _HEADER)
+    fields = np.frombuffer(b"".join(stored), HEADER)
     ends = np.array([*offsets[1:], offset], np.int64)
     fits = (checksums(stored) == _INTACT) & (ends <= size_bytes)
     ledgers, entries = fields["ledger_id"], fields["entry_id"]
@@ -132,7 +133,7 @@ def _one(
     if end > size_bytes:
         left = f"{size_bytes - offset}"
         raise Corruption(path, offset, f"{header.size_bytes} bytes of entry", left)
-    fields = np.array([header[: len(_FIELDS)]], _HEADER)
+    fields = np.array([header[: len(_FIELDS)]], HEADER)
     return HeaderBlock(np.array([offset], np.int64), fields, end)
 
 

@@ -19,6 +19,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from ledgerfold.compactor.job.header_blocks import HEADER
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rebuild import RawEntry
 from ledgerfold.compactor.job.segment_map import map_file
@@ -40,28 +41,6 @@ from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, MAGIC, BatchHeade
 CHUNK_BYTES = 32 * 1024 * 1024
 CHUNK_RECORDS = 500_000
 
-ENTRY = np.dtype(
-    [
-        ("crc", "<u4"),
-        ("version", "u1"),
-        ("codec", "u1"),
-        ("compression", "u1"),
-        ("flags", "u1"),
-        ("ledger_id", "<i8"),
-        ("entry_id", "<i8"),
-        ("publish_time_ms", "<i8"),
-        ("append_time_ms", "<i8"),
-        ("sequence_id", "<i8"),
-        ("producer_number", "<u4"),
-        ("message_count", "<u4"),
-        ("key_bytes", "<u4"),
-        ("key_crc", "<u4"),
-        ("value_bytes", "<u4"),
-        ("value_crc", "<u4"),
-        ("durable_entries", "<u4"),
-        ("header_crc", "<u4"),
-    ]
-)
 BATCH = np.dtype(
     [
         ("base_offset", ">i8"),
@@ -80,11 +59,9 @@ BATCH = np.dtype(
     ]
 )
 # The last two fields are of served entries only.
-assert ENTRY.names == EntryHeader._fields[:-2]
-assert ENTRY.itemsize == HEADER_BYTES
 assert BATCH.names == BatchHeader._fields
 assert BATCH.itemsize == BATCH_HEADER_BYTES
-_FRONT = np.dtype([("entry", ENTRY), ("batch", BATCH)])
+_FRONT = np.dtype([("entry", HEADER), ("batch", BATCH)])
 # Sizes of the key section and, after its checksum, of the value section.
 _SIZES, _SIZES_AT = struct.Struct("<I4xI"), 56
 _CHECKED_BYTES = HEADER_BYTES - 4

@@ -15,9 +15,9 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
+from ledgerfold.compactor.job.header_blocks import HEADER
 from ledgerfold.compactor.kafka.batches import (
     BATCH,
-    ENTRY,
     KIND,
     LOG_OVERHEAD_BYTES,
     Batches,
@@ -27,7 +27,7 @@ from ledgerfold.storage.entry import FORMAT_VERSION, HEADER_BYTES, Buffer, Posit
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, NO_TIMESTAMP
 from ledgerfold.storage.segment import Totals
 
-_HEADERS = np.dtype([("entry", ENTRY), ("batch", BATCH)])
+_HEADERS = np.dtype([("entry", HEADER), ("batch", BATCH)])
 # The bytes that the checksums of a batch header and an entry cover.
 _BATCH_CHECKED_AT = 21
 _ENTRY_CHECKED, _HEADER_CHECKED = (4, 72), (0, HEADER_BYTES - 4)
