@@ -20,7 +20,6 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import NamedTuple
 
 from ledgerfold.storage.deletion_vector import DeletionVector, VectorCache, place_of
 from ledgerfold.storage.entry import (
@@ -45,6 +44,7 @@ from ledgerfold.storage.segment import (
     shifted,
 )
 from ledgerfold.storage.served_entry import live_header, with_live_rows
+from ledgerfold.storage.stored_entries import StoredEntry, read_run
 from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LedgerRecord, SegmentRecord
 
 INDEX_EVERY = 32
@@ -55,13 +55,6 @@ NEXT_MAX = 64
 _HOP_BYTES = 4096
 # ReadFile.pread, blocking or not.
 Pread = Callable[[int, int], Buffer]
-
-
-class StoredEntry(NamedTuple):
-    """A stored entry. `data` is the whole entry, header included; everything in it is verified."""
-
-    header: EntryHeader
-    data: bytes
 
 
 class _Index:
@@ -190,7 +183,19 @@ class LedgerReader:
             # acknowledged.
             wanted = max(min(bytes_max, segment.size_bytes - offset), HEADER_BYTES)
             block, base = pread(wanted, offset), offset
-            for header, data in self._entries(pread, path, block, base, end, bool(found), vector):
+            if vector is None:
+                run, size = read_run(block, expected, end, is_dense=not self._is_compacted)
+                if run:
+                    self._check_position(segment, offset, run[0].header.position, expected)
+                    found += run
+                    taken, offset, passed = taken + size, offset + size, passed + len(run)
+                    expected = run[-1].header.position.next
+                    if expected > end:
+                        break
+            at = offset - base
+            for header, data in self._entries(
+                pread, path, block, at, base, end, bool(found), vector
+            ):
                 position = header.position
                 self._check_position(segment, offset, position, expected)
                 if data is not None:
@@ -227,15 +232,16 @@ class LedgerReader:
         pread: Pread,
         path: str,
         block: Buffer,
+        at: int,
         offset: int,
         end: Position,
         some: bool,
         vector: DeletionVector | None,
     ) -> Iterator[tuple[EntryHeader, bytes | None]]:
-        """Yields the whole entries of a block read at `offset`; reads once more for a large first
-        one. Of an entry without a live message, only the header.
+        """Yields the whole entries from `at` on in a block read at `offset`; reads once more for a
+        large first one. Of an entry without a live message, only the header.
         """
-        at, view = 0, memoryview(block)
+        view = memoryview(block)
         while at + HEADER_BYTES <= len(view) or has_header(view, at):
             found = read_entry(view, at)
             if found is not None:
