@@ -43,7 +43,9 @@ SHARED = ConsumerType.Shared
 
 def fill(client: Client, entries: int, rows: int) -> None:
     """`entries` batches of `rows` messages, with their numbers as values."""
-    producer = client.create_producer("t", batching_enabled=True, batching_max_messages=rows)
+    producer = client.create_producer(
+        "t", batching_enabled=True, batching_max_messages=rows, batching_max_publish_delay_ms=60_000
+    )
     for number in range(entries * rows):
         producer.send_async(b"%d" % number, None, partition_key=f"k{number}")
     producer.flush()
