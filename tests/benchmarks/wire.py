@@ -117,11 +117,14 @@ async def publish(target: Target, frames: Iterable[bytes], window: int = WINDOW)
 
     async def send() -> int:
         sent = 0
-        for frame in frames:
-            await room.acquire()
-            await call.write(frame)
-            sent += 1
-        await call.done_writing()
+        try:
+            for frame in frames:
+                await room.acquire()
+                await call.write(frame)
+                sent += 1
+        finally:
+            # Also if `frames` raises: the responses end, and the error comes out below.
+            await call.done_writing()
         return sent
 
     sending = asyncio.create_task(send())

@@ -8,16 +8,12 @@ own (tests/simulation/storedlog.py). Letters are the invariants of docs/ARCHITEC
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import inf
 
-from ledgerfold.broker.subscriptions.cursor import Cursor
-from ledgerfold.storage.entry import EARLIEST, LATEST, Position
+from ledgerfold.storage.entry import EARLIEST
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.names import deletion_vector_path
 from ledgerfold.storage.partition_names import parse_partition, partition_name
-from ledgerfold.storage.segment import live_messages
-from ledgerfold.strategies.catalogue import DEFAULT
-from ledgerfold.v1.compactor_pb2 import CleanPlan, CompactionPlan
+from ledgerfold.v1.compactor_pb2 import CleanPlan
 from ledgerfold.v1.records_pb2 import (
     LEDGER_STATE_DELETING,
     RUN_STATE_SUCCESS,
@@ -29,20 +25,21 @@ from ledgerfold.v1.records_pb2 import (
     RunRecord,
     TopicRecord,
 )
-from tests.model.choice_model import is_strategic, left_by
+from tests.simulation.committed import CommittedChecks
 from tests.simulation.kafka_life import KafkaLife
 from tests.simulation.kafka_limits import deletable
-from tests.simulation.life import Attempt, Topic, position_of, short_name
-from tests.simulation.limits import AWAY_MS, Limits, let_go, unneeded
-from tests.simulation.storedlog import Row, Stored, difference, live_rows, numbered_anew, rows_of
-from tests.simulation.subscriptions import Order, Subscription, covers
-from tests.simulation.told import Told
+from tests.simulation.life import Topic, position_of, short_name
+from tests.simulation.limits import AWAY_MS, Limits
+from tests.simulation.passed import PassedChecks
+from tests.simulation.storedlog import Stored
+from tests.simulation.subscriptions import Order, Subscription
+from tests.simulation.trimmed import TrimmedChecks
 
 # What a worker is told that a topic here is.
 KAFKA_LABEL = "{}-0"
 
 
-class Oracle(Told):
+class Oracle(PassedChecks, TrimmedChecks, CommittedChecks):
     """All of it: told of each metadata write, too."""
 
     # Metadata
@@ -260,119 +257,6 @@ class Oracle(Told):
         for name in subscriptions:
             topic.subscriptions[name] = Subscription(name, from_earliest=True, step=0)
 
-    def _remember_ledger(self, topic: Topic, ledger_id: int, store: MemoryKeyValue) -> None:
-        """All that its record names: who sends such an entry again is told that it is stored."""
-        value = store.get(f"ledger/{ledger_id:020d}".encode())
-        if value is None:
-            return
-        ends = [position_of(each.last) for each in LedgerRecord.FromString(value[1:]).segments]
-        for position, entry in self.entries(ledger_id).items():
-            attempt = self.attempt_of(topic, entry)
-            if attempt is not None and position <= max(ends, default=EARLIEST):
-                self.stored(topic, position, attempt)
-                if topic.acked.get(attempt, position) is None:
-                    topic.acked[attempt] = position
-
-    def _on_gone(
-        self, topic: Topic, record: TopicRecord, gone: list[int], store: MemoryKeyValue
-    ) -> None:
-        """(a): raw ledgers go only when all who need them have passed them, or by an order."""
-        for ledger_id in gone:
-            self._remember_ledger(topic, ledger_id, store)
-        self.note(f"{short_name(topic.name)}: raw ledgers {gone} go")
-        topic.removed.update(gone)
-        places = [at for at in topic.at if at.ledger_id in gone and at not in topic.excused]
-        if not places:
-            return
-        is_order = self._is_truncated(topic)
-        passed = topic.horizon or EARLIEST
-        if record.HasField("truncated_upto"):
-            passed = max(passed, position_of(record.truncated_upto))
-        if record.HasField("retention_floor"):
-            topic.takings += 1
-        for position in sorted(places):
-            what = f"{topic.at[position]} at {position} is trimmed"
-            if not (is_order or self.is_damaged or self.is_told(topic, topic.at[position])):
-                self.fail(f"{what}, and no record tells that it was stored")
-            if record.compaction_cursor and position > passed and not is_order:
-                self.fail(f"{what}; the horizon is {passed}")
-            is_shown = topic.horizon is not None and position <= topic.horizon
-            if is_order or not (record.compaction_cursor and is_shown):
-                topic.lost.add(position)
-                topic.takings += 1
-        if not is_order:
-            self._check_cursors(topic, places)
-            self._check_retention(topic, record, gone)
-        nobody = not (record.compaction_cursor or topic.name in self.subscribed or is_order)
-        if nobody and self.profile != "pulsar-4":
-            self.fail(f"raw ledgers {gone} are trimmed though nobody has a cursor")
-
-    def _is_truncated(self, topic: Topic) -> bool:
-        """Returns whether an administrator may be taking ledgers now."""
-        if self.is_settling:
-            return topic.name in self.ever_truncated
-        return self.truncating[topic.name] > 0
-
-    def _check_retention(self, topic: Topic, record: TopicRecord, gone: list[int]) -> None:
-        """None that a limit keeps. Of what nobody needs the oracle knows no less than there is."""
-        known = [self.ledger(each) for each in topic.record.ledger_ids]
-        records = [each for each in known if each is not None]
-        # One that was asked for, or moved back, after the choice goes on with what is left.
-        needed = self.needed_from(topic, record.compaction_cursor, self.decided_ms())
-        free = unneeded(records, needed)
-        for limits in topic.limits:
-            may_go = let_go(free, limits, self.asked_ms())
-            if set(gone) <= set(may_go):
-                return
-        told = ", ".join(f"{each.age_ms} ms, {each.size_bytes} bytes" for each in topic.limits)
-        self.fail(f"raw ledgers {gone} go, and retention keeps them: {told}")
-
-    def may_go(self, topic: Topic) -> list[int]:
-        """The raw ledgers that a trim takes now: while nobody reads, and after every change."""
-        known = [self.ledger(each) for each in topic.record.ledger_ids]
-        records = [each for each in known if each is not None]
-        told_upto = [position_of(each.position) for each in topic.producers.values()]
-        needed = min([self.needed_from(topic, topic.record.compaction_cursor), *told_upto])
-        return let_go(unneeded(records, needed), topic.limits[-1], self.now_ms())
-
-    def needed_from(self, topic: Topic, has_cursor: bool, before_ms: float = inf) -> Position:
-        """The last entry that no cursor needs any more that is as old, as far as records tell.
-        `has_cursor`: compaction has one, too.
-        """
-        moved, known = topic.moved_ms, topic.cursors.items()
-        cursors = [c for name, c in known if max(c.created_ms, moved.get(name, 0)) < before_ms]
-        # If all are as young, one of the same millisecond was there: without any nothing may go.
-        cursors = cursors or list(topic.cursors.values())
-        passed = [position_of(each.mark_delete) for each in cursors]
-        record = topic.record
-        if has_cursor:
-            compacted = topic.horizon or EARLIEST
-            if record.HasField("truncated_upto"):
-                compacted = max(compacted, position_of(record.truncated_upto))
-            passed.append(compacted)
-        if not passed and self.profile != "pulsar-4":
-            return EARLIEST
-        return min(passed, default=LATEST)
-
-    def is_told(self, topic: Topic, attempt: Attempt) -> bool:
-        """Returns whether a record says that it was stored; otherwise, its header must."""
-        record = topic.producers.get(attempt.producer)
-        is_known = record is not None and attempt.sequence_id <= record.last_sequence_id
-        return is_known or attempt.producer in topic.forgotten
-
-    def _check_cursors(self, topic: Topic, places: list[Position]) -> None:
-        """Checks that messages not acknowledged by a durable subscription are kept."""
-        for name, record in topic.cursors.items():
-            sub = topic.subscriptions.get(name)
-            begun_ms = max(record.created_ms, topic.moved_ms.get(name, 0))
-            if sub is None or sub.is_moving or begun_ms >= self.decided_ms():
-                continue
-            upto = topic.horizon if sub.has_compacted and topic.horizon is not None else EARLIEST
-            for position in places:
-                is_due = sub.is_due(position, topic.at[position].step)
-                if position > upto and is_due and not covers(record, position):
-                    self.fail(f"{position} is trimmed, and {name} has not acknowledged it")
-
     def _on_run(self, run: RunRecord, puts: Mapping[bytes, bytes]) -> None:
         """(i), (j): a run that ends well is published by the same write."""
         topic = self.topics.get(run.topic)
@@ -408,184 +292,3 @@ class Oracle(Told):
         topic.forgotten.add(producer)
         for attempt in [each for each in topic.place if each.producer == producer]:
             del topic.place[attempt]
-
-    # Cursors
-
-    def _on_cursor(self, record: CursorRecord) -> None:
-        """Checks that the cursor covers nothing without a reason (subscriptions.py)."""
-        topic = self.topics.get(record.topic)
-        if topic is None:
-            return
-        name, before = record.subscription, topic.cursors.get(record.subscription)
-        topic.cursors[name] = record
-        sub = topic.subscriptions.get(name)
-        if before is None or sub is None:
-            if not self.begins_early.get((record.topic, name), False):
-                topic.births.setdefault(name, record)
-            if sub is not None:
-                sub.incarnation = record.incarnation
-            return
-        if sub.incarnation is None:
-            sub.incarnation = before.incarnation
-        if record.incarnation != sub.incarnation:
-            sub.incarnation, topic.moved_ms[name] = record.incarnation, self.now_ms()
-            self._on_moved(topic, sub, record)
-        self.examine(topic, sub)
-
-    def examine(self, topic: Topic, sub: Subscription) -> None:
-        """Why its record covers what nobody has looked at yet."""
-        record = topic.cursors.get(sub.name)
-        if record is None:
-            return
-        for position, attempt in topic.at.items():
-            if position in sub.examined or topic.is_gone(position):
-                continue
-            if covers(record, position):
-                sub.examined.add(position)
-                if not sub.is_passed(position):
-                    self._on_passed(topic, sub, position, attempt)
-
-    def _on_passed(
-        self, topic: Topic, sub: Subscription, position: Position, attempt: Attempt
-    ) -> None:
-        """Durably, and no consumer has acknowledged it."""
-        birth = topic.births.get(sub.name)
-        if birth is not None and not sub.has_moved and covers(birth, position):
-            return
-        if sub.begins_behind(position) or self._is_left_out(topic, sub, position):
-            return
-        if not (self.may_be_passed(topic, sub.name, position) or self.is_damaged):
-            self.fail(f"{sub.name} passes {attempt} at {position}, and nobody acknowledged it")
-
-    def expired(self, topic: Topic, before_ms: int) -> list[tuple[str, Position]]:
-        """Returns the messages published before then, up to the first that was not: every existing
-        subscription has passed them, once it was told to.
-        """
-        there = [at for each in topic.record.ledger_ids for at in self.entries(each)]
-        old: list[Position] = []
-        acked = set(topic.acked.values())
-        for position in sorted(there):
-            attempt = topic.at.get(position)
-            if attempt is None or attempt.publish_time_ms >= before_ms or position not in acked:
-                break
-            old.append(position)
-        return [(name, each) for name in topic.cursors for each in old]
-
-    def check_expired(
-        self, topic: Topic, old: list[tuple[str, Position]], cursors: Mapping[str, Cursor]
-    ) -> None:
-        for name, position in old:
-            sub, cursor = topic.subscriptions.get(name), cursors.get(name)
-            if sub is None or cursor is None or sub.is_moving or self.is_damaged:
-                continue
-            if not (cursor.is_acknowledged(position) or topic.is_gone(position)):
-                self.fail(f"{name} keeps {position}, which has expired")
-
-    def _is_left_out(self, topic: Topic, sub: Subscription, position: Position) -> bool:
-        """Returns whether a reader of the view skips what compaction removed."""
-        if not sub.has_compacted or topic.furthest is None or position > topic.furthest:
-            return False
-        is_shown = any(row.position == position for row in topic.rows)
-        return not is_shown or position < topic.floor or topic.takings > 0
-
-    def _on_moved(self, topic: Topic, sub: Subscription, record: CursorRecord) -> None:
-        """By one of the seeks that were asked for: to before the first entry from there on."""
-        mark_delete = position_of(record.mark_delete)
-        there = [each for each in topic.at if not topic.is_gone(each)]
-        for number, to in enumerate(sub.moves_to):
-            early = [each for each in there if mark_delete < each < to]
-            late = [each for each in there if to <= each <= mark_delete]
-            late = [each for each in late if not self._is_left_out(topic, sub, each)]
-            # One write may have the move, and what an order made of it at once. (examine() counts.)
-            if early or not self.may_all_be_passed(topic, sub.name, late):
-                continue
-            others = sub.moves_to[number + 1 :]
-            sub.moved(to)
-            sub.moves_to = others
-            return
-        if not self.is_damaged:
-            asked = ", ".join(map(str, sub.moves_to)) or "anywhere"
-            self.fail(f"{sub.name} was to be moved to {asked}, and stands at {mark_delete}")
-
-    # Compaction
-
-    def _on_commit(
-        self, topic: Topic, record: TopicRecord, puts: Mapping[bytes, bytes], store: MemoryKeyValue
-    ) -> None:
-        """(d), (i), (j): the new view is what the model leaves, published in one write."""
-        compacted, horizon = record.compacted, position_of(record.compacted.horizon)
-        self.note(
-            f"{short_name(topic.name)}: run {compacted.run_number} commits, horizon {horizon}"
-        )
-        run = puts.get(f"run/{topic.name}\0{compacted.run_number:020d}".encode())
-        ledger = puts.get(f"ledger/{compacted.ledger_id:020d}".encode())
-        if run is None or ledger is None:
-            self.fail(f"the commit of run {compacted.run_number} is not one write")
-            return
-        previous = topic.record.compacted
-        if topic.record.HasField("compacted"):
-            old = puts.get(f"ledger/{previous.ledger_id:020d}".encode())
-            is_old = store.get(f"ledger/{previous.ledger_id:020d}".encode()) is not None
-            if is_old and (
-                old is None or LedgerRecord.FromString(old[1:]).state != LEDGER_STATE_DELETING
-            ):
-                self.fail(
-                    f"the commit of run {compacted.run_number} leaves ledger {previous.ledger_id}"
-                )
-            if previous.run_number >= compacted.run_number:
-                self.fail(f"run {compacted.run_number} commits after run {previous.run_number}")
-        done = RunRecord.FromString(run[1:])
-        rows = self._expected(topic, horizon, done)
-        segments = LedgerRecord.FromString(ledger[1:]).segments
-        stored = self.entries(compacted.ledger_id).values()
-        found = live_rows(self._disk, self._ledgers, stored, segments, self.is_damaged)
-        messages = sum(map(live_messages, segments))
-        if self.is_damaged and len(found) < messages:
-            # It was verified, and damaged since.
-            found = rows
-        # Whether what counts as torn by now is in it nobody can say.
-        torn = {row.key for at in topic.excused if at in topic.at for row in topic.at[at].rows}
-        rows = [row for row in rows if row.key not in torn]
-        shown = [row for row in found if row.key not in torn]
-        if shown != rows:
-            self.fail(
-                f"the view of run {compacted.run_number} at {horizon} is not strategy(log): "
-                f"{difference(rows, shown)} (d)"
-            )
-        topic.rows, topic.horizon, topic.floors = found, horizon, [topic.floor]
-        topic.furthest = max(horizon, topic.furthest or horizon)
-        if done.strategy != DEFAULT:
-            topic.leave_out()
-
-    def _expected(self, topic: Topic, horizon: Position, run: RunRecord) -> list[Row]:
-        self.learn(topic)
-        after = topic.horizon or EARLIEST
-        raw = {
-            position: rows_of(entry)
-            for ledger_id in topic.record.ledger_ids
-            for position, entry in self.entries(ledger_id).items()
-            if after < position <= horizon
-        }
-        for position, attempt in topic.at.items():
-            is_due = after < position <= horizon and not topic.is_gone(position)
-            if is_due and position not in raw:
-                # Damaged: the run may have read it before.
-                raw[position] = attempt.rows_at(position)
-                if not self.is_damaged:
-                    self.fail(f"the horizon passes {attempt} at {position}, which cannot be read")
-        floor = position_of(run.retention_floor) if run.HasField("retention_floor") else EARLIEST
-        if floor not in topic.floors:
-            floors = ", ".join(map(str, topic.floors))
-            self.fail(f"run {run.number} went by the floor {floor}, not by one of {floors}")
-        held = [row for row in topic.rows if row.position >= floor]
-        rows = [*held, *(row for _, each in sorted(raw.items()) for row in each)]
-        plan = CompactionPlan(
-            strategy=run.strategy,
-            strategy_settings=run.strategy_settings,
-            retain_null_key=run.retain_null_key,
-            time_ms=run.plan_time_ms,
-        )
-        left = left_by(plan, [(row, row.message) for row in rows])
-        expected = [rows[index] for index in left.rows]
-        is_anew = self.profile == "pulsar-4" and is_strategic(plan)
-        return numbered_anew(expected) if is_anew else expected

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from ledgerfold.broker.client import Client
-from tests.support.fake_data_service import ThreadedFakeBroker, running_broker
+from tests.support.fake_broker import ThreadedFakeBroker, running_broker
 
 
 @pytest.fixture

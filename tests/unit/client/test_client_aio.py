@@ -12,7 +12,9 @@ from ledgerfold.broker.client import ConsumerType, InitialPosition, MessageId
 from ledgerfold.broker.client.asyncio_client.client import Client
 from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, Overloaded, Timeout
 from ledgerfold.strategies import Numeric
-from tests.support.fake_data_service import LEDGER_ID, BreakAt, FakeBroker
+from tests.support.fake_broker import FakeBroker
+from tests.support.fake_data_service import BreakAt
+from tests.support.fake_topics import LEDGER_ID
 
 Scenario = Callable[[FakeBroker, Client], Awaitable[None]]
 

@@ -30,12 +30,9 @@ from ledgerfold.storage.errors import (
     Timeout,
 )
 from ledgerfold.storage.native import NativeBatchBuilder
-from tests.support.fake_data_service import (
-    LEDGER_ID,
-    BreakAt,
-    FakeSubscription,
-    ThreadedFakeBroker,
-)
+from tests.support.fake_broker import ThreadedFakeBroker
+from tests.support.fake_data_service import BreakAt
+from tests.support.fake_topics import LEDGER_ID, FakeSubscription
 
 ORDERED = ConsumerType.Exclusive
 SHARED = ConsumerType.Shared

@@ -24,7 +24,9 @@ from ledgerfold.storage.errors import (
     Timeout,
     Unavailable,
 )
-from tests.support.fake_data_service import LEDGER_ID, BreakAt, ThreadedFakeBroker
+from tests.support.fake_broker import ThreadedFakeBroker
+from tests.support.fake_data_service import BreakAt
+from tests.support.fake_topics import LEDGER_ID
 
 
 def test_send_answers_the_id(broker: ThreadedFakeBroker, client: Client) -> None:

@@ -19,7 +19,8 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.v1.entry_pb2 import NativeKeys, NativeValues
-from tests.support.fake_data_service import LEDGER_ID, ThreadedFakeBroker
+from tests.support.fake_broker import ThreadedFakeBroker
+from tests.support.fake_topics import LEDGER_ID
 
 
 def fill(client: Client, entries: int, rows: int, first: int = 0) -> Producer:

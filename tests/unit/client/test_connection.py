@@ -9,7 +9,7 @@ from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.client.streams.address import address_of
 from ledgerfold.broker.client.streams.connection import Backoff, full_topic_name
 from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, LedgerfoldError, Unavailable
-from tests.support.fake_data_service import ThreadedFakeBroker
+from tests.support.fake_broker import ThreadedFakeBroker
 
 
 def test_backoff_doubles_up_to_its_bound() -> None:

@@ -29,7 +29,7 @@ from ledgerfold.storage.errors import (
     NotAllowed,
     Overloaded,
 )
-from tests.support.fake_data_service import FakeBroker, ThreadedFakeBroker
+from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
 
 EARLIEST = InitialPosition.Earliest
 

@@ -21,12 +21,8 @@ from ledgerfold.broker.client import (
 from ledgerfold.broker.client.asyncio_client import client as aio
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest, Timeout
-from tests.support.fake_data_service import (
-    LEDGER_ID,
-    FakeBroker,
-    FakeSubscription,
-    ThreadedFakeBroker,
-)
+from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
+from tests.support.fake_topics import LEDGER_ID, FakeSubscription
 from tests.support.waiting import wait_until
 
 FULL = "persistent://public/default/"

@@ -23,7 +23,8 @@ from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.broker.client.sync.producer import Producer
 from ledgerfold.broker.kafka.producers.producer import BATCHES_REMEMBERED
 from ledgerfold.storage.kafka.batch import read_batch_header
-from tests.support.fake_data_service import BreakAt, FakeDataService, FakeKafkaTopic
+from tests.support.fake_data_service import BreakAt, FakeDataService
+from tests.support.fake_topics import FakeKafkaTopic
 from tests.support.memory_connection import MemoryConnection
 from tests.support.property_tests import examples
 

@@ -31,12 +31,8 @@ from ledgerfold.storage.errors import (
     ProducerBusy,
     Timeout,
 )
-from tests.support.fake_data_service import (
-    LEDGER_ID,
-    FakeBroker,
-    FakeSubscription,
-    ThreadedFakeBroker,
-)
+from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
+from tests.support.fake_topics import LEDGER_ID, FakeSubscription
 from tests.support.waiting import wait_until
 
 KEYS = [f"k{number}" for number in range(12)]

@@ -16,7 +16,7 @@ from ledgerfold import schema as ours
 from ledgerfold.broker.client import Client, ConsumerType, InitialPosition, MessageId
 from ledgerfold.broker.client.asyncio_client import client as aio
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
-from tests.support.fake_data_service import FakeBroker, ThreadedFakeBroker
+from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
 
 
 class Color(Enum):

@@ -20,7 +20,8 @@ from ledgerfold.storage.errors import (
     Unavailable,
 )
 from ledgerfold.storage.native import NativeBatchBuilder
-from tests.support.fake_data_service import LEDGER_ID, ThreadedFakeBroker
+from tests.support.fake_broker import ThreadedFakeBroker
+from tests.support.fake_topics import LEDGER_ID
 from tests.support.waiting import wait_until
 
 

@@ -15,7 +15,8 @@ from ledgerfold.broker.client.asyncio_client import client as aio
 from ledgerfold.broker.client.core.topic_sources import TopicPattern
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed, SubscriptionBusy
-from tests.support.fake_data_service import LEDGER_ID, FakeBroker, ThreadedFakeBroker
+from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
+from tests.support.fake_topics import LEDGER_ID
 from tests.support.waiting import wait_until
 
 EARLIEST = InitialPosition.Earliest
