@@ -43,13 +43,14 @@ from ledgerfold.storage.names import (
     ledgers_dir,
     reserve_path,
 )
-from ledgerfold.storage.reader import LedgerReader, StoredEntry
+from ledgerfold.storage.reader import LedgerReader
 from ledgerfold.storage.recovery_report import RecoveryReport
 from ledgerfold.storage.removal import delete_ledger, delete_left
 from ledgerfold.storage.reserve import Reserve
 from ledgerfold.storage.segment import scan_segment
 from ledgerfold.storage.settings import StoreSettings
 from ledgerfold.storage.shared_sync import SharedSync
+from ledgerfold.storage.stored_entries import StoredEntry
 from ledgerfold.storage.writer import LedgerWriter
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
