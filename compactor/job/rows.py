@@ -19,6 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow, to_arrow
+from ledgerfold.compactor.job.freed_memory import return_freed
 from ledgerfold.compactor.positions import Integers
 from ledgerfold.compactor.strategies.strategy import FragmentColumns
 from ledgerfold.storage.errors import LedgerfoldError
@@ -154,7 +155,8 @@ def guarded(
 ) -> Iterator[tuple[int, _T | Failure]]:
     """Yields a task's rows, and a Failure for each of `targets` if an error of our own ends it.
 
-    `held`: the limits of the strategies that the task uses.
+    `held`: the limits of the strategies that the task uses. At its end the process returns freed
+    memory.
     """
     try:
         with ExitStack() as stack:
@@ -164,6 +166,8 @@ def guarded(
     except LedgerfoldError as error:
         for target in targets:
             yield target, Failure.of(error)
+    finally:
+        return_freed()
 
 
 def succeeded(contents: Iterable[_T | Failure]) -> list[_T]:

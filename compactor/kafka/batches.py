@@ -37,9 +37,9 @@ from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, MAGIC, BatchHeader
 
 # Limits of a chunk of batches as stored: they bound what a task holds to a few times that, and its
-# records' columns, about 100 bytes each.
-CHUNK_BYTES = 32 * 1024 * 1024
-CHUNK_RECORDS = 500_000
+# records' columns, about 100 bytes each. A chunk's pages of the file are let go with it.
+CHUNK_BYTES = 16 * 1024 * 1024
+CHUNK_RECORDS = 250_000
 
 BATCH = np.dtype(
     [
@@ -114,7 +114,13 @@ class LogFile:
                 self.refuse(places[-1], f"{size_bytes - places[-1]} bytes")
             last = batches.check_order(last)
             yield from batches.split()
+            self._unmap(places[0], at)
             first += len(places)
+
+    def _unmap(self, start: int, end: int) -> None:
+        """Lets go of pages that were read; if they are read again, the kernel maps them again."""
+        start -= start % mmap.PAGESIZE
+        self.bytes.madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def refuse(self, offset: int, found: str) -> NoReturn:
         """Raises Corruption."""
