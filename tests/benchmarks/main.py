@@ -30,6 +30,7 @@ BENCHMARKS = (
     "compact-small",
     "compact-large",
     "cost",
+    "many-keys",
     "beside",
     "strategic",
     "kafka-clean",

@@ -34,6 +34,7 @@ class Options:
     peer: str | None = None
     # Other brokers that speak Pulsar's protocol: URLs by name.
     pulsar: Mapping[str, str] = field(default_factory=dict)
+    plot: Path | None = None
 
     def messages_or(self, default: int) -> int:
         if self.messages is not None:
@@ -92,6 +93,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="pulsar-door: a running broker to compare with, such as Pulsar=pulsar://HOST:6650; "
         "may be repeated",
     )
+    parser.add_argument(
+        "--plot", type=_folder, help="many-keys: the folder that gets a plot, as SVG"
+    )
     parser.add_argument("--dir", type=_folder, help="where the data goes for the time being")
 
 
@@ -118,4 +122,5 @@ def options_from(arguments: argparse.Namespace) -> Options:
         arguments.kafka,
         arguments.peer,
         dict(arguments.pulsar),
+        arguments.plot,
     )

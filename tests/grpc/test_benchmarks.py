@@ -17,6 +17,7 @@ WITH_SPARK = (
     "cold",
     "cost",
     "kafka-clean",
+    "many-keys",
     "small-entries",
     "strategic",
     "what-if",
