@@ -235,13 +235,14 @@ class NativeEntries:
         """Accepts every message."""
 
     def pending(self, batch: Batch, publish_time_ms: int) -> PendingEntry:
+        is_plain = self._is_plain or bool(batch.builder.deliver_at_ms)
         data = batch.builder.build(
             sequence_id=batch.sequence_id,
             publish_time_ms=publish_time_ms,
             compression=self._compression,
-            plain=self._is_plain,
+            plain=is_plain,
         )
-        return PendingEntry(data, batch.sequence_id, batch.listeners, self._is_plain)
+        return PendingEntry(data, batch.sequence_id, batch.listeners, is_plain)
 
     @property
     def makes_runs(self) -> bool:
@@ -287,6 +288,10 @@ class KafkaEntries:
         """Raises InvalidRequest for parts of a message that Kafka topics do not support."""
         if message.ordering_key is not None:
             raise InvalidRequest("Kafka topics do not support ordering keys: omit ordering_key.")
+        if message.deliver_at_ms:
+            raise InvalidRequest(
+                "Kafka topics do not delay messages: omit deliver_at and deliver_after."
+            )
         if message.sequence_id >= 0:
             raise InvalidRequest(
                 "Kafka topics do not support sequence ids of the caller: omit sequence_id. "
