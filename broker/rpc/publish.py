@@ -25,10 +25,11 @@ from ledgerfold.broker.topics.kafka_producer import KafkaProducer
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.receipts import Receipt
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import entries_of, is_bulk
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.error_codec import encode_error
-from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.storage.errors import InvalidRequest, Moved, NotAllowed
 from ledgerfold.v1 import data_pb2
 
 # About a millisecond's work.
@@ -44,7 +45,7 @@ async def publish(broker: Broker, context: Context) -> None:
         return
     topic = await broker.any_topic(persistent_topic(opening.topic, "published to"), to_write=True)
     broker.schemas.without(topic.name)
-    producer = await _attach(topic, opening)
+    producer = await _attach(topic, opening, context)
     producer.peer = peer_of(context, broker.clock_ms())
     try:
         await exchange(
@@ -57,7 +58,9 @@ async def publish(broker: Broker, context: Context) -> None:
         producer.detach()
 
 
-async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen) -> Producer | KafkaProducer:
+async def _attach(
+    topic: AnyTopic, opening: data_pb2.PublishOpen, context: Context
+) -> Producer | KafkaProducer:
     name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
     check_name("A producer", name)
     if not 0 <= opening.access_mode < len(_MODES):
@@ -68,9 +71,45 @@ async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen) -> Producer | 
             raise NotAllowed(f"{topic.name} is a Kafka topic: its producers share it.")
         return topic.attach_producer(name)
     epoch = opening.topic_epoch if opening.HasField("topic_epoch") else None
-    producer = await topic.attach_producer(name, Claim(mode, epoch))
+    _replace(topic, name, mode, epoch)
+    producer = await _attach_in_turn(topic, name, mode, epoch, context)
     producer.combines_receipts = opening.combines_receipts
     return producer
+
+
+def _replace(topic: Topic, name: str, mode: AccessMode, epoch: int | None) -> None:
+    """Disconnects the stream that an exclusive producer had, which may not have ended yet."""
+    old = topic.producers.get(name)
+    # Nobody but the producer knows its epoch.
+    if old is None or epoch is None or mode is AccessMode.SHARED or epoch != old.topic_epoch:
+        return
+    old.end(Moved("The producer has connected again."))
+    old.detach()
+
+
+async def _attach_in_turn(
+    topic: Topic, name: str, mode: AccessMode, epoch: int | None, context: Context
+) -> Producer:
+    """Connects a producer, and tells its client if it has to wait."""
+    queued = asyncio.Event()
+    claim = Claim(mode, epoch, queued.set)
+    if mode is not AccessMode.WAIT_FOR_EXCLUSIVE:
+        return await topic.attach_producer(name, claim)
+    attaching = asyncio.create_task(topic.attach_producer(name, claim))
+    waiting = asyncio.create_task(queued.wait())
+    try:
+        await asyncio.wait((attaching, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if not attaching.done():
+            await context.write(data_pb2.PublishResponse(is_queued=True).SerializeToString())
+        return await attaching
+    except BaseException:
+        attaching.cancel()
+        (outcome,) = await asyncio.gather(attaching, return_exceptions=True)
+        if isinstance(outcome, Producer):
+            outcome.detach()
+        raise
+    finally:
+        waiting.cancel()
 
 
 def _ready(broker: Broker, producer: Producer | KafkaProducer) -> data_pb2.PublishReady:

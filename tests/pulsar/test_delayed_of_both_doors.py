@@ -33,7 +33,7 @@ def test_delayed_here_received_by_pulsars_client(
 
 
 def test_delayed_there_received_here(client: pulsar.Client, native: Client, topic: str) -> None:
-    shared = native.subscribe(topic, "s", "Shared")
+    shared = native.subscribe(topic, "s", ledgerfold.ConsumerType.Shared)
     exclusive = native.subscribe(topic, "exclusive")
     producer = client.create_producer(topic)
     due_s = time.time() + DELAY.total_seconds()

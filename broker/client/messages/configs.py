@@ -29,6 +29,7 @@ from ledgerfold.broker.client.messages.options import (
     HashingScheme,
     InitialPosition,
     PartitionsRoutingMode,
+    ProducerAccessMode,
     RegexSubscriptionMode,
 )
 from ledgerfold.broker.client.messages.policies import (
@@ -92,6 +93,7 @@ class ProducerConfig:
     max_pending_messages_across_partitions: int = PENDING_MESSAGES_ACROSS_PARTITIONS_MAX
     message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution
     hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash
+    access_mode: ProducerAccessMode = ProducerAccessMode.Shared
     # None: contents are bytes.
     schema: Schema | None = None
 

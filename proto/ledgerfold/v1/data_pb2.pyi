@@ -70,12 +70,14 @@ class KafkaReady(_message.Message):
     def __init__(self, batch_bytes_max: _Optional[int] = ..., needs_keys: _Optional[bool] = ...) -> None: ...
 
 class PublishResponse(_message.Message):
-    __slots__ = ("ready", "receipts")
+    __slots__ = ("ready", "receipts", "is_queued")
     READY_FIELD_NUMBER: _ClassVar[int]
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    IS_QUEUED_FIELD_NUMBER: _ClassVar[int]
     ready: PublishReady
     receipts: _containers.RepeatedCompositeFieldContainer[Receipt]
-    def __init__(self, ready: _Optional[_Union[PublishReady, _Mapping]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ...) -> None: ...
+    is_queued: bool
+    def __init__(self, ready: _Optional[_Union[PublishReady, _Mapping]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ..., is_queued: _Optional[bool] = ...) -> None: ...
 
 class PublishReady(_message.Message):
     __slots__ = ("producer_name", "last_sequence_id", "entry_bytes_max", "codec", "kafka", "topic_epoch")
