@@ -21,6 +21,7 @@ from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.access import AccessMode, Claim
 from ledgerfold.broker.topics.broker import AnyTopic, Broker
+from ledgerfold.broker.topics.client_schemas import version_of_producer
 from ledgerfold.broker.topics.kafka_producer import KafkaProducer
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.producer import Producer
@@ -44,7 +45,7 @@ async def publish(broker: Broker, context: Context) -> None:
     if opening is None:
         return
     topic = await broker.any_topic(persistent_topic(opening.topic, "published to"), to_write=True)
-    broker.schemas.without(topic.name)
+    schema_version = await _schema_version(broker, topic, opening)
     producer = await _attach(topic, opening, context)
     producer.peer = peer_of(context, broker.clock_ms())
     try:
@@ -52,7 +53,7 @@ async def publish(broker: Broker, context: Context) -> None:
             context,
             producer,
             lambda frame: take(frame, producer),
-            _deliver(context, producer, _ready(broker, producer)),
+            _deliver(context, producer, _ready(broker, producer, schema_version)),
         )
     finally:
         producer.detach()
@@ -112,10 +113,19 @@ async def _attach_in_turn(
         waiting.cancel()
 
 
-def _ready(broker: Broker, producer: Producer | KafkaProducer) -> data_pb2.PublishReady:
+async def _schema_version(broker: Broker, topic: AnyTopic, opening: data_pb2.PublishOpen) -> bytes:
+    has_schema = opening.HasField("schema") and isinstance(topic, Topic)
+    definition = opening.schema if has_schema else None
+    return await version_of_producer(broker.schemas, topic.name, definition)
+
+
+def _ready(
+    broker: Broker, producer: Producer | KafkaProducer, schema_version: bytes
+) -> data_pb2.PublishReady:
     ready = data_pb2.PublishReady(
         producer_name=producer.name,
         last_sequence_id=-1,
+        schema_version=schema_version,
         entry_bytes_max=broker.settings.entry_bytes_max,
     )
     if isinstance(producer, Producer):

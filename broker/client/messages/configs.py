@@ -19,6 +19,7 @@ from ledgerfold.broker.client.messages.arguments import (
     check_topic_argument,
     check_topics_argument,
 )
+from ledgerfold.broker.client.messages.declared import declared
 from ledgerfold.broker.client.messages.message import Decoder
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import INT64_MAX, check_properties
@@ -189,6 +190,7 @@ class ConsumerConfig:
             properties=self.properties,
             key_shared=None if policy is None else policy.on_wire,
             reads_pulsar_entries=True,
+            schema=declared(self.schema),
         )
 
 

@@ -224,18 +224,26 @@ class NativeEntries:
     has.
     """
 
-    def __init__(self, compression: CompressionType, *, is_plain: bool) -> None:
+    def __init__(
+        self,
+        compression: CompressionType,
+        *,
+        is_plain: bool,
+        schema_version: Callable[[], bytes] = bytes,
+    ) -> None:
         if compression not in Compression._value2member_map_:
             raise InvalidRequest(
                 f"{compression.name} is for Kafka topics. Use LZ4, ZLib, ZSTD, SNAPPY or NONE."
             )
         self._compression, self._is_plain = compression, is_plain
+        self._schema_version = schema_version
 
     def check(self, message: NewMessage) -> None:
         """Accepts every message."""
 
     def pending(self, batch: Batch, publish_time_ms: int) -> PendingEntry:
         is_plain = self._is_plain or bool(batch.builder.deliver_at_ms)
+        batch.builder.schema_version = self._schema_version()
         data = batch.builder.build(
             sequence_id=batch.sequence_id,
             publish_time_ms=publish_time_ms,

@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ledgerfold.broker.client.messages.configs import ProducerConfig
+from ledgerfold.broker.client.messages.declared import declared
 from ledgerfold.broker.client.messages.options import ProducerAccessMode
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.pending import NOWHERE, Outcome, PendingEntry
@@ -64,6 +65,9 @@ class PublishStream(ReconnectingStream):
         # Kafka topics only.
         self.batch_bytes_max = 0
         self.sequences: Sequences | None = None
+        self._schema = declared(config.schema)
+        # That of the last connection; messages name it.
+        self.schema_version = b""
         self._access_mode = config.access_mode
         # That of the last connection; None before it, and for a Shared producer.
         self._topic_epoch: int | None = None
@@ -112,6 +116,7 @@ class PublishStream(ReconnectingStream):
             combines_receipts=True,
             access_mode=data_pb2.ProducerAccessMode.Name(self._access_mode.value),
             topic_epoch=self._topic_epoch,
+            schema=self._schema,
         )
         return bytes(data_pb2.PublishRequest(open=step).SerializeToString())
 
@@ -137,6 +142,7 @@ class PublishStream(ReconnectingStream):
                 f"name of the {self.what} while this one was not connected. Its messages without a "
                 "receipt may not be stored: create a new producer and send them again."
             )
+        self.schema_version = ready.schema_version
         if self._access_mode != ProducerAccessMode.Shared:
             self._topic_epoch = ready.topic_epoch
         self.entry_bytes_max = ready.entry_bytes_max or ENTRY_BYTES_MAX

@@ -70,8 +70,8 @@ class Client(Closing):
         limits in messages, bytes and delay; otherwise each message is an entry and has no batch
         index.
 
-        `schema` (ledgerfold.schema) encodes the contents; without one they are bytes. It is not
-        registered with the broker.
+        `schema` (ledgerfold.schema) encodes the contents; without one they are bytes. It becomes a
+        version of the topic's schema, or the producer is refused with IncompatibleSchema.
 
         `access_mode`: who else may publish to the topic. WaitForExclusive: the call returns when
         there is no other producer, however long that takes; closing the client ends it, with
