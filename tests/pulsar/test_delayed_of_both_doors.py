@@ -18,7 +18,7 @@ DELAY = timedelta(milliseconds=600)
 def test_delayed_here_received_by_pulsars_client(
     client: pulsar.Client, native: Client, topic: str, consumer_type: str
 ) -> None:
-    """What is sent later arrives first, and the delayed message when it is due."""
+    """The message sent later arrives first, and the delayed one when it is due."""
     type_ = getattr(pulsar.ConsumerType, consumer_type)
     shared = client.subscribe(topic, "s", type_)
     exclusive = client.subscribe(topic, "exclusive")

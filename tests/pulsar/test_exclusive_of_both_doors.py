@@ -115,7 +115,7 @@ async def dropped(stream: Any) -> None:
 
 
 def test_another_one_had_access_meanwhile(native: Client, topic: str) -> None:
-    """What waits for its receipt fails: the other one may have published what contradicts it."""
+    """Messages without a receipt fail: the other producer may have published meanwhile."""
     producer = native.create_producer(topic, access_mode=MODES.Exclusive)
     producer.send(b"1")
     stream = stream_of(producer)

@@ -95,7 +95,7 @@ class RegexSubscriptionMode(IntEnum):
 
 
 class ProducerAccessMode(IntEnum):
-    """Who else may publish to the topic (`pulsar.ProducerAccessMode`)."""
+    """The access of a producer to its topic (`pulsar.ProducerAccessMode`)."""
 
     # Any number of producers.
     Shared = 0
