@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         InitialPosition,
         KeySharedMode,
         PartitionsRoutingMode,
+        ProducerAccessMode,
         RegexSubscriptionMode,
         Result,
     )
@@ -56,6 +57,7 @@ __all__ = [
     "MessageId",
     "PartitionsRoutingMode",
     "Producer",
+    "ProducerAccessMode",
     "Reader",
     "RegexSubscriptionMode",
     "Result",

@@ -10,15 +10,15 @@ from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.pulsar.errors import number_of
 from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link, properties_of
+from ledgerfold.broker.topics import client_schemas
+from ledgerfold.broker.topics.client_schemas import VERSION_BYTES, version_bytes
 from ledgerfold.broker.topics.topic import Topic
-from ledgerfold.storage.entry import EARLIEST
 from ledgerfold.storage.errors import InvalidRequest, InvalidSchema, LedgerfoldError, TopicNotFound
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducer, CommandSubscribe
 from ledgerfold.v1.records_pb2 import SchemaDefinition, SchemaRecord, SchemaType
 
 _NONE, _ANY = 0, 21
-_VERSION_BYTES = 8
 
 
 class SchemaCommands:
@@ -75,15 +75,9 @@ async def check_consumer(link: Link, topic: Topic, opening: CommandSubscribe) ->
     if not _has_schema(opening) or takes_any(opening):
         return
 
-    def is_idle() -> bool:
-        consumers = (each for one in topic.subscriptions.values() for each in one.consumers)
-        if topic.producers or topic.readers or any(not each.takes_any_schema for each in consumers):
-            return False
-        return not topic.log.ledgers.bytes_after(EARLIEST)
-
     definition = definition_of(opening.schema)
     async with link.schema_turn:
-        await link.broker.schemas.for_consumer(topic.name, definition, is_idle=is_idle)
+        await client_schemas.check_consumer(link.broker.schemas, topic, definition)
 
 
 def takes_any(opening: CommandSubscribe) -> bool:
@@ -117,12 +111,8 @@ def _shown(record: SchemaRecord) -> pulsar_pb2.Schema:
     )
 
 
-def version_bytes(version: int) -> bytes:
-    return version.to_bytes(_VERSION_BYTES, "big")
-
-
 def number_from(version: bytes) -> int:
     """Raises InvalidRequest for bytes that are no version."""
-    if len(version) != _VERSION_BYTES:
-        raise InvalidRequest(f"A schema version has {_VERSION_BYTES} bytes, not {len(version)}.")
+    if len(version) != VERSION_BYTES:
+        raise InvalidRequest(f"A schema version has {VERSION_BYTES} bytes, not {len(version)}.")
     return int.from_bytes(version, "big")

@@ -21,14 +21,16 @@ from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.access import AccessMode, Claim
 from ledgerfold.broker.topics.broker import AnyTopic, Broker
+from ledgerfold.broker.topics.client_schemas import version_of_producer
 from ledgerfold.broker.topics.kafka_producer import KafkaProducer
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.receipts import Receipt
+from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import entries_of, is_bulk
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.error_codec import encode_error
-from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.storage.errors import InvalidRequest, Moved, NotAllowed
 from ledgerfold.v1 import data_pb2
 
 # About a millisecond's work.
@@ -43,21 +45,23 @@ async def publish(broker: Broker, context: Context) -> None:
     if opening is None:
         return
     topic = await broker.any_topic(persistent_topic(opening.topic, "published to"), to_write=True)
-    broker.schemas.without(topic.name)
-    producer = await _attach(topic, opening)
+    schema_version = await _schema_version(broker, topic, opening)
+    producer = await _attach(topic, opening, context)
     producer.peer = peer_of(context, broker.clock_ms())
     try:
         await exchange(
             context,
             producer,
             lambda frame: take(frame, producer),
-            _deliver(context, producer, _ready(broker, producer)),
+            _deliver(context, producer, _ready(broker, producer, schema_version)),
         )
     finally:
         producer.detach()
 
 
-async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen) -> Producer | KafkaProducer:
+async def _attach(
+    topic: AnyTopic, opening: data_pb2.PublishOpen, context: Context
+) -> Producer | KafkaProducer:
     name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
     check_name("A producer", name)
     if not 0 <= opening.access_mode < len(_MODES):
@@ -68,15 +72,60 @@ async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen) -> Producer | 
             raise NotAllowed(f"{topic.name} is a Kafka topic: its producers share it.")
         return topic.attach_producer(name)
     epoch = opening.topic_epoch if opening.HasField("topic_epoch") else None
-    producer = await topic.attach_producer(name, Claim(mode, epoch))
+    _replace(topic, name, mode, epoch)
+    producer = await _attach_in_turn(topic, name, mode, epoch, context)
     producer.combines_receipts = opening.combines_receipts
     return producer
 
 
-def _ready(broker: Broker, producer: Producer | KafkaProducer) -> data_pb2.PublishReady:
+def _replace(topic: Topic, name: str, mode: AccessMode, epoch: int | None) -> None:
+    """Disconnects the stream that an exclusive producer had, which may not have ended yet."""
+    old = topic.producers.get(name)
+    # Nobody but the producer knows its epoch.
+    if old is None or epoch is None or mode is AccessMode.SHARED or epoch != old.topic_epoch:
+        return
+    old.end(Moved("The producer has connected again."))
+    old.detach()
+
+
+async def _attach_in_turn(
+    topic: Topic, name: str, mode: AccessMode, epoch: int | None, context: Context
+) -> Producer:
+    """Connects a producer, and tells its client if it has to wait."""
+    queued = asyncio.Event()
+    claim = Claim(mode, epoch, queued.set)
+    if mode is not AccessMode.WAIT_FOR_EXCLUSIVE:
+        return await topic.attach_producer(name, claim)
+    attaching = asyncio.create_task(topic.attach_producer(name, claim))
+    waiting = asyncio.create_task(queued.wait())
+    try:
+        await asyncio.wait((attaching, waiting), return_when=asyncio.FIRST_COMPLETED)
+        if not attaching.done():
+            await context.write(data_pb2.PublishResponse(is_queued=True).SerializeToString())
+        return await attaching
+    except BaseException:
+        attaching.cancel()
+        (outcome,) = await asyncio.gather(attaching, return_exceptions=True)
+        if isinstance(outcome, Producer):
+            outcome.detach()
+        raise
+    finally:
+        waiting.cancel()
+
+
+async def _schema_version(broker: Broker, topic: AnyTopic, opening: data_pb2.PublishOpen) -> bytes:
+    has_schema = opening.HasField("schema") and isinstance(topic, Topic)
+    definition = opening.schema if has_schema else None
+    return await version_of_producer(broker.schemas, topic.name, definition)
+
+
+def _ready(
+    broker: Broker, producer: Producer | KafkaProducer, schema_version: bytes
+) -> data_pb2.PublishReady:
     ready = data_pb2.PublishReady(
         producer_name=producer.name,
         last_sequence_id=-1,
+        schema_version=schema_version,
         entry_bytes_max=broker.settings.entry_bytes_max,
     )
     if isinstance(producer, Producer):

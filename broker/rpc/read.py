@@ -8,6 +8,7 @@ from ledgerfold.broker.common.given_names import check_name
 from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.client_schemas import check_consumer
 from ledgerfold.broker.topics.kafka_reader import KafkaReader, KafkaReaderOptions
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.reader import Reader, ReaderOptions
@@ -48,6 +49,8 @@ async def _open(broker: Broker, opening: data_pb2.ReadOpen) -> Reader | KafkaRea
     if name:
         check_name("A reader", name)
     if isinstance(topic, Topic):
+        if opening.HasField("schema"):
+            await check_consumer(broker.schemas, topic, opening.schema)
         options = ReaderOptions(opening.read_compacted, opening.is_raw, name, opening.subscription)
         return await topic.open_reader(start, options)
     if opening.read_compacted:

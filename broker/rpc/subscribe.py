@@ -31,6 +31,7 @@ from ledgerfold.broker.subscriptions.lifecycle import (
 )
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.client_schemas import check_consumer
 from ledgerfold.broker.topics.operations import disable_compaction
 from ledgerfold.broker.topics.partitions import on_each
 from ledgerfold.broker.topics.topic import Topic
@@ -65,6 +66,8 @@ async def subscribe(broker: Broker, context: Context) -> None:
     options = _options(opening)
     options.check()
     topic = await broker.topic(persistent_topic(opening.topic, "subscribed to"))
+    if opening.HasField("schema"):
+        await check_consumer(broker.schemas, topic, opening.schema)
     subscription, consumer = await _attach(topic, opening, options, broker.clock_ms())
     consumer.peer = peer_of(context, broker.clock_ms(), opening.properties)
 

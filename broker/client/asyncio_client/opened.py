@@ -35,7 +35,6 @@ from ledgerfold.broker.client.messages.argument_types import TIMEOUT_TYPES, chec
 from ledgerfold.broker.client.messages.arguments import check_may_time_out
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.messages.new_message import checked_message
 from ledgerfold.broker.client.messages.start import id_of_offset
 from ledgerfold.storage.errors import LedgerfoldError, Overloaded, Timeout
 
@@ -59,7 +58,7 @@ class Producer(BaseProducer):
         Messages of tasks that send concurrently share batches; a batch is sent when it is full or
         its delay is over. Cancelling the call does not withdraw its message.
         """
-        message = checked_message(
+        message = self._checked(
             self._encoded(content),
             properties,
             partition_key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -71,6 +72,7 @@ class ClientCore:
         self._connection: Connection | None = None
         # In order of opening.
         self._open: dict[Opened[Any], None] = {}
+        self._opening: set[asyncio.Task[Any]] = set()
         self.is_closed = False
 
     async def connect(self) -> Connection:
@@ -88,7 +90,17 @@ class ClientCore:
         self, config: ProducerConfig, make: Callable[[AnyProducer, Forget], Facade]
     ) -> Facade:
         connection = await self.connect()
-        core = await open_producer(connection, config, self._is_io_thread)
+        opening = asyncio.create_task(open_producer(connection, config, self._is_io_thread))
+        # It may wait for exclusive access.
+        self._opening.add(opening)
+        try:
+            core = await opening
+        except asyncio.CancelledError:
+            if opening.cancelled() and self.is_closed:
+                raise AlreadyClosed("The client is closed.") from None
+            raise
+        finally:
+            self._opening.discard(opening)
         return await self._opened(core, make)
 
     async def open_consumer(
@@ -160,6 +172,8 @@ class ClientCore:
     async def shut_down(self) -> None:
         """Closes everything at once. Idempotent."""
         self.is_closed = True
+        for opening in self._opening:
+            opening.cancel()
         opened, self._open = list(self._open), {}
         for each in opened:
             await each._shut_down()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 from ledgerfold.broker.client.core.client_core import (
@@ -16,6 +17,7 @@ from ledgerfold.broker.client.core.received_batch import ReceivedBatch
 from ledgerfold.broker.client.core.table import Listener
 from ledgerfold.broker.client.core.table_view_core import TableViewCore
 from ledgerfold.broker.client.messages.message import Message
+from ledgerfold.broker.client.messages.new_message import checked_message
 from ledgerfold.broker.client.messages.policies import ConsumerBatchReceivePolicy
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.storage.text import counted
@@ -27,6 +29,7 @@ class BaseProducer(Opened[AnyProducer]):
     def __init__(self, core: AnyProducer, forget: Forget) -> None:
         super().__init__(core, forget)
         self._schema = core.config.schema
+        self._checked = partial(checked_message, clock_ms=core.queue.clock_ms)
 
     def _encoded(self, content: Any) -> bytes | None:
         """Returns the content in bytes. Raises InvalidRequest."""

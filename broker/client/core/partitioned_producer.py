@@ -64,6 +64,10 @@ class RoutedQueue:
         return [core.queue for core in self._partitions.cores]
 
     @property
+    def clock_ms(self) -> Callable[[], int]:
+        return self._queues()[0].clock_ms
+
+    @property
     def last_sequence_id_stored(self) -> int:
         """The highest of all partitions."""
         return max(queue.last_sequence_id_stored for queue in self._queues())

@@ -28,7 +28,11 @@ async def _entry_maker(
     """
     compression = CompressionType(config.compression_type)
     if stream.codec != data_pb2.ENTRY_CODEC_KAFKA:
-        return NativeEntries(compression, is_plain=not config.batching_enabled)
+        return NativeEntries(
+            compression,
+            is_plain=not config.batching_enabled,
+            schema_version=lambda: stream.schema_version,
+        )
     if config.initial_sequence_id is not None:
         raise InvalidRequest(
             "Kafka topics do not support sequence ids of the caller: omit initial_sequence_id."

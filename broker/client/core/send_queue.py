@@ -11,6 +11,7 @@ takes it once, briefly. The rules:
   waits or gets Overloaded.
 * A batch above the broker's limit is split in halves until each part fits; a single message that is
   too large fails with MessageTooLarge.
+* A delayed message is an entry of its own, without a batch, as of Pulsar's clients.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class SendQueue:
         self._batch_bytes = config.batching_max_allowed_size_in_bytes
         self._batch_delay_s = config.batching_max_publish_delay_ms / 1000
         self._maker = entries
-        self._clock_ms = clock_ms
+        self.clock_ms = clock_ms
         self._is_io_thread = is_io_thread
         self._loop = stream.loop
         self.lock = threading.Lock()
@@ -139,7 +140,7 @@ class SendQueue:
         first_id = container.last_sequence_id + 1
         maker = self._maker
         assert isinstance(maker, NativeEntries)
-        run = maker.run(items, first_id, self._clock_ms(), container.producer_name)
+        run = maker.run(items, first_id, self.clock_ms(), container.producer_name)
         if max(map(len, run.parts)) <= self._stream.entry_bytes_max:
             container.skip(run.entries)
             self._pass_on(run)
@@ -164,7 +165,8 @@ class SendQueue:
         while True:
             if self._error is not None:
                 raise self._error
-            if container.rows and container.size_bytes + size > size_max:
+            is_full = container.size_bytes + size > size_max
+            if container.rows and (is_full or message.deliver_at_ms):
                 self._seal()
             self._refresh()
             if container.rows < self._rows_max:
@@ -184,7 +186,8 @@ class SendQueue:
                 "name."
             )
         container.add(message, listener)
-        if container.rows >= self._rows_max or container.size_bytes >= size_max:
+        is_full = container.rows >= self._rows_max or container.size_bytes >= size_max
+        if is_full or message.deliver_at_ms:
             self._seal()
         else:
             self._set_timer()
@@ -255,7 +258,7 @@ class SendQueue:
         self._stream.submit(entry)
 
     def _entries(self, batch: Batch) -> Iterator[PendingEntry]:
-        entry = self._maker.pending(batch, self._clock_ms())
+        entry = self._maker.pending(batch, self.clock_ms())
         messages, limit = len(batch.listeners), self._stream.entry_bytes_max
         size_bytes = entry_bytes_after_rebuild_max(entry.size_bytes, messages)
         if messages > 1 and (size_bytes > limit or self._maker.is_too_large(entry)):

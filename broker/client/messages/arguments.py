@@ -78,7 +78,6 @@ PRODUCER_NOT_EMULATED: Final[Mapping[str, str]] = {
     "properties": "producer properties",
     "encryption_key": _ENCRYPTION,
     "crypto_key_reader": _ENCRYPTION,
-    "access_mode": "producer access modes",
     "message_router": "custom message routers",
 }
 CONSUMER_NOT_EMULATED: Final[Mapping[str, str]] = {

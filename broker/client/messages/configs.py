@@ -19,6 +19,7 @@ from ledgerfold.broker.client.messages.arguments import (
     check_topic_argument,
     check_topics_argument,
 )
+from ledgerfold.broker.client.messages.declared import declared
 from ledgerfold.broker.client.messages.message import Decoder
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.messages.new_message import INT64_MAX, check_properties
@@ -29,6 +30,7 @@ from ledgerfold.broker.client.messages.options import (
     HashingScheme,
     InitialPosition,
     PartitionsRoutingMode,
+    ProducerAccessMode,
     RegexSubscriptionMode,
 )
 from ledgerfold.broker.client.messages.policies import (
@@ -92,6 +94,7 @@ class ProducerConfig:
     max_pending_messages_across_partitions: int = PENDING_MESSAGES_ACROSS_PARTITIONS_MAX
     message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution
     hashing_scheme: HashingScheme = HashingScheme.Murmur3_32Hash
+    access_mode: ProducerAccessMode = ProducerAccessMode.Shared
     # None: contents are bytes.
     schema: Schema | None = None
 
@@ -187,6 +190,7 @@ class ConsumerConfig:
             properties=self.properties,
             key_shared=None if policy is None else policy.on_wire,
             reads_pulsar_entries=True,
+            schema=declared(self.schema),
         )
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
 from ledgerfold.storage.decoded import key_bytes
 from ledgerfold.storage.entry import Buffer
-from ledgerfold.storage.errors import InvalidRequest, NotAllowed
+from ledgerfold.storage.errors import InvalidRequest
 
 INT64_MAX = 2**63 - 1
 # Bytes of a message in its entry in addition to its key and value: offsets, size, flags.
@@ -19,7 +19,8 @@ ROW_BYTES = 9
 class NewMessage(NamedTuple):
     """A message to be sent.
 
-    `value` None: a null value. `sequence_id` -1: the next sequence id.
+    `value` None: a null value. `sequence_id` -1: the next sequence id. `deliver_at_ms`: not before
+    that time on Shared and KeyShared subscriptions; 0: at once.
     """
 
     value: bytes | None
@@ -30,6 +31,7 @@ class NewMessage(NamedTuple):
     ordering_key: bytes | None = None
     # The caller gave the key as bytes; `key` is their base64, as Pulsar's Java client sends it.
     key_is_base64: bool = False
+    deliver_at_ms: int = 0
 
     @property
     def size_bytes(self) -> int:
@@ -50,19 +52,18 @@ def checked_message(
     event_timestamp: int | None,
     deliver_at: int | None = None,
     deliver_after: timedelta | None = None,
+    *,
+    clock_ms: Callable[[], int],
 ) -> NewMessage:
-    """Builds a message from the arguments of a send. Raises InvalidRequest, and NotAllowed for a
-    delayed one.
+    """Builds a message from the arguments of a send. Raises InvalidRequest.
+
+    `clock_ms`: the time that `deliver_after` is counted from.
     """
-    for name, given in (("deliver_at", deliver_at), ("deliver_after", deliver_after)):
-        if given is not None:
-            raise NotAllowed(f"Delayed messages are not emulated ({name}=).")
     if content is not None and not isinstance(content, bytes | bytearray | memoryview):
         raise InvalidRequest(f"The content must be bytes or None, not {type(content).__name__}.")
     check_properties(properties)
-    for what, number in (("sequence_id", sequence_id), ("event_timestamp", event_timestamp)):
-        if number is not None and not (isinstance(number, int) and 0 <= number <= INT64_MAX):
-            raise InvalidRequest(f"{what} {number!r} is not an integer from 0 to {INT64_MAX}.")
+    _check_number("sequence_id", sequence_id)
+    _check_number("event_timestamp", event_timestamp)
     return NewMessage(
         value=None if content is None else bytes(content),
         key=base64.b64encode(partition_key)
@@ -73,7 +74,28 @@ def checked_message(
         event_time_ms=event_timestamp or 0,
         ordering_key=_key("ordering_key", ordering_key),
         key_is_base64=isinstance(partition_key, bytes),
+        deliver_at_ms=_delivery_time(deliver_at, deliver_after, clock_ms),
     )
+
+
+def _check_number(what: str, number: object) -> None:
+    if number is not None and not (isinstance(number, int) and 0 <= number <= INT64_MAX):
+        raise InvalidRequest(f"{what} {number!r:.100} is not an integer from 0 to {INT64_MAX}.")
+
+
+def _delivery_time(
+    deliver_at: int | None, deliver_after: timedelta | None, clock_ms: Callable[[], int]
+) -> int:
+    """Returns the time of delivery, 0 for at once. As in Pulsar, `deliver_after` has priority, and
+    a time in the past is at once.
+    """
+    if deliver_after is None:
+        _check_number("deliver_at", deliver_at)
+        return deliver_at or 0
+    if not isinstance(deliver_after, timedelta):
+        raise InvalidRequest(f"deliver_after must be a timedelta, not {deliver_after!r:.100}.")
+    delay_ms = deliver_after // timedelta(milliseconds=1)
+    return clock_ms() + delay_ms if delay_ms > 0 else 0
 
 
 def check_properties(properties: object) -> None:

@@ -15,12 +15,14 @@ from enum import IntEnum
 from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import (
     AlreadyClosed,
+    IncompatibleSchema,
     InvalidRequest,
     KafkaError,
     LedgerfoldError,
     NotAllowed,
     Overloaded,
     ProducerBusy,
+    ProducerFenced,
     StorageError,
     Timeout,
     TopicNotFound,
@@ -92,6 +94,19 @@ class RegexSubscriptionMode(IntEnum):
     AllTopics = 2
 
 
+class ProducerAccessMode(IntEnum):
+    """The access of a producer to its topic (`pulsar.ProducerAccessMode`)."""
+
+    # Any number of producers.
+    Shared = 0
+    # Nobody; refused if there is another producer.
+    Exclusive = 1
+    # Nobody; waits until there is no other one.
+    WaitForExclusive = 2
+    # Nobody; all others end.
+    ExclusiveWithFencing = 3
+
+
 class HashingScheme(IntEnum):
     """The hash that maps keys to partitions; Pulsar's clients map keys the same way."""
 
@@ -114,6 +129,8 @@ class Result(IntEnum):
     TopicNotFound = 8
     ProducerBusy = 9
     BrokerPersistenceError = 10
+    ProducerFenced = 11
+    IncompatibleSchema = 12
 
 
 _RESULTS: tuple[tuple[type[LedgerfoldError], Result], ...] = (
@@ -126,6 +143,8 @@ _RESULTS: tuple[tuple[type[LedgerfoldError], Result], ...] = (
     (NotAllowed, Result.NotAllowedError),
     (TopicNotFound, Result.TopicNotFound),
     (ProducerBusy, Result.ProducerBusy),
+    (ProducerFenced, Result.ProducerFenced),
+    (IncompatibleSchema, Result.IncompatibleSchema),
     (StorageError, Result.BrokerPersistenceError),
 )
 

@@ -4,7 +4,8 @@ A container collects messages until a batch is sealed. `take` returns the batche
 becomes one entry (or several, if it would be too large), in the order in which they must be sent:
 sequence ids rise from message to message over all of them, because the broker treats an entry whose
 id is not above the last one as a resend. A message whose sequence id is -1 gets the next one; a
-given one is above `last_sequence_id`, that of the last message so far.
+given one is above `last_sequence_id`, that of the last message so far. A delayed message is taken
+alone.
 
 * `PlainContainer`: no batching. Every message is an entry and has no batch index.
 * `DefaultContainer`: all messages share a batch (Pulsar's BatchMessageContainer).
@@ -62,6 +63,7 @@ class Batch:
             ordering_key=message.ordering_key,
             sequence_id=message.sequence_id if names_sequence_id else None,
         )
+        self.builder.deliver_at_ms = message.deliver_at_ms
         self.listeners.append(listener)
         self.sequence_id = message.sequence_id
 

@@ -224,24 +224,33 @@ class NativeEntries:
     has.
     """
 
-    def __init__(self, compression: CompressionType, *, is_plain: bool) -> None:
+    def __init__(
+        self,
+        compression: CompressionType,
+        *,
+        is_plain: bool,
+        schema_version: Callable[[], bytes] = bytes,
+    ) -> None:
         if compression not in Compression._value2member_map_:
             raise InvalidRequest(
                 f"{compression.name} is for Kafka topics. Use LZ4, ZLib, ZSTD, SNAPPY or NONE."
             )
         self._compression, self._is_plain = compression, is_plain
+        self._schema_version = schema_version
 
     def check(self, message: NewMessage) -> None:
         """Accepts every message."""
 
     def pending(self, batch: Batch, publish_time_ms: int) -> PendingEntry:
+        is_plain = self._is_plain or bool(batch.builder.deliver_at_ms)
+        batch.builder.schema_version = self._schema_version()
         data = batch.builder.build(
             sequence_id=batch.sequence_id,
             publish_time_ms=publish_time_ms,
             compression=self._compression,
-            plain=self._is_plain,
+            plain=is_plain,
         )
-        return PendingEntry(data, batch.sequence_id, batch.listeners, self._is_plain)
+        return PendingEntry(data, batch.sequence_id, batch.listeners, is_plain)
 
     @property
     def makes_runs(self) -> bool:
@@ -287,6 +296,10 @@ class KafkaEntries:
         """Raises InvalidRequest for parts of a message that Kafka topics do not support."""
         if message.ordering_key is not None:
             raise InvalidRequest("Kafka topics do not support ordering keys: omit ordering_key.")
+        if message.deliver_at_ms:
+            raise InvalidRequest(
+                "Kafka topics do not delay messages: omit deliver_at and deliver_after."
+            )
         if message.sequence_id >= 0:
             raise InvalidRequest(
                 "Kafka topics do not support sequence ids of the caller: omit sequence_id. "

@@ -10,7 +10,9 @@
   published under the same name: resent entries would be taken for its duplicates. They fail, with
   NotAllowed.
 5. An entry without a receipt after the send timeout fails, with Timeout. It may have been stored.
-6. On a Kafka topic the broker recognizes resent batches by their sequence numbers, and a refused
+6. An exclusive producer names the topic's epoch when it is reopened. If another one had access
+  meanwhile, its messages fail, with ProducerFenced.
+7. On a Kafka topic the broker recognizes resent batches by their sequence numbers, and a refused
   batch does not end the stream (sequences.py).
 """
 
@@ -23,6 +25,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ledgerfold.broker.client.messages.configs import ProducerConfig
+from ledgerfold.broker.client.messages.declared import declared
+from ledgerfold.broker.client.messages.options import ProducerAccessMode
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.pending import NOWHERE, Outcome, PendingEntry
 from ledgerfold.broker.client.streams.reconnecting_stream import ReconnectingStream
@@ -61,6 +65,12 @@ class PublishStream(ReconnectingStream):
         # Kafka topics only.
         self.batch_bytes_max = 0
         self.sequences: Sequences | None = None
+        self._schema = declared(config.schema)
+        # That of the last connection; messages name it.
+        self.schema_version = b""
+        self._access_mode = config.access_mode
+        # That of the last connection; None before it, and for a Shared producer.
+        self._topic_epoch: int | None = None
         self._send_timeout_s = config.send_timeout_millis / 1000
         self._done: Callable[[Sequence[Outcome]], None] = _ignore
         self._ended: Callable[[LedgerfoldError], None] = _ignore
@@ -101,9 +111,17 @@ class PublishStream(ReconnectingStream):
 
     def _open_frame(self) -> bytes:
         step = data_pb2.PublishOpen(
-            topic=self._topic, producer_name=self.producer_name, combines_receipts=True
+            topic=self._topic,
+            producer_name=self.producer_name,
+            combines_receipts=True,
+            access_mode=data_pb2.ProducerAccessMode.Name(self._access_mode.value),
+            topic_epoch=self._topic_epoch,
+            schema=self._schema,
         )
         return bytes(data_pb2.PublishRequest(open=step).SerializeToString())
+
+    def _is_waiting(self, response: data_pb2.PublishResponse) -> bool:
+        return bool(response.is_queued)
 
     def _on_open(self, response: data_pb2.PublishResponse) -> None:
         ready = response.ready
@@ -124,6 +142,9 @@ class PublishStream(ReconnectingStream):
                 f"name of the {self.what} while this one was not connected. Its messages without a "
                 "receipt may not be stored: create a new producer and send them again."
             )
+        self.schema_version = ready.schema_version
+        if self._access_mode != ProducerAccessMode.Shared:
+            self._topic_epoch = ready.topic_epoch
         self.entry_bytes_max = ready.entry_bytes_max or ENTRY_BYTES_MAX
         self.batch_bytes_max = ready.kafka.batch_bytes_max
 

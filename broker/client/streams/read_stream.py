@@ -19,6 +19,7 @@ from itertools import count
 from typing import Any
 
 from ledgerfold.broker.client.messages.configs import ReaderConfig
+from ledgerfold.broker.client.messages.declared import declared
 from ledgerfold.broker.client.messages.start import start_after, start_at_offset
 from ledgerfold.broker.client.streams.connection import Connection
 from ledgerfold.broker.client.streams.inbox import AnyDelivery, DeliveredRun, Delivery, Inbox
@@ -128,6 +129,7 @@ class ReadStream(ReceivingStream):
             is_raw=self._is_raw,
             read_committed=self._config.read_committed,
             reads_pulsar_entries=True,
+            schema=declared(self._config.schema),
         )
         return bytes(data_pb2.ReadRequest(open=step).SerializeToString())
 

@@ -54,6 +54,8 @@ class ReconnectingStream(ABC):
         self._disconnected.set()
         self._opened: asyncio.Future[None] = self.loop.create_future()
         self._closing = False
+        # The broker has accepted the call, and opens the stream later.
+        self._is_queued = False
         # The call was cancelled locally, to open another one.
         self._is_dropped = False
         self._exchange: asyncio.Task[None] | None = None
@@ -74,6 +76,10 @@ class ReconnectingStream(ABC):
     def _on_open(self, response: Any) -> None:
         """Handles the first response."""
 
+    def _is_waiting(self, response: Any) -> bool:
+        """Returns whether a response says that the stream is opened later."""
+        return False
+
     @abstractmethod
     def _on_response(self, response: Any) -> None:
         """Handles a later response."""
@@ -93,11 +99,17 @@ class ReconnectingStream(ABC):
     # Methods for users, on the event loop.
 
     async def open(self) -> None:
-        """Connects. Raises the broker's error, or the last failure after the timeout."""
+        """Connects. Raises the broker's error, or the last failure after the timeout.
+
+        There is no timeout while the broker lets the stream wait.
+        """
         self._task = self.loop.create_task(self._run())
         timeout_s = self.connection.settings.operation_timeout_seconds
         try:
-            done, _ = await asyncio.wait({self._opened}, timeout=timeout_s)
+            while True:
+                done, _ = await asyncio.wait({self._opened}, timeout=timeout_s)
+                if done or not self._is_queued:
+                    break
         except asyncio.CancelledError:
             await self._stop()
             raise
@@ -230,6 +242,7 @@ class ReconnectingStream(ABC):
         finally:
             call.cancel()
             self._exchange = None
+            self._is_queued = False
             if self.is_connected:
                 self.is_connected = False
                 self._on_disconnect()
@@ -258,6 +271,10 @@ class ReconnectingStream(ABC):
         """Runs until the broker ends the call. Raises any error that ends it."""
         await call.write(self._open_frame())
         response = await call.read()
+        while response is not _END and self._is_waiting(response):
+            self._is_queued = True
+            response = await call.read()
+        self._is_queued = False
         if response is not _END:
             self.is_connected = True
             self._on_open(response)

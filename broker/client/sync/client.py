@@ -70,15 +70,19 @@ class Client(Closing):
         limits in messages, bytes and delay; otherwise each message is an entry and has no batch
         index.
 
-        `schema` (ledgerfold.schema) encodes the contents; without one they are bytes. It is not
-        registered with the broker.
+        `schema` (ledgerfold.schema) encodes the contents; without one they are bytes. It becomes a
+        version of the topic's schema, or the producer is refused with IncompatibleSchema.
+
+        `access_mode`: who else may publish to the topic. WaitForExclusive: the call returns when
+        there is no other producer, however long that takes; closing the client ends it, with
+        AlreadyClosed.
 
         On a partitioned topic the messages of a key go to one partition, chosen by `hashing_scheme`
         (as in Pulsar's Java client; Pulsar's Python client uses yet another hash);
         `message_routing_mode` routes messages without a key. Each partition counts its own sequence
         ids.
 
-        Raises ProducerBusy, NotAllowed, InvalidRequest, Unavailable.
+        Raises ProducerBusy, ProducerFenced, NotAllowed, InvalidRequest, Unavailable.
         """
         return self._io.call(self._core.open_producer(config, partial(Producer, self._io)))
 

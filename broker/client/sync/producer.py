@@ -22,7 +22,7 @@ from ledgerfold.broker.client.core.client_core import Forget
 from ledgerfold.broker.client.core.opened import BaseProducer
 from ledgerfold.broker.client.core.partitioned_producer import AnyProducer
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.messages.new_message import ROW_BYTES, checked_message
+from ledgerfold.broker.client.messages.new_message import ROW_BYTES
 from ledgerfold.broker.client.messages.options import Result
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.sync.io_thread import IoThread
@@ -64,7 +64,7 @@ class Producer(BaseProducer, Closing):
         """
         if self._io.is_current:
             raise NotAllowed("A callback runs in the client's I/O thread: use send_async there.")
-        message = checked_message(
+        message = self._checked(
             self._encoded(content),
             properties,
             partition_key,
@@ -98,7 +98,10 @@ class Producer(BaseProducer, Closing):
         thread, in the order of sending (except for a message that is too large); it must not block.
         None: `flush` raises if the message failed. `sequence_id` must be above the previous one;
         `event_timestamp` is in ms since the epoch, 0 means not set. A `partition_key` of bytes is
-        sent in base64, as by Pulsar's Java client. `deliver_at` and `deliver_after`: NotAllowed.
+        sent in base64, as by Pulsar's Java client.
+
+        `deliver_at`, in ms since the epoch, or `deliver_after`: consumers of Shared and KeyShared
+        subscriptions get the message then, others and readers at once. It is not batched.
 
         While the queue is full, waits if `block_if_queue_full`; otherwise the callback gets
         `Result.ProducerQueueIsFull` at once, in this thread, and without a callback the call raises
@@ -133,7 +136,7 @@ class Producer(BaseProducer, Closing):
         if callback is not None and not callable(callback):
             kind = type(callback).__name__
             raise InvalidRequest(f"A callback must be callable, or None, not {kind}.")
-        message = checked_message(
+        message = self._checked(
             self._encoded(content),
             properties,
             partition_key,

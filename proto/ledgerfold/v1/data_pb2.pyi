@@ -48,18 +48,20 @@ class PublishRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[PublishOpen, _Mapping]] = ..., entries: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class PublishOpen(_message.Message):
-    __slots__ = ("topic", "producer_name", "combines_receipts", "access_mode", "topic_epoch")
+    __slots__ = ("topic", "producer_name", "combines_receipts", "access_mode", "topic_epoch", "schema")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     COMBINES_RECEIPTS_FIELD_NUMBER: _ClassVar[int]
     ACCESS_MODE_FIELD_NUMBER: _ClassVar[int]
     TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
     topic: str
     producer_name: str
     combines_receipts: bool
     access_mode: ProducerAccessMode
     topic_epoch: int
-    def __init__(self, topic: _Optional[str] = ..., producer_name: _Optional[str] = ..., combines_receipts: _Optional[bool] = ..., access_mode: _Optional[_Union[ProducerAccessMode, str]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
+    schema: _records_pb2.SchemaDefinition
+    def __init__(self, topic: _Optional[str] = ..., producer_name: _Optional[str] = ..., combines_receipts: _Optional[bool] = ..., access_mode: _Optional[_Union[ProducerAccessMode, str]] = ..., topic_epoch: _Optional[int] = ..., schema: _Optional[_Union[_records_pb2.SchemaDefinition, _Mapping]] = ...) -> None: ...
 
 class KafkaReady(_message.Message):
     __slots__ = ("batch_bytes_max", "needs_keys")
@@ -70,28 +72,32 @@ class KafkaReady(_message.Message):
     def __init__(self, batch_bytes_max: _Optional[int] = ..., needs_keys: _Optional[bool] = ...) -> None: ...
 
 class PublishResponse(_message.Message):
-    __slots__ = ("ready", "receipts")
+    __slots__ = ("ready", "receipts", "is_queued")
     READY_FIELD_NUMBER: _ClassVar[int]
     RECEIPTS_FIELD_NUMBER: _ClassVar[int]
+    IS_QUEUED_FIELD_NUMBER: _ClassVar[int]
     ready: PublishReady
     receipts: _containers.RepeatedCompositeFieldContainer[Receipt]
-    def __init__(self, ready: _Optional[_Union[PublishReady, _Mapping]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ...) -> None: ...
+    is_queued: bool
+    def __init__(self, ready: _Optional[_Union[PublishReady, _Mapping]] = ..., receipts: _Optional[_Iterable[_Union[Receipt, _Mapping]]] = ..., is_queued: _Optional[bool] = ...) -> None: ...
 
 class PublishReady(_message.Message):
-    __slots__ = ("producer_name", "last_sequence_id", "entry_bytes_max", "codec", "kafka", "topic_epoch")
+    __slots__ = ("producer_name", "last_sequence_id", "entry_bytes_max", "codec", "kafka", "topic_epoch", "schema_version")
     PRODUCER_NAME_FIELD_NUMBER: _ClassVar[int]
     LAST_SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     ENTRY_BYTES_MAX_FIELD_NUMBER: _ClassVar[int]
     CODEC_FIELD_NUMBER: _ClassVar[int]
     KAFKA_FIELD_NUMBER: _ClassVar[int]
     TOPIC_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_VERSION_FIELD_NUMBER: _ClassVar[int]
     producer_name: str
     last_sequence_id: int
     entry_bytes_max: int
     codec: EntryCodec
     kafka: KafkaReady
     topic_epoch: int
-    def __init__(self, producer_name: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., entry_bytes_max: _Optional[int] = ..., codec: _Optional[_Union[EntryCodec, str]] = ..., kafka: _Optional[_Union[KafkaReady, _Mapping]] = ..., topic_epoch: _Optional[int] = ...) -> None: ...
+    schema_version: bytes
+    def __init__(self, producer_name: _Optional[str] = ..., last_sequence_id: _Optional[int] = ..., entry_bytes_max: _Optional[int] = ..., codec: _Optional[_Union[EntryCodec, str]] = ..., kafka: _Optional[_Union[KafkaReady, _Mapping]] = ..., topic_epoch: _Optional[int] = ..., schema_version: _Optional[bytes] = ...) -> None: ...
 
 class Receipt(_message.Message):
     __slots__ = ("sequence_id", "ledger_id", "entry_id", "refusal", "entries")
@@ -151,7 +157,7 @@ class SubscribeRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[SubscribeOpen, _Mapping]] = ..., permits: _Optional[int] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., redeliver: _Optional[_Union[Redeliver, _Mapping]] = ...) -> None: ...
 
 class SubscribeOpen(_message.Message):
-    __slots__ = ("topic", "subscription", "type", "durable", "start", "read_compacted", "consumer_name", "priority", "properties", "key_shared", "reads_pulsar_entries")
+    __slots__ = ("topic", "subscription", "type", "durable", "start", "read_compacted", "consumer_name", "priority", "properties", "key_shared", "reads_pulsar_entries", "schema")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -170,6 +176,7 @@ class SubscribeOpen(_message.Message):
     PROPERTIES_FIELD_NUMBER: _ClassVar[int]
     KEY_SHARED_FIELD_NUMBER: _ClassVar[int]
     READS_PULSAR_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     type: SubscriptionType
@@ -181,7 +188,8 @@ class SubscribeOpen(_message.Message):
     properties: _containers.ScalarMap[str, str]
     key_shared: KeyShared
     reads_pulsar_entries: bool
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., durable: _Optional[bool] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., key_shared: _Optional[_Union[KeyShared, _Mapping]] = ..., reads_pulsar_entries: _Optional[bool] = ...) -> None: ...
+    schema: _records_pb2.SchemaDefinition
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., durable: _Optional[bool] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., key_shared: _Optional[_Union[KeyShared, _Mapping]] = ..., reads_pulsar_entries: _Optional[bool] = ..., schema: _Optional[_Union[_records_pb2.SchemaDefinition, _Mapping]] = ...) -> None: ...
 
 class KeyShared(_message.Message):
     __slots__ = ("sticky", "hash_ranges", "allow_out_of_order")
@@ -258,7 +266,7 @@ class ReadRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[ReadOpen, _Mapping]] = ..., permits: _Optional[int] = ..., check_id: _Optional[int] = ..., seek: _Optional[_Union[ReadSeek, _Mapping]] = ...) -> None: ...
 
 class ReadOpen(_message.Message):
-    __slots__ = ("topic", "start", "read_compacted", "reader_name", "is_raw", "read_committed", "subscription", "reads_pulsar_entries")
+    __slots__ = ("topic", "start", "read_compacted", "reader_name", "is_raw", "read_committed", "subscription", "reads_pulsar_entries", "schema")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
@@ -267,6 +275,7 @@ class ReadOpen(_message.Message):
     READ_COMMITTED_FIELD_NUMBER: _ClassVar[int]
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     READS_PULSAR_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
     topic: str
     start: StartPosition
     read_compacted: bool
@@ -275,7 +284,8 @@ class ReadOpen(_message.Message):
     read_committed: bool
     subscription: str
     reads_pulsar_entries: bool
-    def __init__(self, topic: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., reader_name: _Optional[str] = ..., is_raw: _Optional[bool] = ..., read_committed: _Optional[bool] = ..., subscription: _Optional[str] = ..., reads_pulsar_entries: _Optional[bool] = ...) -> None: ...
+    schema: _records_pb2.SchemaDefinition
+    def __init__(self, topic: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., reader_name: _Optional[str] = ..., is_raw: _Optional[bool] = ..., read_committed: _Optional[bool] = ..., subscription: _Optional[str] = ..., reads_pulsar_entries: _Optional[bool] = ..., schema: _Optional[_Union[_records_pb2.SchemaDefinition, _Mapping]] = ...) -> None: ...
 
 class ReadSeek(_message.Message):
     __slots__ = ("start", "seek_id")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -302,7 +301,7 @@ def test_keys_of_bytes(client: Client, batching: bool) -> None:
     assert text.key_bytes() == b"AAE="
 
 
-# Policies of KeyShared, and delayed messages.
+# Policies of KeyShared.
 
 
 @pytest.mark.parametrize(
@@ -325,12 +324,3 @@ def test_a_key_shared_policy(client: Client) -> None:
     client.subscribe("t", "s", ConsumerType.KeyShared, key_shared_policy=policy).close()
     with pytest.raises(InvalidRequest, match=r"is for consumer_type=ConsumerType\.KeyShared"):
         client.subscribe("t", "s", key_shared_policy=policy)
-
-
-def test_no_delayed_messages(client: Client) -> None:
-    """Refused by name, before anything is sent."""
-    producer = client.create_producer("t")
-    with pytest.raises(NotAllowed, match=r"Delayed messages are not emulated \(deliver_at=\)"):
-        producer.send(b"x", deliver_at=5)
-    with pytest.raises(NotAllowed, match=r"\(deliver_after=\)"):
-        producer.send_async(b"x", None, partition_key="k", deliver_after=timedelta(seconds=1))

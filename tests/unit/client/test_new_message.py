@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from ledgerfold.broker.client.messages.new_message import checked_message
+from ledgerfold.broker.client.messages.new_message import NewMessage, checked_message
 from ledgerfold.storage.errors import InvalidRequest
 
 
-def message(**arguments: Any) -> None:
+def message(**arguments: Any) -> NewMessage:
     """With the rest of the arguments left out."""
     names = (
         "content",
@@ -19,8 +20,10 @@ def message(**arguments: Any) -> None:
         "ordering_key",
         "sequence_id",
         "event_timestamp",
+        "deliver_at",
+        "deliver_after",
     )
-    checked_message(**{name: arguments.get(name) for name in names})
+    return checked_message(**{name: arguments.get(name) for name in names}, clock_ms=lambda: 1_000)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,9 @@ def message(**arguments: Any) -> None:
         ({"properties": {"a": 1}}, "Property 'a': names and values must be strings"),
         ({"properties": {"\ud800": "a"}}, "names and values must be strings"),
         ({"sequence_id": -1}, "sequence_id -1 is not an integer"),
+        ({"deliver_at": -1}, "deliver_at -1 is not an integer from 0"),
+        ({"deliver_at": "x"}, "deliver_at 'x' is not an integer"),
+        ({"deliver_after": 5}, "deliver_after must be a timedelta, not 5"),
         ({"event_timestamp": 2**63}, "event_timestamp 9223372036854775808 is not an integer"),
     ],
 )
@@ -45,5 +51,15 @@ def test_invalid_messages_are_rejected(arguments: dict[str, Any], sentence: str)
 
 def test_a_key_that_is_no_text_keeps_its_bytes() -> None:
     """As in Python's file names, each byte that is not UTF-8 is a surrogate."""
-    made = checked_message(b"", None, "c\udcff", None, None, None)
+    made = message(content=b"", partition_key="c\udcff")
     assert made.key == b"c\xff"
+
+
+def test_the_time_of_delivery() -> None:
+    """A delay is counted from the producer's clock, which is 1,000 here; none is at once."""
+    second = timedelta(seconds=1)
+    assert message(deliver_at=7).deliver_at_ms == 7
+    assert message(deliver_after=second).deliver_at_ms == 2_000
+    assert message(deliver_at=7, deliver_after=second).deliver_at_ms == 2_000
+    assert message(deliver_after=-second).deliver_at_ms == 0
+    assert message().deliver_at_ms == 0
