@@ -29,7 +29,7 @@ def declared(schema: object) -> SchemaDefinition | None:
     if type_ not in _TYPES:
         return None
     return SchemaDefinition(
-        type=SchemaType.Name(type_),  # type: ignore[arg-type]  # a number of the enumeration
+        type=SchemaType.Name(type_),
         data=(_part(info, "schema") or "null").encode(),
     )
 

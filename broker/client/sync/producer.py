@@ -96,12 +96,10 @@ class Producer(BaseProducer, Closing):
         `content`: bytes, or what the schema encodes; None is a null value, which compaction treats
         as a tombstone, like b"". `callback(result, message_id)` is called in the client's I/O
         thread, in the order of sending (except for a message that is too large); it must not block.
-        None: `flush` raises if the message failed. `sequence_id` must be above the previous one;
-        `event_timestamp` is in ms since the epoch, 0 means not set. A `partition_key` of bytes is
-        sent in base64, as by Pulsar's Java client.
-
-        `deliver_at`, in ms since the epoch, or `deliver_after`: consumers of Shared and KeyShared
-        subscriptions get the message then, others and readers at once. It is not batched.
+        None: `flush` raises if the message failed. `sequence_id` must be above the previous one. A
+        `partition_key` of bytes is sent in base64, as by Pulsar's Java client. `event_timestamp`
+        and `deliver_at` are in ms since the epoch. A message with `deliver_at` or `deliver_after`
+        is not batched; consumers of Shared and KeyShared subscriptions get it then, others at once.
 
         While the queue is full, waits if `block_if_queue_full`; otherwise the callback gets
         `Result.ProducerQueueIsFull` at once, in this thread, and without a callback the call raises
@@ -134,8 +132,7 @@ class Producer(BaseProducer, Closing):
                     quick.watch()
                 return
         if callback is not None and not callable(callback):
-            kind = type(callback).__name__
-            raise InvalidRequest(f"A callback must be callable, or None, not {kind}.")
+            raise InvalidRequest(f"A callback must be callable, not {type(callback).__name__}.")
         message = self._checked(
             self._encoded(content),
             properties,

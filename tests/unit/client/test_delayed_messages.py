@@ -13,7 +13,7 @@ from ledgerfold.broker.client.messages.new_message import NewMessage
 from ledgerfold.broker.client.streams.pending import KafkaEntries
 from ledgerfold.storage.codec import decode
 from ledgerfold.storage.errors import InvalidRequest
-from tests.support.fake_data_service import FakeBroker, ThreadedFakeBroker
+from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
 
 
 @pytest.mark.parametrize("batching_type", BatchingType)
