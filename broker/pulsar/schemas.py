@@ -48,9 +48,9 @@ class SchemaCommands:
             if broker.metadata.topic(name) is None:
                 raise TopicNotFound(name)
             if asked.schema.type == _NONE:
-                # The Go client asks for the version of bytes.
+                # The Go client asks for the version of bytes: none. With an empty one, it could
+                # not read the messages.
                 broker.schemas.without(name)
-                answer.schema_version = b""
             else:
                 answer.schema_version = await _for_producer(self._link, name, asked.schema)
         except LedgerfoldError as error:
