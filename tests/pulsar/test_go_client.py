@@ -116,7 +116,7 @@ def test_all_clients_read_what_it_sent(
 def test_subscriptions(
     go: GoClient, client: pulsar.Client, broker: BrokerProcess, topic: str, kind: str
 ) -> None:
-    """What it acknowledged is no longer in the backlog; what it refused comes again."""
+    """Acknowledged messages leave the backlog; refused ones come again."""
     subscription = {"topic": topic, "sub": "s", "type": kind, "earliest": True}
     producer = client.create_producer(topic, batching_type=pulsar.BatchingType.KeyBased)
     for number in range(30):

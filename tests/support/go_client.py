@@ -2,9 +2,6 @@
 
 Its program is tests/pulsar/go. `go` builds it, from modules with the checksums of go.sum; where Go
 is not installed, or its modules cannot be had, the tests are skipped, and say why.
-
-    with GoClient(built(folder), "pulsar://127.0.0.1:6650") as go:
-        go("producer", name="p", topic="t")
 """
 
 from __future__ import annotations
