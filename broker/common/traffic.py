@@ -35,12 +35,16 @@ class Peer:
     address: str = ""
     connected_ms: int = 0
     metadata: Mapping[str, str] = field(default_factory=dict)
+    # As a client of Pulsar's says when it connects.
+    client_version: str = ""
 
     def stats(self) -> dict[str, Any]:
         """Returns the stats with Pulsar's field names."""
+        version = {"clientVersion": self.client_version} if self.client_version else {}
         return {
             "address": f"/{self.address}",
             "connectedSince": iso_time(self.connected_ms),
+            **version,
             "metadata": dict(self.metadata),
         }
 

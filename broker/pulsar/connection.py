@@ -65,7 +65,11 @@ class Connection(asyncio.Protocol):
         self._consuming = Consuming(link, shared.batch_acks)
         self._watching = Watching(link, shared.topic_lists)
         self._at_once, self._as_tasks = self._handlers(
-            Lookups(link, shared.service_url(self._transport))
+            Lookups(
+                link,
+                shared.address(self._transport),
+                is_advertised=shared.advertised is not None,
+            )
         )
         shared.opened(self)
         self._reading = asyncio.get_running_loop().create_task(self._read())

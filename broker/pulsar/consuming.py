@@ -86,8 +86,12 @@ class Consuming:
         """Connects a consumer. Raises what refuses it."""
         opening = request.subscribe
         known = self._consumers.get(opening.consumer_id)
-        if opening.consumer_id in self._opening or (known and not known.is_detached):
-            raise Unavailable("The consumer is connected on this connection.")
+        if opening.consumer_id in self._opening:
+            raise Unavailable("The consumer is being connected; try again.")
+        if known is not None and not known.is_detached:
+            # The client connects it again, and has noticed no end of the connection.
+            self._succeed(opening.request_id)
+            return
         mark = self._opening[opening.consumer_id] = object()
         try:
             await self._open(opening, mark)
@@ -215,6 +219,7 @@ class Consuming:
         consumer = attached.consumer
         permits = min(request.flow.message_permits, _PERMITS_MAX - consumer.state.permits)
         attached.subscription.add_permits(consumer, max(0, permits))
+        attached.ready()
 
     async def redeliver(self, request: BaseCommand) -> None:
         asked = request.redeliver

@@ -28,6 +28,8 @@ REQUEST_OF_SERVER = 2**64 - 1
 # About a millisecond's work: then other tasks run.
 _SLICE_MESSAGES = 500
 _AFTER_DAMAGE_S = 1.0
+# After it, a client can be told of changes, though it has asked for no messages.
+_READY_S = 1.0
 _log = logging.getLogger(__name__)
 
 
@@ -51,13 +53,31 @@ class AttachedConsumer:
         # The client asked for its end: it is not told.
         self.is_leaving = self.is_detached = False
         self.delivering: asyncio.Task[None] | None = None
-        self._has_told_end = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_told_end = self._is_ready = False
+        # A change that the client has not been told yet.
+        self._active: bool | None = None
 
     def start(self) -> None:
         self.delivering = self._link.spawn(self._deliver())
+        self._timer = asyncio.get_running_loop().call_later(_READY_S, self.ready)
         # A client that reads nothing, while others need the room.
         self.consumer.share.on_overrun(self._link.abort)
         self.tell_end()
+
+    def ready(self) -> None:
+        """Tells the client whether it is active: it has asked for messages, or a second is over.
+
+        NOTE: the Go client ignores what it is told right behind the answer to SUBSCRIBE.
+        """
+        self._is_ready = True
+        if self._active is not None and not self.is_detached:
+            change = pulsar_pb2.CommandActiveConsumerChange(
+                consumer_id=self.id, is_active=self._active
+            )
+            type_ = pulsar_pb2.ACTIVE_CONSUMER_CHANGE
+            self._link.send(command(type_, active_consumer_change=change))
+        self._active = None
 
     def tell_end(self) -> None:
         """Tells the client, once, that a terminated topic has nothing more for it."""
@@ -72,6 +92,8 @@ class AttachedConsumer:
         if self.is_detached:
             return
         self.is_detached = self.is_leaving = True
+        if self._timer is not None:
+            self._timer.cancel()
         self.subscription.detach(self.consumer)
         self.consumer.share.close()
         self._resources.close()
@@ -101,11 +123,9 @@ class AttachedConsumer:
 
     async def _send(self, output: Output) -> None:
         if output.active is not None:
-            change = pulsar_pb2.CommandActiveConsumerChange(
-                consumer_id=self.id, is_active=output.active
-            )
-            type_ = pulsar_pb2.ACTIVE_CONSUMER_CHANGE
-            self._link.send(command(type_, active_consumer_change=change))
+            self._active = output.active
+            if self._is_ready:
+                self.ready()
         for request_id in output.acked_request_ids:
             # As in Consuming.acknowledge: 0 is an id of a client.
             answer = pulsar_pb2.CommandAckResponse(consumer_id=self.id, request_id=request_id - 1)

@@ -72,9 +72,12 @@ def number_for_producer(error: LedgerfoldError) -> int:
 def number_for_message(error: LedgerfoldError, client_version: str) -> int:
     """Returns the number of a refused message.
 
-    NOTE: the C++ client, which Python and Node use, knows one error of a single message. After any
-    other it connects again and sends the message again, forever.
+    NOTE: the C++ client knows one error of a single message. After any other it connects again and
+    sends the message again, forever.
     """
-    if client_version.startswith("Pulsar-CPP"):
-        return pulsar_pb2.CHECKSUM_ERROR
-    return number_of(error)
+    return pulsar_pb2.CHECKSUM_ERROR if is_cpp(client_version) else number_of(error)
+
+
+def is_cpp(client_version: str) -> bool:
+    """Returns whether this is the C++ client, which Python and Node use."""
+    return client_version.startswith("Pulsar-CPP")

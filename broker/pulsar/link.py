@@ -44,7 +44,8 @@ class Link:
         self.address = f"{name[0]}:{name[1]}"
 
     def peer(self, metadata: Iterable[KeyValue] = ()) -> Peer:
-        return Peer(self.address, self.broker.clock_ms(), properties_of(metadata))
+        now_ms, properties = self.broker.clock_ms(), properties_of(metadata)
+        return Peer(self.address, now_ms, properties, self.client_version)
 
     # Sending
 

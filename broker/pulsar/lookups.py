@@ -25,11 +25,13 @@ NO_TRANSACTIONS = "There are no transactions: create the client without enable_t
 class Lookups:
     """The commands of one connection that need no producer and no consumer.
 
-    `service_url`: as clients reach this broker.
+    `address`: where clients reach this broker. `is_advertised`: they use that address. Otherwise,
+    as with Pulsar's standalone broker, they stay at the one by which they came: it may be a port
+    of a container, which the broker does not know.
     """
 
-    def __init__(self, link: Link, service_url: str) -> None:
-        self._link, self._service_url = link, service_url
+    def __init__(self, link: Link, address: str, *, is_advertised: bool) -> None:
+        self._link, self._address, self._is_advertised = link, address, is_advertised
 
     async def partitions(self, request: BaseCommand) -> None:
         asked = request.partitioned_metadata
@@ -50,7 +52,10 @@ class Lookups:
             self._topic(asked.topic)
             check_listener(asked.advertised_listener_name)
             answer.response, answer.authoritative = _CONNECT, True
-            answer.broker_service_url = self._service_url
+            answer.broker_service_url = f"pulsar://{self._address}"
+            # Of clients that came through a proxy that ends TLS.
+            answer.broker_service_url_tls = f"pulsar+ssl://{self._address}"
+            answer.proxy_through_service_url = not self._is_advertised
         except LedgerfoldError as error:
             answer.response, answer.error = _LOOKUP_FAILED, number_of(error)
             answer.message = str(error)

@@ -19,7 +19,7 @@ from weakref import WeakKeyDictionary
 from ledgerfold.broker.common.given_names import check_name, check_properties
 from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
 from ledgerfold.broker.pulsar.entries import Storable, to_stored
-from ledgerfold.broker.pulsar.errors import number_for_message, number_for_producer
+from ledgerfold.broker.pulsar.errors import is_cpp, number_for_message, number_for_producer
 from ledgerfold.broker.pulsar.frames import (
     Frame,
     command,
@@ -166,7 +166,7 @@ class Producing:
 
     def _answer(self, opening: CommandProducer, attached: AttachedProducer) -> None:
         last = attached.producer.last_sequence_id
-        if not attached.has_own_name:
+        if not attached.has_own_name and is_cpp(self._link.client_version):
             # NOTE: after -1 the C++ client numbers new messages from 0 again if its connection
             # breaks before the first receipt, and they would be taken for the first ones.
             last = max(last, 0)

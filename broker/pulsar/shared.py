@@ -53,12 +53,12 @@ class Shared:
         self.connections: dict[Member, ExitStack] = {}
         self.all_closed = asyncio.Event()
 
-    def service_url(self, transport: asyncio.Transport) -> str:
+    def address(self, transport: asyncio.Transport) -> str:
         """Returns the address that the client of a connection is told."""
         if self.advertised is not None:
-            return f"pulsar://{self.advertised}"
+            return self.advertised
         host, port = transport.get_extra_info("sockname")[:2]
-        return f"pulsar://[{host}]:{port}" if ":" in host else f"pulsar://{host}:{port}"
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def now_s(self) -> float:
         return asyncio.get_running_loop().time()

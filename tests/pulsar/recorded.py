@@ -14,6 +14,11 @@ from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, MessageMetadata
 from tests.support.waiting import wait_until
 
+CONNECT = BaseCommand(
+    type=pulsar_pb2.CONNECT,
+    connect=pulsar_pb2.CommandConnect(client_version=b"raw", protocol_version=20),
+)
+
 
 class RawClient:
     """A socket that sends commands and returns what comes."""
@@ -23,8 +28,7 @@ class RawClient:
         self.socket = socket.create_connection((host, int(port)), timeout=10)
         self._splitter, self._frames = Splitter(2**31), list[bytes]()
         if is_connected:
-            connect = pulsar_pb2.CommandConnect(client_version=b"raw", protocol_version=20)
-            self.send(BaseCommand(type=pulsar_pb2.CONNECT, connect=connect))
+            self.send(CONNECT)
             assert self.read().type == pulsar_pb2.CONNECTED
 
     def send(self, command: BaseCommand, metadata: MessageMetadata | None = None) -> None:

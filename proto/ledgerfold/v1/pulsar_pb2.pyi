@@ -408,20 +408,24 @@ class CommandLookup(_message.Message):
     def __init__(self, topic: _Optional[str] = ..., request_id: _Optional[int] = ..., advertised_listener_name: _Optional[str] = ...) -> None: ...
 
 class CommandLookupResponse(_message.Message):
-    __slots__ = ("broker_service_url", "response", "request_id", "authoritative", "error", "message")
+    __slots__ = ("broker_service_url", "broker_service_url_tls", "response", "request_id", "authoritative", "error", "message", "proxy_through_service_url")
     BROKER_SERVICE_URL_FIELD_NUMBER: _ClassVar[int]
+    BROKER_SERVICE_URL_TLS_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     AUTHORITATIVE_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    PROXY_THROUGH_SERVICE_URL_FIELD_NUMBER: _ClassVar[int]
     broker_service_url: str
+    broker_service_url_tls: str
     response: int
     request_id: int
     authoritative: bool
     error: int
     message: str
-    def __init__(self, broker_service_url: _Optional[str] = ..., response: _Optional[int] = ..., request_id: _Optional[int] = ..., authoritative: _Optional[bool] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    proxy_through_service_url: bool
+    def __init__(self, broker_service_url: _Optional[str] = ..., broker_service_url_tls: _Optional[str] = ..., response: _Optional[int] = ..., request_id: _Optional[int] = ..., authoritative: _Optional[bool] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., proxy_through_service_url: _Optional[bool] = ...) -> None: ...
 
 class Schema(_message.Message):
     __slots__ = ("name", "schema_data", "type", "properties")

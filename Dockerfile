@@ -1,0 +1,35 @@
+# A broker with its compactor, which is reached as Pulsar's standalone image is.
+#
+#   docker build --tag ledgerfold .
+#   docker run --rm -p 127.0.0.1:6650:6650 -p 127.0.0.1:8080:8080 -v ledgerfold:/data ledgerfold
+#
+# 6650: Pulsar's binary protocol. 8080: the admin REST API. 7650: gRPC, for the client of this package.
+# Nothing authenticates: publish the ports on 127.0.0.1, or on a network of trusted clients.
+
+FROM python:3.12-slim-bookworm AS build
+WORKDIR /source
+COPY . .
+# The versions of requirements.lock, without what only tests and builds need.
+RUN sed -E '/^ +(--hash|#)/d; s/ *\\$//' requirements.lock > /constraints.txt
+RUN python -m venv /opt/ledgerfold
+RUN /opt/ledgerfold/bin/pip install --no-cache-dir --constraint /constraints.txt '.[spark]'
+
+FROM python:3.12-slim-bookworm
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless \
+    && rm -rf /var/lib/apt/lists/*
+# Spark and the JVM keep files of theirs in the home directory.
+RUN useradd --uid 10000 --create-home ledgerfold \
+    && install --directory --owner 10000 --mode 0700 /data \
+    && install --directory --owner 10000 /pulsar/conf
+COPY --from=build /opt/ledgerfold /opt/ledgerfold
+# What Testcontainers' modules for Pulsar run.
+COPY scripts/image /pulsar/bin
+ENV PATH=/opt/ledgerfold/bin:$PATH PYTHONUNBUFFERED=1
+WORKDIR /pulsar
+USER 10000
+VOLUME /data
+EXPOSE 6650 8080 7650
+HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --start-interval=1s \
+    CMD ["python", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8080/admin/v2/brokers/health', timeout=4)"]
+CMD ["/pulsar/bin/pulsar", "standalone"]
