@@ -6,11 +6,12 @@ a type of its own. The rules are in broker/topics/schemas.py.
 
 from __future__ import annotations
 
-from ledgerfold.broker.common.names import persistent_topic
+from ledgerfold.broker.common.names import full_topic
 from ledgerfold.broker.pulsar.errors import number_of
 from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link, properties_of
-from ledgerfold.broker.topics.topic import Topic
+from ledgerfold.broker.topics.broker import PulsarTopic
+from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 from ledgerfold.storage.entry import EARLIEST
 from ledgerfold.storage.errors import InvalidRequest, InvalidSchema, LedgerfoldError, TopicNotFound
 from ledgerfold.v1 import pulsar_pb2
@@ -31,7 +32,7 @@ class SchemaCommands:
         asked = request.get_schema
         answer = pulsar_pb2.CommandGetSchemaResponse(request_id=asked.request_id)
         try:
-            name = persistent_topic(asked.topic)
+            name = full_topic(asked.topic)
             number = number_from(asked.schema_version) if asked.HasField("schema_version") else None
             record = self._link.broker.schemas.version(name, number)
             answer.schema.CopyFrom(_shown(record))
@@ -44,8 +45,8 @@ class SchemaCommands:
         asked, broker = request.get_or_create_schema, self._link.broker
         answer = pulsar_pb2.CommandGetOrCreateSchemaResponse(request_id=asked.request_id)
         try:
-            name = persistent_topic(asked.topic)
-            if broker.metadata.topic(name) is None:
+            name = full_topic(asked.topic)
+            if not broker.exists(name):
                 raise TopicNotFound(name)
             answer.schema_version = await _for_producer(self._link, name, asked.schema)
         except LedgerfoldError as error:
@@ -54,7 +55,7 @@ class SchemaCommands:
         self._link.send(command(type_, get_or_create_schema_response=answer))
 
 
-async def schema_of_producer(link: Link, topic: Topic, opening: CommandProducer) -> bytes:
+async def schema_of_producer(link: Link, topic: PulsarTopic, opening: CommandProducer) -> bytes:
     """Returns the schema version of a producer, as in its answer: empty without a schema.
 
     Raises what refuses its schema, or that it has none.
@@ -70,16 +71,18 @@ async def _for_producer(link: Link, name: str, schema: pulsar_pb2.Schema) -> byt
         return version_bytes(await link.broker.schemas.for_producer(name, definition_of(schema)))
 
 
-async def check_consumer(link: Link, topic: Topic, opening: CommandSubscribe) -> None:
+async def check_consumer(link: Link, topic: PulsarTopic, opening: CommandSubscribe) -> None:
     """Raises what refuses the consumer's schema."""
     if not _has_schema(opening) or takes_any(opening):
         return
 
     def is_idle() -> bool:
-        consumers = (each for one in topic.subscriptions.values() for each in one.consumers)
-        if topic.producers or topic.readers or any(not each.takes_any_schema for each in consumers):
+        consumers = [each for one in topic.subscriptions.values() for each in one.consumers]
+        if topic.producers or any(not each.takes_any_schema for each in consumers):
             return False
-        return not topic.log.ledgers.bytes_after(EARLIEST)
+        if isinstance(topic, NonPersistentTopic):
+            return not topic.entries_in
+        return not (topic.readers or topic.log.ledgers.bytes_after(EARLIEST))
 
     definition = definition_of(opening.schema)
     async with link.schema_turn:

@@ -17,12 +17,13 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ledgerfold.broker.common.given_names import check_name
-from ledgerfold.broker.common.names import persistent_topic
+from ledgerfold.broker.common.names import full_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.access import AccessMode, Claim
 from ledgerfold.broker.topics.broker import AnyTopic, Broker
 from ledgerfold.broker.topics.kafka_producer import KafkaProducer
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+from ledgerfold.broker.topics.non_persistent_producer import NonPersistentProducer
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.receipts import Receipt
 from ledgerfold.broker.wire.frames import entries_of, is_bulk
@@ -34,6 +35,7 @@ from ledgerfold.v1 import data_pb2
 # About a millisecond's work.
 SLICE_ENTRIES = 100
 _MODES = tuple(AccessMode)
+AnyProducer = Producer | KafkaProducer | NonPersistentProducer
 REQUESTS = Requests(data_pb2.PublishRequest, 64 * 1024, "`open` is sent alone, before the entries.")
 
 
@@ -42,7 +44,7 @@ async def publish(broker: Broker, context: Context) -> None:
     opening = await REQUESTS.opening(context)
     if opening is None:
         return
-    topic = await broker.any_topic(persistent_topic(opening.topic, "published to"), to_write=True)
+    topic = await broker.any_topic(full_topic(opening.topic), to_write=True)
     broker.schemas.without(topic.name)
     producer = await _attach(topic, opening)
     producer.peer = peer_of(context, broker.clock_ms())
@@ -57,7 +59,7 @@ async def publish(broker: Broker, context: Context) -> None:
         producer.detach()
 
 
-async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen) -> Producer | KafkaProducer:
+async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen) -> AnyProducer:
     name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
     check_name("A producer", name)
     if not 0 <= opening.access_mode < len(_MODES):
@@ -69,18 +71,21 @@ async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen) -> Producer | 
         return topic.attach_producer(name)
     epoch = opening.topic_epoch if opening.HasField("topic_epoch") else None
     producer = await topic.attach_producer(name, Claim(mode, epoch))
+    if isinstance(producer, NonPersistentProducer):
+        return producer
     producer.combines_receipts = opening.combines_receipts
     return producer
 
 
-def _ready(broker: Broker, producer: Producer | KafkaProducer) -> data_pb2.PublishReady:
+def _ready(broker: Broker, producer: AnyProducer) -> data_pb2.PublishReady:
     ready = data_pb2.PublishReady(
         producer_name=producer.name,
         last_sequence_id=-1,
         entry_bytes_max=broker.settings.entry_bytes_max,
     )
-    if isinstance(producer, Producer):
-        ready.last_sequence_id = producer.record.last_sequence_id
+    if not isinstance(producer, KafkaProducer):
+        if isinstance(producer, Producer):
+            ready.last_sequence_id = producer.record.last_sequence_id
         if producer.topic_epoch is not None:
             ready.topic_epoch = producer.topic_epoch
         return ready
@@ -91,9 +96,7 @@ def _ready(broker: Broker, producer: Producer | KafkaProducer) -> data_pb2.Publi
     return ready
 
 
-async def _deliver(
-    context: Context, producer: Producer | KafkaProducer, ready: data_pb2.PublishReady
-) -> None:
+async def _deliver(context: Context, producer: AnyProducer, ready: data_pb2.PublishReady) -> None:
     await context.write(data_pb2.PublishResponse(ready=ready).SerializeToString())
     while receipts := await producer.receipts():
         response = data_pb2.PublishResponse()
@@ -114,7 +117,7 @@ def _refusal(receipt: Receipt) -> data_pb2.Refusal:
     return data_pb2.Refusal(reason=reason, message=message, attributes=attributes)
 
 
-async def take(frame: bytes, producer: Producer | KafkaProducer) -> None:
+async def take(frame: bytes, producer: AnyProducer) -> None:
     """Appends the entries of a frame and returns when the next frame may be read.
 
     Raises InvalidRequest, and what appending raises.
@@ -128,7 +131,7 @@ async def take(frame: bytes, producer: Producer | KafkaProducer) -> None:
     await producer.has_room()
 
 
-def _take_slice(entries: Iterator[Buffer], producer: Producer | KafkaProducer) -> int:
+def _take_slice(entries: Iterator[Buffer], producer: AnyProducer) -> int:
     """Appends the next entries, up to SLICE_ENTRIES. Returns their number."""
     taken: list[Buffer] = []
     try:

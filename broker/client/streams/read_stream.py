@@ -128,6 +128,7 @@ class ReadStream(ReceivingStream):
             is_raw=self._is_raw,
             read_committed=self._config.read_committed,
             reads_pulsar_entries=True,
+            permits=self._permits.missing,
         )
         return bytes(data_pb2.ReadRequest(open=step).SerializeToString())
 
@@ -135,6 +136,7 @@ class ReadStream(ReceivingStream):
         self._requests.clear()
         ready = data_pb2.ReadResponse.FromString(response).ready
         self.is_kafka = ready.codec == data_pb2.ENTRY_CODEC_KAFKA
+        self._permits.grant(ready.permits)
         if self._seek is not None and self._opened_at is not self._start:
             self._ask_seek(self._seek[0])
         else:
