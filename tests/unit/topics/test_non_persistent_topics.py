@@ -34,6 +34,7 @@ from ledgerfold.storage.errors import (
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import SchemaDefinition
 from tests.model.broker_lab import BrokerLab
+from tests.model.log_model import Message
 
 NAME = "non-persistent://public/default/t"
 SHARED = ConsumerOptions(SubscriptionType.SHARED)
@@ -63,7 +64,7 @@ def test_nothing_is_stored(lab: BrokerLab) -> None:
     producer = producer_of(lab, topic)
     subscription, consumer = topic.attach("s", SHARED)
     subscription.add_permits(consumer, 10)
-    entry = lab.entry([(b"k", b"v")], is_batch=False)
+    entry = lab.entry([Message(b"k", b"v")], is_batch=False)
     producer.append_all([memoryview(entry)])
     assert [each.position for each in lab.run(producer.receipts())] == [Position(0, 0)]
     output = lab.run(consumer.take())
@@ -79,7 +80,7 @@ def test_nothing_is_stored(lab: BrokerLab) -> None:
 
 def test_no_entry_is_a_duplicate_and_a_bad_one_is_refused(lab: BrokerLab) -> None:
     producer = producer_of(lab, topic_of(lab))
-    entry = memoryview(lab.entry([(b"k", b"v")], is_batch=False))
+    entry = memoryview(lab.entry([Message(b"k", b"v")], is_batch=False))
     producer.append_all([entry, entry])
     assert len(lab.run(producer.receipts())) == 2
     with pytest.raises(InvalidRequest):
@@ -102,21 +103,23 @@ def test_access_modes(lab: BrokerLab) -> None:
     assert fencing.topic_epoch == 0
     with pytest.raises(ProducerFenced):
         first.check()
-    waiting = lab.loop.create_task(topic.attach_producer("r", Claim(AccessMode.WAIT_FOR_EXCLUSIVE)))
+    claim = Claim(AccessMode.WAIT_FOR_EXCLUSIVE)
+    waiting = lab.loop.create_task(topic.attach_producer("r", claim))
     lab.settle()
     fencing.detach()
-    assert lab.run(waiting).topic_epoch == 1
+    lab.settle()
+    assert waiting.result().topic_epoch == 1
 
 
 def test_a_reader_gets_what_is_published_from_now_on(lab: BrokerLab) -> None:
     topic = topic_of(lab)
     producer = producer_of(lab, topic)
-    producer.append_all([memoryview(lab.entry([(b"k", b"1")], is_batch=False))])
+    producer.append_all([memoryview(lab.entry([Message(b"k", b"1")], is_batch=False))])
     reader = topic.open_reader(ReaderOptions(subscription="r"))
     reader.add_permits(1)
     reader.check(1)
     assert lab.run(reader.take()) == [Checked([1], has_more=False)]
-    producer.append_all([memoryview(lab.entry([(b"k", b"2")], is_batch=False))])
+    producer.append_all([memoryview(lab.entry([Message(b"k", b"2")], is_batch=False))])
     reader.check(2)
     steps = lab.run(reader.take())
     assert steps is not None
