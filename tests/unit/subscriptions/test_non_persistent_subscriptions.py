@@ -58,7 +58,7 @@ class Lab:
 
 
 async def entries(consumer: Consumer) -> int:
-    """How many entries wait for a consumer; it takes them."""
+    """Takes what waits for a consumer; returns the number of entries."""
     count = 0
     while True:
         try:
