@@ -15,6 +15,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ledgerfold.broker.cli.pulsar_listeners import (
+    INTERNAL_LISTENER,
+    parse_listeners,
+    with_internal,
+)
 from ledgerfold.broker.cli.settings_files import read_properties
 from ledgerfold.broker.cli.verbs import repeated
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
@@ -65,7 +70,9 @@ def _boolean(name: str, text: str) -> bool:
 
 # The field of BrokerSettings that a setting sets, or of its `store`, and the parser of its value.
 _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
+    "advertisedListeners": ("pulsar_listeners", parse_listeners),
     "allowAutoTopicCreation": ("creates_topics", _boolean),
+    "brokerDeduplicationEnabled": ("deduplicates", _boolean),
     "brokerServiceCompactionThresholdInBytes": ("compaction_threshold_bytes", _whole()),
     "brokerServiceCompactionMonitorIntervalInSeconds": (
         "compaction_monitor_interval_ms",
@@ -86,7 +93,6 @@ _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
 _FIXED = {
     "acknowledgmentAtBatchIndexLevelEnabled": ("true", "batch indexes are always acknowledged"),
     "allowAutoTopicCreationType": ("non-partitioned", "partitioned topics are created explicitly"),
-    "brokerDeduplicationEnabled": ("true", "producers are always deduplicated"),
     "isDelayedDeliveryDeliverAtTimeStrict": ("true", "delayed messages are never early"),
     "subscriptionKeySharedConsistentHashingReplicaPoints": ("100", "a consumer has 100 points"),
     "subscriptionKeySharedEnable": ("true", "Key_Shared subscriptions are always possible"),
@@ -125,6 +131,8 @@ def configured(settings: BrokerSettings, pairs: Mapping[str, str]) -> BrokerSett
             group, _, rest = field.rpartition(".")
             (in_store if group else changes)[rest] = parse(name, text)
     changes |= _quotas(pairs)
+    if internal := pairs.get(INTERNAL_LISTENER):
+        changes["pulsar_listeners"] = with_internal(changes.get("pulsar_listeners", {}), internal)
     store = settings.store
     kept = replace(store, **_where_default(store, type(store)(), in_store))
     default = type(settings)(settings.data_dir)
@@ -165,16 +173,16 @@ def _quotas(pairs: Mapping[str, str]) -> dict[str, Any]:
 def without_effect(pairs: Mapping[str, str]) -> list[str]:
     """Returns sentences about the settings that have no effect.
 
-    >>> without_effect({"brokerDeduplicationEnabled": "false", "zookeeperServers": "here"})
-    ['brokerDeduplicationEnabled=false has no effect: producers are always deduplicated.', 'These \
-settings are unknown, or have no effect here: zookeeperServers.']
+    >>> without_effect({"subscriptionKeySharedEnable": "false", "zookeeperServers": "here"})
+    ['subscriptionKeySharedEnable=false has no effect: Key_Shared subscriptions are always \
+possible.', 'These settings are unknown, or have no effect here: zookeeperServers.']
     """
     sentences = [
         f"{name}={pairs[name]} has no effect: {why}."
         for name, (value, why) in _FIXED.items()
         if pairs.get(name, "") not in ("", value)
     ]
-    known = {*_FIELDS, *_FIXED, *_SIZE_QUOTAS, _AGE_QUOTA, _QUOTA_POLICY}
+    known = {*_FIELDS, *_FIXED, *_SIZE_QUOTAS, _AGE_QUOTA, _QUOTA_POLICY, INTERNAL_LISTENER}
     others = [name for name in pairs if name not in known]
     if others:
         more = len(others) - _NAMED_MAX

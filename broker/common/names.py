@@ -18,6 +18,7 @@ from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
 PERSISTENT = "persistent"
 NON_PERSISTENT = "non-persistent"
+DOMAINS = (PERSISTENT, NON_PERSISTENT)
 # The subscription of compaction: its mark-delete is the horizon.
 COMPACTION_CURSOR = "__compaction"
 # Pulsar's NamedEntity: letters, digits and these; a local name has fewer restrictions.
@@ -46,7 +47,7 @@ class TopicName(NamedTuple):
             domain, rest = PERSISTENT, name
             if "/" not in name:
                 rest = f"public/default/{name}"
-        if domain not in (PERSISTENT, NON_PERSISTENT):
+        if domain not in DOMAINS:
             raise InvalidRequest(
                 f"Topic {name!r}: the domain must be persistent or non-persistent."
             )
@@ -96,17 +97,32 @@ def parse_namespace(name: str) -> str:
     return name
 
 
+def full_topic(name: str) -> str:
+    """Returns the full name of a topic of either domain. Raises InvalidRequest."""
+    parsed = TopicName.parse(name)
+    if "/" in parsed.local:
+        raise _wrong_form(name)
+    return str(parsed)
+
+
+def is_non_persistent(full_name: str) -> bool:
+    """Returns whether a full name is that of a non-persistent topic.
+
+    >>> is_non_persistent("non-persistent://public/default/t")
+    True
+    """
+    return full_name.startswith(f"{NON_PERSISTENT}://")
+
+
 def persistent_topic(name: str, doing: str = "used") -> str:
     """Returns the full name of a persistent topic.
 
     Raises InvalidRequest for an invalid name, NotAllowed for a non-persistent topic.
     """
-    parsed = TopicName.parse(name)
-    if "/" in parsed.local:
-        raise _wrong_form(name)
-    if parsed.domain != PERSISTENT:
+    full = full_topic(name)
+    if is_non_persistent(full):
         raise NotAllowed(
-            f"{parsed} cannot be {doing}: only persistent topics are stored, and only stored "
+            f"{full} cannot be {doing}: only persistent topics are stored, and only stored "
             "topics can be compacted. Use persistent://."
         )
-    return str(parsed)
+    return full

@@ -149,6 +149,11 @@ class Outgoing:
     def share(self, shed: Callable[[], None] = _nothing) -> Share:
         return Share(self, shed)
 
+    @property
+    def has_room(self) -> bool:
+        """Returns whether more may be held, and nobody waits for room."""
+        return not self.waiting and self.readable(1) > 0
+
     # Called by shares only
 
     def readable(self, most: int) -> int:

@@ -44,6 +44,9 @@ class BrokerSettings:
     backlog_age_quota: BacklogQuota | None = None
     # Whether shared subscriptions hold delayed messages back.
     delays_delivery: bool = True
+    # Whether messages of Pulsar's clients are deduplicated; None: those that a client sends again
+    # on another connection.
+    deduplicates: bool | None = None
     # Whether publishing to a topic, or subscribing to it, creates it.
     creates_topics: bool = True
     compaction_strategy: CompactionStrategy = field(
@@ -91,6 +94,9 @@ class BrokerSettings:
     # it by another: "host:port". None: not served.
     pulsar_listen: str | None = None
     pulsar_advertise: str | None = None
+    # Further addresses, by the names of listeners that clients ask for. Without `pulsar_advertise`
+    # clients that name none are told the first one.
+    pulsar_listeners: Mapping[str, str] = field(default_factory=dict)
     ready_file: Path | None = None
     log_level: str = "INFO"
     store: StoreSettings = field(default_factory=StoreSettings)

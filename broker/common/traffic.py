@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+_MINUTE_MS = 60_000
+
 
 def iso_time(time_ms: int) -> str:
     """Formats a time as in Pulsar; as a number if it is outside the calendar.
@@ -47,6 +49,35 @@ class Peer:
             **version,
             "metadata": dict(self.metadata),
         }
+
+
+class MessageRate:
+    """A count of messages, and their rate over the last whole minute, as in Pulsar's stats.
+
+    >>> dropped = MessageRate(now_ms=0)
+    >>> dropped.count(120, now_ms=100)
+    >>> dropped.per_second(59_000), dropped.per_second(60_000), dropped.per_second(120_000)
+    (0.0, 2.0, 0.0)
+    """
+
+    def __init__(self, now_ms: int) -> None:
+        self.total = 0
+        self._since_ms, self._in_minute, self._rate = now_ms, 0, 0.0
+
+    def count(self, messages: int, now_ms: int) -> None:
+        self._end_minute(now_ms)
+        self.total += messages
+        self._in_minute += messages
+
+    def per_second(self, now_ms: int) -> float:
+        self._end_minute(now_ms)
+        return self._rate
+
+    def _end_minute(self, now_ms: int) -> None:
+        passed_ms = now_ms - self._since_ms
+        if passed_ms >= _MINUTE_MS:
+            self._rate = self._in_minute * 1000 / passed_ms
+            self._since_ms, self._in_minute = now_ms, 0
 
 
 @dataclass(slots=True)

@@ -103,11 +103,13 @@ class Request:
     """A request that matched a route.
 
     `names`: the variable parts of the path, decoded. `body`: parsed JSON, None without a body.
+    `headers`: their names in any case.
     """
 
     names: Mapping[str, str]
     query: Mapping[str, str]
     body: Any = None
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def topic(self) -> str:

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ledgerfold.broker.common.names import check_named_entity, persistent_topic
+from ledgerfold.broker.common.names import check_named_entity, full_topic
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, text
 from ledgerfold.broker.http.routes import ADMIN, Route
-from ledgerfold.broker.pulsar.lookups import check_listener
+from ledgerfold.broker.pulsar.lookups import url_for
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.version import __version__
 
 CLUSTER = "standalone"
 NO_NAMESPACE = "Namespace does not exist"
+_MODES = ("PERSISTENT", "NON_PERSISTENT", "ALL")
+_LISTENER = "X-Pulsar-ListenerName"
 _LOOKUP = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
 
 
@@ -88,7 +90,7 @@ class ClusterVerbs:
             "brokerServiceCompactionThresholdInBytes": settings.compaction_threshold_bytes,
             "ttlDurationDefaultInSeconds": settings.message_ttl_ms // 1000,
             "topicCompactionRetainNullKey": str(settings.retain_null_key).lower(),
-            "brokerDeduplicationEnabled": "true",
+            "brokerDeduplicationEnabled": str(settings.deduplicates is not False).lower(),
         }
         return shown({name: str(value) for name, value in values.items()})
 
@@ -102,12 +104,13 @@ class ClusterVerbs:
         return shown({"serviceUrl": f"http://{self._address}", **pulsar})
 
     async def lookup(self, request: Request) -> Answer:
-        persistent_topic(request.topic)
+        full_topic(request.topic)
         check_exists(self._broker, request.namespace, "Namespace not found")
         if self._pulsar_url is None:
             raise Refusal(501, "This broker does not serve Pulsar's binary protocol.")
-        check_listener(request.query.get("listenerName", ""))
-        url = self._pulsar_url
+        listener = request.query.get("listenerName") or request.headers.get(_LISTENER, "")
+        listeners = self._broker.settings.pulsar_listeners
+        url = url_for(listener, listeners, self._pulsar_url)
         http = f"http://{self._address}"
         return shown({"brokerUrl": url, "httpUrl": http, "nativeUrl": url, "brokerUrlSsl": ""})
 
@@ -183,9 +186,14 @@ class TenantVerbs:
 
     async def topics(self, request: Request) -> Answer:
         check_exists(self._broker, request.namespace)
-        if request.query.get("mode", "").upper() == "NON_PERSISTENT":
-            return shown([])
-        return shown(self._broker.names.listed(request.namespace))
+        mode, names = request.query.get("mode", "").upper() or "PERSISTENT", list[str]()
+        if mode not in _MODES:
+            raise Refusal(404, f"The mode is one of {', '.join(_MODES)}.")
+        if mode != "NON_PERSISTENT":
+            names += self._broker.names.listed(request.namespace)
+        if mode != "PERSISTENT":
+            names += self._broker.non_persistent.listed(request.namespace)
+        return shown(names)
 
 
 def _roles(body: Any) -> list[str]:

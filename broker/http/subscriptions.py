@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ledgerfold.broker.common.names import is_non_persistent
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
 from ledgerfold.broker.http.routes import Route
 from ledgerfold.broker.http.topics import TOPIC, answering, named_topic
@@ -79,6 +80,9 @@ class SubscriptionVerbs:
 
     async def create(self, request: Request) -> Answer:
         names, body = self._names(request), request.body
+        if is_non_persistent(names["topic"]):
+            why = "Create subscription on non-persistent topic can only be done through client"
+            raise Refusal(400, why)
         if isinstance(body, dict) and body.get("properties"):
             raise Refusal(501, "Properties of subscriptions are not emulated.")
         if isinstance(body, dict) and "messageId" in body:

@@ -1,7 +1,7 @@
 """The verbs about topics, which are those of broker/rpc over HTTP.
 
-Sources: Pulsar's PersistentTopics and PersistentTopicsBase. Non-persistent topics do not exist:
-their lists are empty, and every other verb refuses them.
+Sources: Pulsar's PersistentTopics, NonPersistentTopics and PersistentTopicsBase. Of non-persistent
+topics, verbs that need stored messages are refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ledgerfold.broker.common.names import PERSISTENT, persistent_topic
+from ledgerfold.broker.common.names import PERSISTENT, full_topic, is_non_persistent
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, whole_number
 from ledgerfold.broker.http.cluster import check_exists
 from ledgerfold.broker.http.routes import ADMIN, Route
@@ -70,7 +70,7 @@ def named_topic(broker: Broker, request: Request) -> str:
     Raises Refusal for an unknown namespace, InvalidRequest, NotAllowed.
     """
     check_exists(broker, request.namespace, "Namespace not found")
-    return persistent_topic(request.topic)
+    return full_topic(request.topic)
 
 
 @contextmanager
@@ -117,7 +117,7 @@ class TopicVerbs:
     async def list_names(self, request: Request) -> Answer:
         check_exists(self._broker, request.namespace)
         if request.names["domain"] != PERSISTENT:
-            return shown([])
+            return shown(self._broker.non_persistent.listed(request.namespace))
         return shown(self._broker.names.listed(request.namespace))
 
     async def create(self, request: Request) -> Answer:
@@ -128,7 +128,7 @@ class TopicVerbs:
         return Answer()
 
     async def delete(self, request: Request) -> Answer:
-        name, force = persistent_topic(request.topic), request.flag("force")
+        name, force = full_topic(request.topic), request.flag("force")
         with answering(NotAllowed, 409):
             await self._topics.delete(admin_pb2.DeleteTopicRequest(topic=name, force=force))
         return Answer()
@@ -147,9 +147,10 @@ class TopicVerbs:
 
     async def unload_namespace(self, request: Request) -> Answer:
         check_exists(self._broker, request.namespace)
-        for name in self._broker.names.listed(request.namespace):
+        listed, in_memory = self._broker.names.listed, self._broker.non_persistent.listed
+        for name in listed(request.namespace) + in_memory(request.namespace):
             # One that was deleted meanwhile needs no unload.
-            if name in self._broker.names.listed(request.namespace):
+            if self._broker.exists(name) or name in listed(request.namespace):
                 await self._topics.unload(admin_pb2.UnloadTopicRequest(topic=name))
         return Answer()
 
@@ -158,11 +159,17 @@ class TopicVerbs:
         return Answer(200)
 
     async def truncate(self, request: Request) -> Answer:
-        await self._topics.truncate(admin_pb2.TruncateTopicRequest(topic=self._name(request)))
+        name = self._name(request)
+        if is_non_persistent(name):
+            raise Refusal(412, "unsupport truncate")
+        await self._topics.truncate(admin_pb2.TruncateTopicRequest(topic=name))
         return Answer()
 
     async def terminate(self, request: Request) -> Answer:
-        wanted = admin_pb2.TerminateTopicRequest(topic=self._name(request))
+        name = self._name(request)
+        if is_non_persistent(name):
+            raise Refusal(406, "Need to provide a persistent topic name")
+        wanted = admin_pb2.TerminateTopicRequest(topic=name)
         response = await self._topics.terminate(wanted)
         return shown(id_document(response.last_message_id))
 
@@ -208,9 +215,9 @@ class PartitionVerbs:
 
     async def list_names(self, request: Request) -> Answer:
         check_exists(self._broker, request.namespace)
-        if request.names["domain"] != PERSISTENT:
-            return shown([])
-        return shown(self._broker.partitions.list_names(request.namespace))
+        names = self._broker.partitions.list_names(request.namespace)
+        prefix = f"{request.names['domain']}://"
+        return shown([each for each in names if each.startswith(prefix)])
 
     async def create(self, request: Request) -> Answer:
         name, body = self._name(request), request.body
@@ -252,7 +259,7 @@ class PartitionVerbs:
         return shown({"partitions": count, "deleted": False})
 
     async def delete(self, request: Request) -> Answer:
-        name, force = persistent_topic(request.topic), request.flag("force")
+        name, force = full_topic(request.topic), request.flag("force")
         wanted = admin_pb2.DeletePartitionedTopicRequest(topic=name, force=force)
         with answering(NotAllowed, 409):
             await self._partitions.delete(wanted)

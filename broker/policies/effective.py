@@ -65,6 +65,7 @@ def broker_policies(settings: BrokerSettings) -> Policies:
         backlog_size_quota=settings.backlog_size_quota,
         backlog_age_quota=settings.backlog_age_quota,
         delayed_delivery=None if settings.delays_delivery else False,
+        deduplication=settings.deduplicates,
     )
 
 

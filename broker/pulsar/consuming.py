@@ -7,25 +7,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import Sequence
 from contextlib import ExitStack
 from weakref import WeakKeyDictionary
 
-from ledgerfold.broker.common.given_names import check_name, check_properties
-from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
 from ledgerfold.broker.common.shielding import run_to_completion
+from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.pulsar.batch_acks import BatchAcks
-from ledgerfold.broker.pulsar.delivery import AttachedConsumer
+from ledgerfold.broker.pulsar.consumer_options import options_of
+from ledgerfold.broker.pulsar.delivery import AnySubscription, AttachedConsumer
 from ledgerfold.broker.pulsar.frames import command, message_id
 from ledgerfold.broker.pulsar.from_native import bits_of
-from ledgerfold.broker.pulsar.link import Link, properties_of
-from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS
+from ledgerfold.broker.pulsar.link import Link
+from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, known_topic
 from ledgerfold.broker.pulsar.schemas import check_consumer, takes_any
 from ledgerfold.broker.pulsar.starts import start_at, start_of
-from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
-from ledgerfold.broker.subscriptions.dispatcher import HashRange, SubscriptionType
-from ledgerfold.broker.subscriptions.key_owners import KeySharedPolicy
+from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
     delete_subscription,
@@ -33,11 +30,12 @@ from ledgerfold.broker.subscriptions.lifecycle import (
     seek_subscription,
 )
 from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.broker.topics.broker import PulsarTopic
+from ledgerfold.broker.topics.non_persistent_topic import IS_NON_PERSISTENT, NonPersistentTopic
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.codec import last_batch_index
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
-    InvalidRequest,
     LedgerfoldError,
     Moved,
     NotAllowed,
@@ -48,15 +46,7 @@ from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandAck, CommandSubscribe, MessageIdData
 
-_TYPES = (
-    SubscriptionType.EXCLUSIVE,
-    SubscriptionType.SHARED,
-    SubscriptionType.FAILOVER,
-    SubscriptionType.KEY_SHARED,
-)
 _CUMULATIVE = 1
-# Of Key_Shared modes.
-_STICKY = 1
 # About a millisecond's work.
 _SLICE_IDS = 200
 # Of an ack set: 64 messages each. Longer ones are not heeded.
@@ -65,7 +55,7 @@ _PERMITS_MAX = 2**31
 _log = logging.getLogger(__name__)
 
 # The partly acknowledged batches of all subscriptions.
-AllBatchAcks = WeakKeyDictionary[Subscription, BatchAcks]
+AllBatchAcks = WeakKeyDictionary[AnySubscription, BatchAcks]
 
 
 class Consuming:
@@ -100,38 +90,20 @@ class Consuming:
                 del self._opening[opening.consumer_id]
 
     async def _open(self, opening: CommandSubscribe, mark: object) -> None:
-        broker, options = self._link.broker, _options(opening)
-        name = persistent_topic(opening.topic, "subscribed to")
-        topic = await broker.topic(name, create=opening.force_topic_creation)
+        broker, options = self._link.broker, options_of(opening)
+        name = known_topic(broker, opening.topic)
+        topic = await broker.pulsar_topic(name, create=opening.force_topic_creation)
         await check_consumer(self._link, topic, opening)
-        subscription = await create_subscription(
-            topic,
-            opening.subscription,
-            start_of(opening, broker.clock_ms()),
-            durable=options.durable,
-            read_compacted=options.read_compacted,
-            by_consumer=True,
-            created_ms=broker.clock_ms(),
-        )
         with ExitStack() as resources:
-            try:
-                resources.enter_context(broker.outgoing.stream())
-                consumer = subscription.attach(options)
-            except LedgerfoldError:
-                if subscription.is_abandoned:
-                    remove_subscription(topic, subscription)
-                raise
-            acks, incarnation = self._acks.get(subscription), subscription.cursor.incarnation
-            if acks is None or acks.incarnation != incarnation:
-                # A seek, also one of an administrator, takes acknowledgements back.
-                acks = self._acks[subscription] = BatchAcks(incarnation)
+            resources.enter_context(broker.outgoing.stream())
+            subscription, consumer = await self._attach(topic, opening, options)
             attached = AttachedConsumer(
                 opening.consumer_id,
                 self._link,
                 topic,
                 subscription,
                 consumer,
-                acks,
+                self._acks_of(subscription),
                 resources.pop_all(),
             )
         if self._link.is_closed or self._opening.get(opening.consumer_id) is not mark:
@@ -140,17 +112,48 @@ class Consuming:
         consumer.peer = self._link.peer(opening.metadata)
         consumer.takes_any_schema = takes_any(opening)
         self._consumers[attached.id] = attached
-        self._sought.pop(subscription, None)
+        if isinstance(subscription, Subscription):
+            self._sought.pop(subscription, None)
         self._succeed(opening.request_id)
         attached.start()
+
+    async def _attach(
+        self, topic: PulsarTopic, opening: CommandSubscribe, options: ConsumerOptions
+    ) -> tuple[AnySubscription, Consumer]:
+        """Connects a consumer to its subscription, which is created if needed."""
+        if isinstance(topic, NonPersistentTopic):
+            return topic.attach(opening.subscription, options)
+        now_ms = self._link.broker.clock_ms()
+        subscription = await create_subscription(
+            topic,
+            opening.subscription,
+            start_of(opening, now_ms),
+            durable=options.durable,
+            read_compacted=options.read_compacted,
+            by_consumer=True,
+            created_ms=now_ms,
+        )
+        try:
+            return subscription, subscription.attach(options)
+        except LedgerfoldError:
+            if subscription.is_abandoned:
+                remove_subscription(topic, subscription)
+            raise
+
+    def _acks_of(self, subscription: AnySubscription) -> BatchAcks:
+        acks, incarnation = self._acks.get(subscription), subscription.incarnation
+        if acks is None or acks.incarnation != incarnation:
+            # A seek, also one of an administrator, takes acknowledgements back.
+            acks = self._acks[subscription] = BatchAcks(incarnation)
+        return acks
 
     async def close(self, request: BaseCommand) -> None:
         closing = request.close_consumer
         self._opening.pop(closing.consumer_id, None)
         attached = self._consumers.pop(closing.consumer_id, None)
         await self._detach(attached)
-        if attached is not None:
-            self._release(attached.subscription)
+        if attached is not None and attached.stored is not None:
+            self._release(attached.stored[1])
         self._succeed(closing.request_id)
 
     def _release(self, subscription: Subscription) -> None:
@@ -171,8 +174,11 @@ class Consuming:
             raise SubscriptionBusy(attached.topic.name, subscription.name, why)
         attached.is_leaving = True
         try:
-            deleting = delete_subscription(attached.topic, subscription.name, force=True)
-            await run_to_completion(deleting)
+            if isinstance(attached.topic, NonPersistentTopic):
+                attached.topic.delete_subscription(subscription.name, force=True)
+            else:
+                deleting = delete_subscription(attached.topic, subscription.name, force=True)
+                await run_to_completion(deleting)
         finally:
             self._consumers.pop(asked.consumer_id, None)
             await self._detach(attached)
@@ -197,7 +203,7 @@ class Consuming:
     def look_for_ends(self) -> None:
         """Tells consumers of topics that were terminated meanwhile."""
         for attached in self._consumers.values():
-            if not attached.is_detached and attached.topic.log.tail.is_terminated:
+            if not attached.is_detached and attached.topic.is_terminated:
                 attached.tell_end()
 
     def _connected(self, consumer_id: int) -> AttachedConsumer:
@@ -251,16 +257,8 @@ class Consuming:
 
     async def _acknowledge(self, ack: CommandAck, attached: AttachedConsumer) -> None:
         subscription, consumer = attached.subscription, attached.consumer
-        is_cumulative = ack.ack_type == _CUMULATIVE
-        for start in range(0, len(ack.message_id), _SLICE_IDS):
-            if start:
-                await asyncio.sleep(0)
-            whole = _whole(ack.message_id[start : start + _SLICE_IDS], attached, is_cumulative)
-            if is_cumulative:
-                for each in whole:
-                    subscription.acknowledge(consumer, (each,), cumulative=True)
-            else:
-                subscription.acknowledge(consumer, whole)
+        if attached.stored is not None:
+            await _acknowledge_entries(ack, attached, *attached.stored)
         consumer.traffic.last_acked_ms = self._link.broker.clock_ms()
         attached.tell_end()
         if ack.HasField("request_id"):
@@ -277,11 +275,15 @@ class Consuming:
         asked = request.seek
         attached = self._connected(asked.consumer_id)
         start = start_at(asked)
-        name = attached.subscription.name
-        if not attached.subscription.is_durable:
-            self._sought[attached.subscription] = attached.topic
-        await run_to_completion(seek_subscription(attached.topic, name, start))
-        self._acks.pop(attached.subscription, None)
+        if attached.stored is None:
+            # As in Pulsar: there is nowhere to go.
+            self._succeed(asked.request_id)
+            return
+        topic, subscription = attached.stored
+        if not subscription.is_durable:
+            self._sought[subscription] = topic
+        await run_to_completion(seek_subscription(topic, subscription.name, start))
+        self._acks.pop(subscription, None)
         if attached.delivering is not None:
             await asyncio.wait((attached.delivering,))
         self._succeed(asked.request_id)
@@ -289,7 +291,9 @@ class Consuming:
     async def last_message_id(self, request: BaseCommand) -> None:
         asked = request.get_last_message_id
         attached = self._connected(asked.consumer_id)
-        topic, consumer = attached.topic, attached.consumer
+        if attached.stored is None:
+            raise NotAllowed(IS_NON_PERSISTENT.format(attached.topic.name))
+        (topic, subscription), consumer = attached.stored, attached.consumer
         entry = await topic.log.search.last_entry(consumer.read_compacted)
         partition = partition_index(topic.name)
         last = message_id(-1, -1, partition)
@@ -301,7 +305,7 @@ class Consuming:
         answer = pulsar_pb2.CommandGetLastMessageIdResponse(
             request_id=asked.request_id,
             last_message_id=last,
-            consumer_mark_delete_position=message_id(*attached.subscription.mark_delete),
+            consumer_mark_delete_position=message_id(*subscription.mark_delete),
         )
         type_ = pulsar_pb2.GET_LAST_MESSAGE_ID_RESPONSE
         self._link.send(command(type_, get_last_message_id_response=answer))
@@ -324,46 +328,35 @@ class Consuming:
         self._link.send(command(type_, consumer_stats_response=answer))
 
 
-def _options(opening: CommandSubscribe) -> ConsumerOptions:
-    """Returns the options of a consumer. Raises InvalidRequest, NotAllowed."""
-    if not 0 <= opening.sub_type < len(_TYPES):
-        raise InvalidRequest(f"Unknown subscription type {opening.sub_type}.")
-    if opening.subscription == COMPACTION_CURSOR:
-        raise NotAllowed(f"{COMPACTION_CURSOR} is reserved for compaction: it has no consumers.")
-    name = opening.consumer_name or secrets.token_hex(5)
-    check_name("A consumer", name)
-    check_properties("a consumer", properties_of(opening.metadata))
-    options = ConsumerOptions(
-        type=_TYPES[opening.sub_type],
-        durable=opening.durable,
-        read_compacted=opening.read_compacted,
-        name=name,
-        priority=opening.priority_level,
-        key_shared=_key_shared(opening),
-    )
-    options.check()
-    return options
-
-
-def _key_shared(opening: CommandSubscribe) -> KeySharedPolicy:
-    if _TYPES[opening.sub_type] is not SubscriptionType.KEY_SHARED:
-        return KeySharedPolicy()
-    meta = opening.key_shared_meta
-    is_sticky = meta.key_shared_mode == _STICKY
-    ranges = tuple(HashRange(each.start, each.end) for each in meta.hash_ranges)
-    return KeySharedPolicy(is_sticky, ranges if is_sticky else (), meta.allow_out_of_order_delivery)
-
-
 def _positions(ids: Sequence[MessageIdData]) -> list[Position]:
     return [Position(each.ledger_id, each.entry_id) for each in ids]
 
 
+async def _acknowledge_entries(
+    ack: CommandAck, attached: AttachedConsumer, topic: Topic, subscription: Subscription
+) -> None:
+    consumer, is_cumulative = attached.consumer, ack.ack_type == _CUMULATIVE
+    for start in range(0, len(ack.message_id), _SLICE_IDS):
+        if start:
+            await asyncio.sleep(0)
+        ids = ack.message_id[start : start + _SLICE_IDS]
+        whole = _whole(ids, attached.acks, topic.log, subscription.mark_delete, is_cumulative)
+        if is_cumulative:
+            for each in whole:
+                subscription.acknowledge(consumer, (each,), cumulative=True)
+        else:
+            subscription.acknowledge(consumer, whole)
+
+
 def _whole(
-    ids: Sequence[MessageIdData], attached: AttachedConsumer, is_cumulative: bool
+    ids: Sequence[MessageIdData],
+    acks: BatchAcks,
+    log: TopicLog,
+    mark_delete: Position,
+    is_cumulative: bool,
 ) -> list[Position]:
     """Returns the entries that are acknowledged now; remembers those of which messages are left."""
-    whole, acks = list[Position](), attached.acks
-    log, mark_delete = attached.topic.log, attached.subscription.mark_delete
+    whole = list[Position]()
     for each in ids:
         position = Position(each.ledger_id, each.entry_id)
         if not each.ack_set:

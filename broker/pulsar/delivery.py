@@ -18,7 +18,9 @@ from ledgerfold.broker.pulsar.from_native import words_of
 from ledgerfold.broker.pulsar.link import THREAD_BYTES, THREAD_MESSAGES, Link
 from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery, Output
 from ledgerfold.broker.subscriptions.lifecycle import remove_subscription
+from ledgerfold.broker.subscriptions.non_persistent import NonPersistentSubscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
+from ledgerfold.broker.topics.broker import PulsarTopic
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, Moved
 from ledgerfold.storage.partition_names import partition_index
@@ -31,6 +33,7 @@ _AFTER_DAMAGE_S = 1.0
 # After it, a client can be told of changes, though it has asked for no messages.
 _READY_S = 1.0
 _log = logging.getLogger(__name__)
+AnySubscription = Subscription | NonPersistentSubscription
 
 
 class AttachedConsumer:
@@ -40,8 +43,8 @@ class AttachedConsumer:
         self,
         id_: int,
         link: Link,
-        topic: Topic,
-        subscription: Subscription,
+        topic: PulsarTopic,
+        subscription: AnySubscription,
         consumer: Consumer,
         acks: BatchAcks,
         resources: ExitStack,
@@ -57,6 +60,13 @@ class AttachedConsumer:
         self._has_told_end = self._is_ready = False
         # A change that the client has not been told yet.
         self._active: bool | None = None
+
+    @property
+    def stored(self) -> tuple[Topic, Subscription] | None:
+        """The topic and the subscription; None if the topic is not persistent."""
+        if isinstance(self.topic, Topic) and isinstance(self.subscription, Subscription):
+            return self.topic, self.subscription
+        return None
 
     def start(self) -> None:
         self.delivering = self._link.spawn(self._deliver())
@@ -81,7 +91,7 @@ class AttachedConsumer:
 
     def tell_end(self) -> None:
         """Tells the client, once, that a terminated topic has nothing more for it."""
-        is_over = self.topic.log.tail.is_terminated and not self.subscription.backlog_entries()
+        is_over = self.topic.is_terminated and not self.subscription.backlog_entries()
         if is_over and not (self._has_told_end or self.is_detached):
             self._has_told_end = True
             end = pulsar_pb2.CommandReachedEndOfTopic(consumer_id=self.id)
@@ -97,8 +107,8 @@ class AttachedConsumer:
         self.subscription.detach(self.consumer)
         self.consumer.share.close()
         self._resources.close()
-        if self.subscription.is_abandoned:
-            remove_subscription(self.topic, self.subscription)
+        if (stored := self.stored) is not None and stored[1].is_abandoned:
+            remove_subscription(*stored)
 
     # Internals
 

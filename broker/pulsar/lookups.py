@@ -5,20 +5,22 @@ Transactions are refused, each in the answer that its command has.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 
-from ledgerfold.broker.common.names import namespace_of, parse_namespace, persistent_topic
+from ledgerfold.broker.common.names import full_topic, namespace_of, parse_namespace
 from ledgerfold.broker.pulsar.errors import number_of
 from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.patterns import Pattern, hash_of
+from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, NotAllowed, TopicNotFound
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 
 _CONNECT, _LOOKUP_FAILED, _METADATA_FAILED = 1, 2, 1
 # Of modes of GET_TOPICS_OF_NAMESPACE.
-_NON_PERSISTENT = 1
+_PERSISTENT, _NON_PERSISTENT = 0, 1
 NO_TRANSACTIONS = "There are no transactions: create the client without enable_transaction."
 
 
@@ -37,7 +39,7 @@ class Lookups:
         asked = request.partitioned_metadata
         answer = pulsar_pb2.CommandPartitionedMetadataResponse(request_id=asked.request_id)
         try:
-            name = self._topic(asked.topic)
+            name = known_topic(self._link.broker, asked.topic)
             answer.partitions, answer.response = self._link.broker.partitions.count(name), 0
         except LedgerfoldError as error:
             answer.response, answer.error = _METADATA_FAILED, number_of(error)
@@ -49,28 +51,19 @@ class Lookups:
         asked = request.lookup
         answer = pulsar_pb2.CommandLookupResponse(request_id=asked.request_id)
         try:
-            self._topic(asked.topic)
-            check_listener(asked.advertised_listener_name)
+            known_topic(self._link.broker, asked.topic)
+            listeners = self._link.broker.settings.pulsar_listeners
+            listener = asked.advertised_listener_name
+            url = url_for(listener, listeners, f"pulsar://{self._address}")
             answer.response, answer.authoritative = _CONNECT, True
-            answer.broker_service_url = f"pulsar://{self._address}"
+            answer.broker_service_url = url
             # Of clients that came through a proxy that ends TLS.
-            answer.broker_service_url_tls = f"pulsar+ssl://{self._address}"
-            answer.proxy_through_service_url = not self._is_advertised
+            answer.broker_service_url_tls = url.replace("pulsar://", "pulsar+ssl://", 1)
+            answer.proxy_through_service_url = not (self._is_advertised or listener)
         except LedgerfoldError as error:
             answer.response, answer.error = _LOOKUP_FAILED, number_of(error)
             answer.message = str(error)
         self._link.send(command(pulsar_pb2.LOOKUP_RESPONSE, lookup_response=answer))
-
-    def _topic(self, name: str) -> str:
-        """Returns the full name of a topic, which need not exist; its namespace must.
-
-        Raises InvalidRequest, NotAllowed, TopicNotFound.
-        """
-        topic = persistent_topic(name)
-        namespace = namespace_of(topic)
-        if not self._link.broker.namespaces.exists(namespace):
-            raise TopicNotFound(topic, f"Create the namespace {namespace} first.")
-        return topic
 
     async def topics(self, request: BaseCommand) -> None:
         """Answers with the topics of a namespace; each partition is one. Raises InvalidRequest."""
@@ -78,7 +71,9 @@ class Lookups:
         names, broker = list[str](), self._link.broker
         namespace = parse_namespace(asked.namespace)
         if asked.mode != _NON_PERSISTENT:
-            names = await broker.in_thread(lambda: broker.names.listed(namespace))
+            names += await broker.in_thread(lambda: broker.names.listed(namespace))
+        if asked.mode != _PERSISTENT:
+            names += broker.non_persistent.listed(namespace)
         pattern = None
         if asked.HasField("topics_pattern"):
             # Of a pattern that is none here, the client finds the topics itself.
@@ -108,10 +103,28 @@ class Lookups:
         self._link.send(command(type_, tc_client_connect_response=answer))
 
 
-def check_listener(name: str) -> None:
-    """Raises NotAllowed: a broker has one address for clients, without a name."""
-    if name:
-        raise NotAllowed(
-            f"There is no listener {name[:200]!r}: omit the listener name, and start the broker "
-            "with --pulsar-advertise if clients need another address."
-        )
+def known_topic(broker: Broker, name: str) -> str:
+    """Returns the full name of a topic, which need not exist; its namespace must.
+
+    Raises InvalidRequest, TopicNotFound.
+    """
+    topic = full_topic(name)
+    namespace = namespace_of(topic)
+    if not broker.namespaces.exists(namespace):
+        raise TopicNotFound(topic, f"Create the namespace {namespace} first.")
+    return topic
+
+
+def url_for(listener: str, listeners: Mapping[str, str], service_url: str) -> str:
+    """Returns the URL that a client is told. `listener`: the name that it asks for, "" without one.
+
+    Raises NotAllowed for an unknown name.
+    """
+    if not listener:
+        return service_url
+    if listener in listeners:
+        return f"pulsar://{listeners[listener]}"
+    raise NotAllowed(
+        f"There is no listener {listener[:200]!r}: omit the listener name, or start the broker "
+        "with --pulsar-config advertisedListeners=NAME:pulsar://HOST:PORT."
+    )

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from weakref import WeakKeyDictionary
 
 from ledgerfold.broker.common.given_names import check_name, check_properties
-from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
+from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.pulsar.entries import Storable, to_stored
 from ledgerfold.broker.pulsar.errors import is_cpp, number_for_message, number_for_producer
 from ledgerfold.broker.pulsar.frames import (
@@ -28,10 +28,12 @@ from ledgerfold.broker.pulsar.frames import (
     parse_message,
 )
 from ledgerfold.broker.pulsar.link import Link, properties_of
-from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS
+from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, known_topic
 from ledgerfold.broker.pulsar.schemas import schema_of_producer
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.topics.access import AccessMode, Claim
+from ledgerfold.broker.topics.broker import PulsarTopic
+from ledgerfold.broker.topics.non_persistent_producer import NonPersistentProducer
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.receipts import Receipt
 from ledgerfold.broker.topics.topic import Topic
@@ -48,6 +50,7 @@ from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducer, CommandSend
 
 _MODES = tuple(AccessMode)
+AnyProducer = Producer | NonPersistentProducer
 _REQUEST_OF_SERVER = 2**64 - 1
 # Larger entries are checked on a thread: about a millisecond's work.
 _THREAD_BYTES = 512 * 1024
@@ -60,7 +63,7 @@ class AttachedProducer:
     def __init__(
         self,
         opening: CommandProducer,
-        producer: Producer,
+        producer: AnyProducer,
         schema_version: bytes,
         resources: ExitStack,
     ) -> None:
@@ -83,7 +86,7 @@ class AttachedProducer:
 
 
 # All of a broker, by their domain objects: another connection may take one over.
-Attached = WeakKeyDictionary[Producer, AttachedProducer]
+Attached = WeakKeyDictionary[AnyProducer, AttachedProducer]
 
 
 class Producing:
@@ -124,25 +127,22 @@ class Producing:
         broker = self._link.broker
         check_name("A producer", name)
         check_properties("a producer", properties_of(opening.metadata))
-        topic = await broker.topic(persistent_topic(opening.topic, "published to"), to_write=True)
+        name_of_topic = known_topic(broker, opening.topic)
+        topic = await broker.pulsar_topic(name_of_topic, to_write=True)
         # After each wait: CLOSE_PRODUCER may have come meanwhile.
         claim.check()
         schema_version = await schema_of_producer(self._link, topic, opening)
         claim.check()
         if opening.initial_subscription_name:
-            await create_subscription(
-                topic,
-                opening.initial_subscription_name,
-                StartPosition(earliest=True),
-                created_ms=broker.clock_ms(),
-            )
+            await self._subscribe_first(topic, opening.initial_subscription_name)
             claim.check()
         with ExitStack() as resources:
             resources.enter_context(broker.outgoing.stream())
-            await broker.in_thread(lambda: broker.metadata.need_feature(PULSAR_ENTRIES))
-            claim.check()
+            if isinstance(topic, Topic):
+                await broker.in_thread(lambda: broker.metadata.need_feature(PULSAR_ENTRIES))
+                claim.check()
             self._replace(topic, name, opening)
-            producer = await topic.attach_producer(name, claim, reuses_ids=True)
+            producer = await topic.attach_producer(name, claim, is_pulsar_client=True)
             attached = AttachedProducer(opening, producer, schema_version, resources.pop_all())
         if self._link.is_closed or self._opening.get(opening.producer_id) is not claim:
             attached.detach()
@@ -152,7 +152,13 @@ class Producing:
         self._answer(opening, attached)
         attached.receipts = self._link.spawn(self._send_receipts(attached))
 
-    def _replace(self, topic: Topic, name: str, opening: CommandProducer) -> None:
+    async def _subscribe_first(self, topic: PulsarTopic, name: str) -> None:
+        """Creates a subscription before the first message; a non-persistent topic keeps none."""
+        if isinstance(topic, Topic):
+            earliest, now_ms = StartPosition(earliest=True), self._link.broker.clock_ms()
+            await create_subscription(topic, name, earliest, created_ms=now_ms)
+
+    def _replace(self, topic: PulsarTopic, name: str, opening: CommandProducer) -> None:
         """Disconnects the producer that the new one was before its client connected again."""
         old = topic.producers.get(name)
         attached = None if old is None else self._attached.get(old)
@@ -166,7 +172,8 @@ class Producing:
 
     def _answer(self, opening: CommandProducer, attached: AttachedProducer) -> None:
         last = attached.producer.last_sequence_id
-        if not attached.has_own_name and is_cpp(self._link.client_version):
+        takes_none_for_new = isinstance(attached.producer, Producer)
+        if takes_none_for_new and not attached.has_own_name and is_cpp(self._link.client_version):
             # NOTE: after -1 the C++ client numbers new messages from 0 again if its connection
             # breaks before the first receipt, and they would be taken for the first ones.
             last = max(last, 0)

@@ -6,13 +6,13 @@ a type of its own. The rules are in broker/topics/schemas.py.
 
 from __future__ import annotations
 
-from ledgerfold.broker.common.names import persistent_topic
+from ledgerfold.broker.common.names import full_topic
 from ledgerfold.broker.pulsar.errors import number_of
 from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link, properties_of
 from ledgerfold.broker.topics import client_schemas
+from ledgerfold.broker.topics.broker import PulsarTopic
 from ledgerfold.broker.topics.client_schemas import VERSION_BYTES, version_bytes
-from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import InvalidRequest, InvalidSchema, LedgerfoldError, TopicNotFound
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandProducer, CommandSubscribe
@@ -31,7 +31,7 @@ class SchemaCommands:
         asked = request.get_schema
         answer = pulsar_pb2.CommandGetSchemaResponse(request_id=asked.request_id)
         try:
-            name = persistent_topic(asked.topic)
+            name = full_topic(asked.topic)
             number = number_from(asked.schema_version) if asked.HasField("schema_version") else None
             record = self._link.broker.schemas.version(name, number)
             answer.schema.CopyFrom(_shown(record))
@@ -44,8 +44,8 @@ class SchemaCommands:
         asked, broker = request.get_or_create_schema, self._link.broker
         answer = pulsar_pb2.CommandGetOrCreateSchemaResponse(request_id=asked.request_id)
         try:
-            name = persistent_topic(asked.topic)
-            if broker.metadata.topic(name) is None:
+            name = full_topic(asked.topic)
+            if not broker.exists(name):
                 raise TopicNotFound(name)
             if asked.schema.type == _NONE:
                 # The Go client asks for the version of bytes: none. With an empty one, it could
@@ -59,7 +59,7 @@ class SchemaCommands:
         self._link.send(command(type_, get_or_create_schema_response=answer))
 
 
-async def schema_of_producer(link: Link, topic: Topic, opening: CommandProducer) -> bytes:
+async def schema_of_producer(link: Link, topic: PulsarTopic, opening: CommandProducer) -> bytes:
     """Returns the schema version of a producer, as in its answer: empty without a schema.
 
     Raises what refuses its schema, or that it has none.
@@ -75,7 +75,7 @@ async def _for_producer(link: Link, name: str, schema: pulsar_pb2.Schema) -> byt
         return version_bytes(await link.broker.schemas.for_producer(name, definition_of(schema)))
 
 
-async def check_consumer(link: Link, topic: Topic, opening: CommandSubscribe) -> None:
+async def check_consumer(link: Link, topic: PulsarTopic, opening: CommandSubscribe) -> None:
     """Raises what refuses the consumer's schema."""
     if not _has_schema(opening) or takes_any(opening):
         return

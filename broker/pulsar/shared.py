@@ -38,11 +38,13 @@ class Member(Protocol):
 class Shared:
     """The connections of one broker.
 
-    `advertised`: "host:port" as clients reach it. Without one: as each of them has reached it.
+    `advertised`: "host:port" as clients reach it. Without one: that of the first listener with a
+    name, or as each of them has reached it.
     """
 
     def __init__(self, broker: Broker, advertised: str | None = None) -> None:
-        self.broker, self.advertised = broker, advertised
+        first = next(iter(broker.settings.pulsar_listeners.values()), None)
+        self.broker, self.advertised = broker, advertised or first
         self.frame_bytes_max = (
             max(broker.settings.message_bytes_max, COMMAND_BYTES_MAX) + FRAME_MARGIN_BYTES
         )

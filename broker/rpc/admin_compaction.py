@@ -8,7 +8,7 @@ from ledgerfold.broker.common.names import persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.explain.kafka_scan import KafkaExplainer
 from ledgerfold.broker.explain.scan import Explainer
-from ledgerfold.broker.rpc.existing import COMPACTED, existing_names
+from ledgerfold.broker.rpc.existing import COMPACTED, stored_names
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
 from ledgerfold.broker.topics.partitioned_compaction import PartitionedCompaction
@@ -59,13 +59,13 @@ class CompactionHandlers:
     async def cancel(
         self, request: admin_pb2.CancelCompactionRequest
     ) -> admin_pb2.CancelCompactionResponse:
-        number = await self._compaction.cancel(existing_names(self._broker, request.topic))
+        number = await self._compaction.cancel(stored_names(self._broker, request.topic))
         return admin_pb2.CancelCompactionResponse(run_number=number)
 
     async def list_runs(self, request: admin_pb2.ListRunsRequest) -> admin_pb2.ListRunsResponse:
         if request.limit < 0:
             raise InvalidRequest(f"Limit {request.limit} is negative; 0 means all.")
-        topics = existing_names(self._broker, request.topic) if request.topic else []
+        topics = stored_names(self._broker, request.topic) if request.topic else []
         runs = self._broker.compaction.history.runs(*topics, limit=request.limit)
         return admin_pb2.ListRunsResponse(runs=runs)
 
@@ -73,7 +73,7 @@ class CompactionHandlers:
         if request.HasField("message_id"):
             names = [persistent_topic(request.topic, COMPACTED)]
         else:
-            names = existing_names(self._broker, request.topic)
+            names = stored_names(self._broker, request.topic)
         found = [await self._broker.any_topic(name, create=False) for name in names]
         if kafka := [each for each in found if isinstance(each, KafkaTopic)]:
             return await self._kafka_explainer.explain(kafka, request)
@@ -81,7 +81,7 @@ class CompactionHandlers:
         return await self._explainer.explain(topics, request)
 
     async def what_if(self, request: what_if_pb2.WhatIfRequest) -> what_if_pb2.WhatIfResponse:
-        names = existing_names(self._broker, request.topic)
+        names = stored_names(self._broker, request.topic)
         found = [await self._broker.any_topic(name, create=False) for name in names]
         if kafka := [each for each in found if isinstance(each, KafkaTopic)]:
             return await self._kafka_forecaster.answer(kafka, request)

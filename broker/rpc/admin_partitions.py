@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from ledgerfold.broker.common.names import parse_namespace, persistent_topic
+from ledgerfold.broker.common.names import full_topic, parse_namespace
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_topics import stats_of
 from ledgerfold.broker.rpc.existing import recorded_name
@@ -26,7 +26,7 @@ class PartitionedTopicHandlers:
     async def create(
         self, request: admin_pb2.CreatePartitionedTopicRequest
     ) -> admin_pb2.CreatePartitionedTopicResponse:
-        name = persistent_topic(request.topic, "created")
+        name = full_topic(request.topic)
         kafka = dict(request.kafka.values) if request.HasField("kafka") else None
         await self._broker.create_partitioned_topic(name, request.partitions, kafka)
         return admin_pb2.CreatePartitionedTopicResponse()
@@ -44,7 +44,7 @@ class PartitionedTopicHandlers:
     ) -> admin_pb2.GetPartitionedTopicMetadataResponse:
         name = recorded_name(self._broker, request.topic)
         count = self._broker.partitions.count(name)
-        if not count and self._broker.metadata.topic(name) is None:
+        if not count and not self._broker.exists(name):
             raise TopicNotFound(name)
         return admin_pb2.GetPartitionedTopicMetadataResponse(partitions=count)
 

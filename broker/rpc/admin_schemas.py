@@ -11,15 +11,13 @@ from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import IncompatibleSchema
 from ledgerfold.v1 import admin_pb2
 
-_USED = "given a schema"
-
 
 class SchemaHandlers:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def _name(self, topic: str) -> str:
-        return recorded_name(self._broker, topic, _USED)
+        return recorded_name(self._broker, topic)
 
     async def get(self, request: admin_pb2.GetSchemaRequest) -> admin_pb2.GetSchemaResponse:
         number = request.version if request.HasField("version") else None

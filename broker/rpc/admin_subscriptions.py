@@ -11,7 +11,7 @@ from ledgerfold.broker.common.given_names import shown
 from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.compaction import cursor_operations as compaction_cursor
-from ledgerfold.broker.rpc.existing import existing_topics
+from ledgerfold.broker.rpc.existing import existing_names
 from ledgerfold.broker.subscriptions import cursor_operations as cursor_operations
 from ledgerfold.broker.subscriptions.lifecycle import (
     create_subscription,
@@ -19,6 +19,7 @@ from ledgerfold.broker.subscriptions.lifecycle import (
     seek_subscription,
 )
 from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 from ledgerfold.broker.topics.partitions import on_each
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import (
@@ -54,9 +55,12 @@ class SubscriptionHandlers:
     async def list_names(
         self, request: admin_pb2.ListSubscriptionsRequest
     ) -> admin_pb2.ListSubscriptionsResponse:
-        topics = await existing_topics(self._broker, request.topic)
+        broker = self._broker
+        existing = existing_names(broker, request.topic)
+        topics = [await broker.pulsar_topic(each, create=False) for each in existing]
         names = sorted({shown(name) for topic in topics for name in topic.subscriptions})
-        if any(topic.record.compaction_cursor for topic in topics):
+        stored = [each for each in topics if not isinstance(each, NonPersistentTopic)]
+        if any(each.record.compaction_cursor for each in stored):
             names.append(COMPACTION_CURSOR)
         return admin_pb2.ListSubscriptionsResponse(subscriptions=names)
 

@@ -10,15 +10,20 @@ import json
 from operator import itemgetter
 from typing import Any
 
-from ledgerfold.broker.common.names import parse_namespace, persistent_topic
+from ledgerfold.broker.common.names import full_topic, parse_namespace, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
-from ledgerfold.broker.rpc.existing import existing_names, existing_topics, recorded_name
+from ledgerfold.broker.rpc.existing import existing_names, recorded_name, stored_topics
 from ledgerfold.broker.stats.damage import add_damage
 from ledgerfold.broker.stats.kafka import kafka_internal_stats, kafka_stats
+from ledgerfold.broker.stats.non_persistent import (
+    non_persistent_internal_stats,
+    non_persistent_stats,
+)
 from ledgerfold.broker.stats.topic import internal_stats, topic_stats
 from ledgerfold.broker.topics.broker import AnyTopic, Broker
 from ledgerfold.broker.topics.freeing import retry_with_reserve
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 from ledgerfold.broker.topics.operations import terminate_topic, truncate_topic
 from ledgerfold.broker.topics.partitions import on_each
 from ledgerfold.storage.entry import Position
@@ -35,7 +40,7 @@ class TopicHandlers:
     @runs_to_completion
     async def create(self, request: admin_pb2.CreateTopicRequest) -> admin_pb2.CreateTopicResponse:
         kafka = dict(request.kafka.values) if request.HasField("kafka") else None
-        await self._broker.create_topic(persistent_topic(request.topic, "created"), kafka)
+        await self._broker.create_topic(full_topic(request.topic), kafka)
         return admin_pb2.CreateTopicResponse()
 
     @runs_to_completion
@@ -48,7 +53,9 @@ class TopicHandlers:
         self, request: admin_pb2.ListTopicsRequest
     ) -> admin_pb2.ListTopicsResponse:
         namespace = parse_namespace(request.namespace) if request.namespace else ""
-        return admin_pb2.ListTopicsResponse(topics=self._broker.names.listed(namespace))
+        names = self._broker.names.listed(namespace)
+        names += self._broker.non_persistent.listed(namespace)
+        return admin_pb2.ListTopicsResponse(topics=names)
 
     async def stats(
         self, request: admin_pb2.GetTopicStatsRequest
@@ -68,6 +75,8 @@ class TopicHandlers:
             segments = document["kafka"]["segmentList"]
             holds = topic.log.segments.holds
             await add_damage(segments, itemgetter("ledgerIds"), self._broker, holds)
+        elif isinstance(topic, NonPersistentTopic):
+            document = non_persistent_internal_stats(topic)
         else:
             document = internal_stats(self._broker, topic)
             await add_damage(
@@ -86,9 +95,7 @@ class TopicHandlers:
 
     @runs_to_completion
     async def trim(self, request: admin_pb2.TrimTopicRequest) -> admin_pb2.TrimTopicResponse:
-        removed = [
-            await topic.trim() for topic in await existing_topics(self._broker, request.topic)
-        ]
+        removed = [await topic.trim() for topic in await stored_topics(self._broker, request.topic)]
         return admin_pb2.TrimTopicResponse(ledgers_removed=sum(removed))
 
     @runs_to_completion
@@ -126,14 +133,17 @@ class TopicHandlers:
             offset = await topic.offset_at_time(request.publish_time_ms, read_committed=False)
             found = Position(0, topic.partition.high_watermark if offset is None else offset)
             return admin_pb2.GetMessageIdByTimestampResponse(message_id=_entry_id(name, found))
-        found = await topic.log.search.first_published_since(request.publish_time_ms)
+        stored = await self._broker.topic(name, create=False)
+        found = await stored.log.search.first_published_since(request.publish_time_ms)
         return admin_pb2.GetMessageIdByTimestampResponse(message_id=_entry_id(name, found))
 
 
 def stats_of(broker: Broker, topic: AnyTopic) -> dict[str, Any]:
-    """Returns `topics stats` of either kind."""
+    """Returns `topics stats` of any kind."""
     if isinstance(topic, KafkaTopic):
         return kafka_stats(topic)
+    if isinstance(topic, NonPersistentTopic):
+        return non_persistent_stats(topic)
     return topic_stats(topic, broker.compaction.stats(topic))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledgerfold.broker.common.given_names import is_stand_in, shown_topic
-from ledgerfold.broker.common.names import persistent_topic
+from ledgerfold.broker.common.names import full_topic, is_non_persistent, persistent_topic
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import TopicNotFound
@@ -11,12 +11,12 @@ from ledgerfold.storage.errors import TopicNotFound
 COMPACTED = "compacted"
 
 
-def recorded_name(broker: Broker, name: str, doing: str = "used") -> str:
+def recorded_name(broker: Broker, name: str) -> str:
     """Returns the full name of a topic, even if it is given by its display stand-in.
 
-    Raises InvalidRequest, NotAllowed.
+    Raises InvalidRequest.
     """
-    full = persistent_topic(name, doing)
+    full = full_topic(name)
     if not is_stand_in(full):
         return full
     names = [each.name for each in broker.metadata.topics()]
@@ -27,15 +27,24 @@ def recorded_name(broker: Broker, name: str, doing: str = "used") -> str:
 def existing_names(broker: Broker, name: str) -> list[str]:
     """Returns the full name of an existing topic, or of its partitions, loaded or not.
 
-    Raises TopicNotFound, NotAllowed.
+    Raises TopicNotFound.
     """
-    names = broker.partitions.names(recorded_name(broker, name, COMPACTED))
+    full = recorded_name(broker, name)
+    names = broker.partitions.names(full)
+    # Partitions that are not persistent begin when they are used.
+    must_exist = not is_non_persistent(full) or names == [full]
     for each in names:
-        if broker.metadata.topic(each) is None:
+        if must_exist and not broker.exists(each):
             raise TopicNotFound(each)
     return names
 
 
-async def existing_topics(broker: Broker, name: str) -> list[Topic]:
-    """Returns the topics of existing_names(), loaded."""
-    return [await broker.topic(each, create=False) for each in existing_names(broker, name)]
+def stored_names(broker: Broker, name: str) -> list[str]:
+    """Returns existing_names() of a persistent topic. Raises TopicNotFound, NotAllowed."""
+    persistent_topic(name, COMPACTED)
+    return existing_names(broker, name)
+
+
+async def stored_topics(broker: Broker, name: str) -> list[Topic]:
+    """Returns the topics of stored_names(), loaded."""
+    return [await broker.topic(each, create=False) for each in stored_names(broker, name)]

@@ -17,16 +17,16 @@ from collections.abc import Iterator
 from itertools import islice
 
 from ledgerfold.broker.common.given_names import check_name
-from ledgerfold.broker.common.names import persistent_topic
+from ledgerfold.broker.common.names import full_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.access import AccessMode, Claim
-from ledgerfold.broker.topics.broker import AnyTopic, Broker
+from ledgerfold.broker.topics.broker import AnyTopic, Broker, PulsarTopic
 from ledgerfold.broker.topics.client_schemas import version_of_producer
 from ledgerfold.broker.topics.kafka_producer import KafkaProducer
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+from ledgerfold.broker.topics.non_persistent_producer import NonPersistentProducer
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.receipts import Receipt
-from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import entries_of, is_bulk
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.error_codec import encode_error
@@ -36,6 +36,7 @@ from ledgerfold.v1 import data_pb2
 # About a millisecond's work.
 SLICE_ENTRIES = 100
 _MODES = tuple(AccessMode)
+AnyProducer = Producer | KafkaProducer | NonPersistentProducer
 REQUESTS = Requests(data_pb2.PublishRequest, 64 * 1024, "`open` is sent alone, before the entries.")
 
 
@@ -44,7 +45,7 @@ async def publish(broker: Broker, context: Context) -> None:
     opening = await REQUESTS.opening(context)
     if opening is None:
         return
-    topic = await broker.any_topic(persistent_topic(opening.topic, "published to"), to_write=True)
+    topic = await broker.any_topic(full_topic(opening.topic), to_write=True)
     schema_version = await _schema_version(broker, topic, opening)
     producer = await _attach(topic, opening, context)
     producer.peer = peer_of(context, broker.clock_ms())
@@ -59,9 +60,7 @@ async def publish(broker: Broker, context: Context) -> None:
         producer.detach()
 
 
-async def _attach(
-    topic: AnyTopic, opening: data_pb2.PublishOpen, context: Context
-) -> Producer | KafkaProducer:
+async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen, context: Context) -> AnyProducer:
     name = opening.producer_name or f"ledgerfold-{secrets.token_hex(4)}"
     check_name("A producer", name)
     if not 0 <= opening.access_mode < len(_MODES):
@@ -74,11 +73,13 @@ async def _attach(
     epoch = opening.topic_epoch if opening.HasField("topic_epoch") else None
     _replace(topic, name, mode, epoch)
     producer = await _attach_in_turn(topic, name, mode, epoch, context)
+    if isinstance(producer, NonPersistentProducer):
+        return producer
     producer.combines_receipts = opening.combines_receipts
     return producer
 
 
-def _replace(topic: Topic, name: str, mode: AccessMode, epoch: int | None) -> None:
+def _replace(topic: PulsarTopic, name: str, mode: AccessMode, epoch: int | None) -> None:
     """Disconnects the stream that an exclusive producer had, which may not have ended yet."""
     old = topic.producers.get(name)
     # Nobody but the producer knows its epoch.
@@ -89,14 +90,18 @@ def _replace(topic: Topic, name: str, mode: AccessMode, epoch: int | None) -> No
 
 
 async def _attach_in_turn(
-    topic: Topic, name: str, mode: AccessMode, epoch: int | None, context: Context
-) -> Producer:
+    topic: PulsarTopic, name: str, mode: AccessMode, epoch: int | None, context: Context
+) -> Producer | NonPersistentProducer:
     """Connects a producer, and tells its client if it has to wait."""
     queued = asyncio.Event()
     claim = Claim(mode, epoch, queued.set)
-    if mode is not AccessMode.WAIT_FOR_EXCLUSIVE:
+
+    async def attach() -> Producer | NonPersistentProducer:
         return await topic.attach_producer(name, claim)
-    attaching = asyncio.create_task(topic.attach_producer(name, claim))
+
+    if mode is not AccessMode.WAIT_FOR_EXCLUSIVE:
+        return await attach()
+    attaching = asyncio.create_task(attach())
     waiting = asyncio.create_task(queued.wait())
     try:
         await asyncio.wait((attaching, waiting), return_when=asyncio.FIRST_COMPLETED)
@@ -106,7 +111,7 @@ async def _attach_in_turn(
     except BaseException:
         attaching.cancel()
         (outcome,) = await asyncio.gather(attaching, return_exceptions=True)
-        if isinstance(outcome, Producer):
+        if isinstance(outcome, (Producer, NonPersistentProducer)):
             outcome.detach()
         raise
     finally:
@@ -114,22 +119,21 @@ async def _attach_in_turn(
 
 
 async def _schema_version(broker: Broker, topic: AnyTopic, opening: data_pb2.PublishOpen) -> bytes:
-    has_schema = opening.HasField("schema") and isinstance(topic, Topic)
+    has_schema = opening.HasField("schema") and not isinstance(topic, KafkaTopic)
     definition = opening.schema if has_schema else None
     return await version_of_producer(broker.schemas, topic.name, definition)
 
 
-def _ready(
-    broker: Broker, producer: Producer | KafkaProducer, schema_version: bytes
-) -> data_pb2.PublishReady:
+def _ready(broker: Broker, producer: AnyProducer, schema_version: bytes) -> data_pb2.PublishReady:
     ready = data_pb2.PublishReady(
         producer_name=producer.name,
         last_sequence_id=-1,
         schema_version=schema_version,
         entry_bytes_max=broker.settings.entry_bytes_max,
     )
-    if isinstance(producer, Producer):
-        ready.last_sequence_id = producer.record.last_sequence_id
+    if not isinstance(producer, KafkaProducer):
+        if isinstance(producer, Producer):
+            ready.last_sequence_id = producer.record.last_sequence_id
         if producer.topic_epoch is not None:
             ready.topic_epoch = producer.topic_epoch
         return ready
@@ -140,9 +144,7 @@ def _ready(
     return ready
 
 
-async def _deliver(
-    context: Context, producer: Producer | KafkaProducer, ready: data_pb2.PublishReady
-) -> None:
+async def _deliver(context: Context, producer: AnyProducer, ready: data_pb2.PublishReady) -> None:
     await context.write(data_pb2.PublishResponse(ready=ready).SerializeToString())
     while receipts := await producer.receipts():
         response = data_pb2.PublishResponse()
@@ -163,7 +165,7 @@ def _refusal(receipt: Receipt) -> data_pb2.Refusal:
     return data_pb2.Refusal(reason=reason, message=message, attributes=attributes)
 
 
-async def take(frame: bytes, producer: Producer | KafkaProducer) -> None:
+async def take(frame: bytes, producer: AnyProducer) -> None:
     """Appends the entries of a frame and returns when the next frame may be read.
 
     Raises InvalidRequest, and what appending raises.
@@ -177,7 +179,7 @@ async def take(frame: bytes, producer: Producer | KafkaProducer) -> None:
     await producer.has_room()
 
 
-def _take_slice(entries: Iterator[Buffer], producer: Producer | KafkaProducer) -> int:
+def _take_slice(entries: Iterator[Buffer], producer: AnyProducer) -> int:
     """Appends the next entries, up to SLICE_ENTRIES. Returns their number."""
     taken: list[Buffer] = []
     try:

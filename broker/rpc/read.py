@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 
 from ledgerfold.broker.common.given_names import check_name
-from ledgerfold.broker.common.names import persistent_topic
+from ledgerfold.broker.common.names import full_topic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.client_schemas import check_consumer
 from ledgerfold.broker.topics.kafka_reader import KafkaReader, KafkaReaderOptions
 from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+from ledgerfold.broker.topics.non_persistent_reader import NonPersistentReader
+from ledgerfold.broker.topics.non_persistent_topic import IS_NON_PERSISTENT, NonPersistentTopic
 from ledgerfold.broker.topics.reader import Reader, ReaderOptions
 from ledgerfold.broker.topics.stream_reader import Checked, Entries, Notice, Sought, Step
 from ledgerfold.broker.topics.topic import Topic
@@ -21,6 +23,7 @@ from ledgerfold.storage.partition_names import partition_index
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import MessageId
 
+AnyReader = Reader | KafkaReader | NonPersistentReader
 REQUESTS = Requests(data_pb2.ReadRequest, 64 * 1024, "Its fields need less.")
 
 
@@ -32,27 +35,31 @@ async def read(broker: Broker, context: Context) -> None:
     reader = await _open(broker, opening)
     reader.peer = peer_of(context, broker.clock_ms())
     try:
+        if opening.permits:
+            reader.add_permits(opening.permits)
         await exchange(
             context,
             reader,
             lambda frame: _take(frame, reader),
-            _deliver(context, reader, opening.reads_pulsar_entries),
+            _deliver(context, reader, opening),
             reader.share,
         )
     finally:
         reader.detach()
 
 
-async def _open(broker: Broker, opening: data_pb2.ReadOpen) -> Reader | KafkaReader:
-    topic = await broker.any_topic(persistent_topic(opening.topic, "read"))
+async def _open(broker: Broker, opening: data_pb2.ReadOpen) -> AnyReader:
+    topic = await broker.any_topic(full_topic(opening.topic))
     name, start = opening.reader_name, opening.start
     if name:
         check_name("A reader", name)
+    options = ReaderOptions(opening.read_compacted, opening.is_raw, name, opening.subscription)
+    if opening.HasField("schema") and not isinstance(topic, KafkaTopic):
+        await check_consumer(broker.schemas, topic, opening.schema)
     if isinstance(topic, Topic):
-        if opening.HasField("schema"):
-            await check_consumer(broker.schemas, topic, opening.schema)
-        options = ReaderOptions(opening.read_compacted, opening.is_raw, name, opening.subscription)
         return await topic.open_reader(start, options)
+    if isinstance(topic, NonPersistentTopic):
+        return topic.open_reader(options)
     if opening.read_compacted:
         raise NotAllowed(
             f"{topic.name} is a Kafka topic: it has no separate compacted view. Read it "
@@ -61,15 +68,13 @@ async def _open(broker: Broker, opening: data_pb2.ReadOpen) -> Reader | KafkaRea
     return await topic.open_reader(start, KafkaReaderOptions(opening.read_committed, name))
 
 
-async def _deliver(
-    context: Context, reader: Reader | KafkaReader, reads_pulsar_entries: bool
-) -> None:
-    ready = data_pb2.ReadReady(reader_name=reader.name)
+async def _deliver(context: Context, reader: AnyReader, opening: data_pb2.ReadOpen) -> None:
+    ready = data_pb2.ReadReady(reader_name=reader.name, permits=opening.permits)
     if isinstance(reader, KafkaReader):
         ready.codec = data_pb2.ENTRY_CODEC_KAFKA
         ready.first_offset = reader.first_offset
     await context.write(data_pb2.ReadResponse(ready=ready).SerializeToString())
-    while (frames := _frames(await reader.take(), reads_pulsar_entries)) is not None:
+    while (frames := _frames(await reader.take(), opening.reads_pulsar_entries)) is not None:
         while frames:
             # Only gRPC holds it during the write.
             await context.write(frames.popleft())
@@ -104,7 +109,7 @@ def _frame(step: Step) -> bytes:
     return response.SerializeToString()
 
 
-async def _take(frame: bytes, reader: Reader | KafkaReader) -> None:
+async def _take(frame: bytes, reader: AnyReader) -> None:
     request = REQUESTS.parse(frame)
     step = request.WhichOneof("step")
     if step == "permits":
@@ -123,8 +128,10 @@ async def get_last_message_id(
     broker: Broker, request: data_pb2.GetLastMessageIdRequest
 ) -> data_pb2.GetLastMessageIdResponse:
     """Returns the last id of the view."""
-    topic = await broker.any_topic(persistent_topic(request.topic, "read"), create=False)
+    topic = await broker.any_topic(full_topic(request.topic), create=False)
     last = MessageId(ledger_id=-1, entry_id=-1, batch_index=-1, partition=-1)
+    if isinstance(topic, NonPersistentTopic):
+        raise NotAllowed(IS_NON_PERSISTENT.format(topic.name))
     if isinstance(topic, KafkaTopic):
         offset = topic.last_offset
         if offset >= 0:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 
 from ledgerfold.broker.common.given_names import check_name, check_properties
-from ledgerfold.broker.common.names import COMPACTION_CURSOR, persistent_topic
+from ledgerfold.broker.common.names import COMPACTION_CURSOR, full_topic, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.rpc.stream import Context, Requests, exchange, peer_of
@@ -29,9 +29,11 @@ from ledgerfold.broker.subscriptions.lifecycle import (
     remove_subscription,
     seek_subscription,
 )
+from ledgerfold.broker.subscriptions.non_persistent import NonPersistentSubscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
-from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.broker import Broker, PulsarTopic
 from ledgerfold.broker.topics.client_schemas import check_consumer
+from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 from ledgerfold.broker.topics.operations import disable_compaction
 from ledgerfold.broker.topics.partitions import on_each
 from ledgerfold.broker.topics.topic import Topic
@@ -47,6 +49,7 @@ REQUESTS = Requests(data_pb2.SubscribeRequest, REQUEST_BYTES_MAX, "Send fewer po
 # About a millisecond's work.
 SLICE_POSITIONS = 200
 _REQUEST_IDS_PER_FRAME_MAX = 10_000
+AnySubscription = Subscription | NonPersistentSubscription
 
 _TYPES = {
     # As in Pulsar: the default type is Exclusive.
@@ -65,7 +68,7 @@ async def subscribe(broker: Broker, context: Context) -> None:
         return
     options = _options(opening)
     options.check()
-    topic = await broker.topic(persistent_topic(opening.topic, "subscribed to"))
+    topic = await broker.pulsar_topic(full_topic(opening.topic))
     if opening.HasField("schema"):
         await check_consumer(broker.schemas, topic, opening.schema)
     subscription, consumer = await _attach(topic, opening, options, broker.clock_ms())
@@ -76,7 +79,9 @@ async def subscribe(broker: Broker, context: Context) -> None:
 
     async def deliver() -> None:
         ready = data_pb2.SubscribeReady(
-            consumer_name=consumer.name, incarnation=subscription.cursor.incarnation
+            consumer_name=consumer.name,
+            incarnation=subscription.incarnation,
+            permits=opening.permits,
         )
         await context.write(data_pb2.SubscribeResponse(ready=ready).SerializeToString())
         while (frames := await next_frames()) is not None:
@@ -96,12 +101,19 @@ async def subscribe(broker: Broker, context: Context) -> None:
         return deque(_frames(output))
 
     try:
+        if opening.permits:
+            subscription.add_permits(consumer, opening.permits)
         await exchange(context, consumer, take, deliver(), consumer.share)
     finally:
         subscription.detach(consumer)
         consumer.share.close()
-        if subscription.is_abandoned:
-            remove_subscription(topic, subscription)
+        if not isinstance(topic, NonPersistentTopic):
+            _remove_abandoned(topic, subscription)
+
+
+def _remove_abandoned(topic: Topic, subscription: AnySubscription) -> None:
+    if isinstance(subscription, Subscription) and subscription.is_abandoned:
+        remove_subscription(topic, subscription)
 
 
 @runs_to_completion
@@ -120,16 +132,18 @@ async def unsubscribe(
 
     Deleting `__compaction` disables compaction.
     """
-    names = broker.partitions.names(persistent_topic(request.topic))
+    names = broker.partitions.names(full_topic(request.topic))
     await on_each(names, lambda name: _unsubscribe(broker, name, request))
     return data_pb2.UnsubscribeResponse()
 
 
 async def _unsubscribe(broker: Broker, name: str, request: data_pb2.UnsubscribeRequest) -> None:
-    if request.subscription == COMPACTION_CURSOR:
+    topic = await broker.pulsar_topic(name, create=False)
+    if isinstance(topic, NonPersistentTopic):
+        topic.delete_subscription(request.subscription, force=request.force)
+    elif request.subscription == COMPACTION_CURSOR:
         await disable_compaction(broker, name)
     else:
-        topic = await broker.topic(name, create=False)
         await delete_subscription(topic, request.subscription, force=request.force)
 
 
@@ -160,11 +174,14 @@ def _key_shared(asked: data_pb2.KeyShared) -> KeySharedPolicy:
 
 
 async def _attach(
-    topic: Topic, opening: data_pb2.SubscribeOpen, options: ConsumerOptions, now_ms: int
-) -> tuple[Subscription, Consumer]:
+    topic: PulsarTopic, opening: data_pb2.SubscribeOpen, options: ConsumerOptions, now_ms: int
+) -> tuple[AnySubscription, Consumer]:
+    name = opening.subscription or f"reader-{secrets.token_hex(5)}"
+    if isinstance(topic, NonPersistentTopic):
+        return topic.attach(name, options)
     subscription = await create_subscription(
         topic,
-        opening.subscription or f"reader-{secrets.token_hex(5)}",
+        name,
         opening.start,
         durable=options.durable,
         read_compacted=options.read_compacted,
@@ -174,8 +191,7 @@ async def _attach(
     try:
         return subscription, subscription.attach(options)
     except LedgerfoldError:
-        if subscription.is_abandoned:
-            remove_subscription(topic, subscription)
+        _remove_abandoned(topic, subscription)
         raise
 
 
@@ -189,7 +205,7 @@ def _traffic(output: Output) -> Traffic:
 
 async def _handle(
     request: data_pb2.SubscribeRequest,
-    subscription: Subscription,
+    subscription: AnySubscription,
     consumer: Consumer,
     clock_ms: Callable[[], int],
 ) -> None:
@@ -210,7 +226,9 @@ async def _handle(
         )
 
 
-async def _acknowledge(ack: data_pb2.Ack, subscription: Subscription, consumer: Consumer) -> None:
+async def _acknowledge(
+    ack: data_pb2.Ack, subscription: AnySubscription, consumer: Consumer
+) -> None:
     """Acknowledges the positions, with one answer for all."""
     if ack.cumulative:
         subscription.acknowledge(

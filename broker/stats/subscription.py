@@ -37,7 +37,7 @@ def describe(subscription: Subscription, sums: LedgerSums | None = None) -> dict
         "lastExpireTimestamp": subscription.expired_ms,
         "isDurable": subscription.is_durable,
         "nonContiguousDeletedMessagesRanges": subscription.cursor.range_count,
-        "consumers": [_describe_consumer(each) for each in consumers],
+        "consumers": [describe_consumer(each) for each in consumers],
     }
     if subscription.type is not None:
         stats["type"] = str(subscription.type)
@@ -46,7 +46,7 @@ def describe(subscription: Subscription, sums: LedgerSums | None = None) -> dict
     return stats
 
 
-def _describe_consumer(consumer: Consumer) -> dict[str, Any]:
+def describe_consumer(consumer: Consumer) -> dict[str, Any]:
     return {
         "consumerName": consumer.name,
         "availablePermits": consumer.state.permits,

@@ -28,7 +28,6 @@ from ledgerfold.broker.subscriptions.dispatcher import (
 )
 from ledgerfold.broker.subscriptions.reading import Reading
 from ledgerfold.storage.codec import routing_of
-from ledgerfold.storage.decoded import Routing
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import IncompatibleFormat, InvalidRequest
 from ledgerfold.storage.ledger import StoredEntry
@@ -300,17 +299,22 @@ class Pump:
         ) / 16
         if not self._looks_inside:
             return Candidate(header.position, header.message_count, size_bytes)
-        key, deliver_at_ms = _routing(entry)
-        if key is None:
-            # As in Pulsar, entries without a key are spread over all consumers.
-            key = f"{header.producer_number}-{header.sequence_id}".encode()
+        key, deliver_at_ms = routing(entry)
         slot = self._dispatcher.slot_of(key)
         return Candidate(header.position, header.message_count, size_bytes, slot, deliver_at_ms)
 
 
-def _routing(entry: StoredEntry) -> Routing:
-    """Returns what dispatch needs. Unparsable keys count as none: consumers see the damage."""
+def routing(entry: StoredEntry) -> tuple[bytes, int]:
+    """Returns the key of an entry for Key_Shared, and the time before which it is not delivered.
+
+    As in Pulsar, entries without a key are spread over all consumers. Unparsable keys count as
+    none: consumers see the damage.
+    """
+    header = entry.header
     try:
-        return routing_of(entry.data, entry.header)
+        key, deliver_at_ms = routing_of(entry.data, header)
     except (IncompatibleFormat, InvalidRequest):
-        return Routing(None)
+        key, deliver_at_ms = None, 0
+    if key is None:
+        key = f"{header.producer_number}-{header.sequence_id}".encode()
+    return key, deliver_at_ms

@@ -171,6 +171,10 @@ class Dispatcher(ABC):
         return None
 
     @abstractmethod
+    def taker(self, slot: int) -> ConsumerState | None:
+        """Returns the consumer that a new entry of this slot goes to; None: no one takes it now."""
+
+    @abstractmethod
     def add(self, consumer: ConsumerState) -> bool: ...
 
     @abstractmethod
@@ -263,6 +267,10 @@ class SingleActiveDispatcher(Dispatcher):
         able = [each for each in self.consumers if each.priority == lowest]
         able.sort(key=lambda each: (each.name, each.number))
         return able[self._partition % len(able)]
+
+    def taker(self, slot: int) -> ConsumerState | None:
+        active = self.active
+        return active if active is not None and active.can_take else None
 
     def add(self, consumer: ConsumerState) -> bool:
         before = self.active

@@ -100,7 +100,7 @@ class KeySharedDispatcher(SharedDispatcher):
             entry = self._waiting[position]
             if entry.slot in blocked:
                 continue
-            taker = self._taker(entry.slot)
+            taker = self.taker(entry.slot)
             if taker is None or permits[taker.number] <= 0:
                 blocked.add(entry.slot)
                 continue
@@ -110,7 +110,7 @@ class KeySharedDispatcher(SharedDispatcher):
                 break
         return positions
 
-    def _taker(self, slot: int) -> ConsumerState | None:
+    def taker(self, slot: int) -> ConsumerState | None:
         owner = self._owners.owner(slot)
         if owner is None or not owner.can_take:
             return None
@@ -122,10 +122,10 @@ class KeySharedDispatcher(SharedDispatcher):
     def _choose(self, position: Position, slot: int, *, is_new: bool) -> ConsumerState | None:
         waiting = self._waiting_slots.get(slot)
         if self.policy.allows_out_of_order:
-            return self._taker(slot)
+            return self.taker(slot)
         if waiting and (is_new or waiting[0] != position):
             return None
-        return self._taker(slot)
+        return self.taker(slot)
 
     def _can_look_further(self) -> bool:
         return len(self._waiting) < self._look_ahead_max

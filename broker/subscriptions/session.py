@@ -6,14 +6,14 @@ rewind, the consumer's unsent deliveries are taken back first, with their permit
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 
 from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
-from ledgerfold.broker.subscriptions.consumer import Consumer
+from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.delayed import DelayedEntries
 from ledgerfold.broker.subscriptions.delivery import Pump
@@ -29,11 +29,11 @@ from ledgerfold.broker.subscriptions.shared import SharedDispatcher
 from ledgerfold.storage.entry import Position
 
 
-def _dispatcher(
+def dispatcher_of(
     type_: SubscriptionType,
     partition: int,
     key_shared: KeySharedPolicy,
-    delayed: DelayedEntries,
+    delayed: DelayedEntries | None = None,
 ) -> Dispatcher:
     if type_ is SubscriptionType.SHARED:
         return SharedDispatcher(delayed)
@@ -67,7 +67,7 @@ class Session:
     ) -> None:
         self.type, self.key_shared, self._outgoing = type_, key_shared, outgoing
         delayed = DelayedEntries(places=outgoing.delayed, on_room=self._wake)
-        self.dispatcher = _dispatcher(type_, partition, key_shared, delayed)
+        self.dispatcher = dispatcher_of(type_, partition, key_shared, delayed)
         self.pump = Pump(
             log,
             cursor,
@@ -135,13 +135,34 @@ class Session:
         self.pump.rewind(read_compacted=active is not None and active.read_compacted)
 
     def _notify_active(self, before: Consumer | None, joined: Consumer | None = None) -> None:
-        if self.type is not SubscriptionType.FAILOVER:
-            return
-        active = self.active
-        if joined is not None and joined is not active:
-            joined.notify_active(False)
-        if active is not before:
-            if before in self.consumers and before is not None:
-                before.notify_active(False)
-            if active is not None:
-                active.notify_active(True)
+        if self.type is SubscriptionType.FAILOVER:
+            notify_active(self.consumers, before, self.active, joined)
+
+
+def why_busy(
+    type_: SubscriptionType, key_shared: KeySharedPolicy, options: ConsumerOptions
+) -> str | None:
+    """Returns why a consumer cannot join those of a subscription of that type; None: it can."""
+    if type_ is not options.type:
+        return f"it is currently {type_}. Use that type, or close its consumers."
+    if type_ is SubscriptionType.EXCLUSIVE:
+        return "it is Exclusive and has a consumer. Close that one, or use another type."
+    if not key_shared.agrees_with(options.key_shared):
+        return "its consumers share keys in another way. Use theirs, or close them."
+    return None
+
+
+def notify_active(
+    consumers: Sequence[Consumer],
+    before: Consumer | None,
+    active: Consumer | None,
+    joined: Consumer | None,
+) -> None:
+    """Tells consumers of a Failover subscription which of them is active now, if that changed."""
+    if joined is not None and joined is not active:
+        joined.notify_active(False)
+    if active is not before:
+        if before in consumers and before is not None:
+            before.notify_active(False)
+        if active is not None:
+            active.notify_active(True)

@@ -175,6 +175,9 @@ class SharedDispatcher(Dispatcher):
 
     def _choose(self, position: Position, slot: int, *, is_new: bool) -> ConsumerState | None:
         """Returns the consumer for an entry; None: it waits in the replay queue."""
+        return self.taker(slot)
+
+    def taker(self, slot: int) -> ConsumerState | None:
         count = len(self.consumers)
         for step in range(count):
             index = (self._turn + step) % count

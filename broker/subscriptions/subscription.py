@@ -30,7 +30,7 @@ from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consume
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, CursorWriter, Persist
 from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, SubscriptionType
-from ledgerfold.broker.subscriptions.session import Session
+from ledgerfold.broker.subscriptions.session import Session, why_busy
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
     InvalidRequest,
@@ -130,6 +130,11 @@ class Subscription:
         """The next position to read."""
         session = self._session
         return self.cursor.mark_delete.next if session is None else session.pump.read_position
+
+    @property
+    def incarnation(self) -> int:
+        """A number that changes with each seek, and when it is created again."""
+        return self.cursor.incarnation
 
     @property
     def held_position(self) -> Position | None:
@@ -373,12 +378,8 @@ class Subscription:
         why, session = None, self._session
         if self._is_moving:
             why = "it is being moved; try again."
-        elif self.type is not None and self.type is not options.type:
-            why = f"it is currently {self.type}. Use that type, or close its consumers."
-        elif self.consumers and options.type is SubscriptionType.EXCLUSIVE:
-            why = "it is Exclusive and has a consumer. Close that one, or use another type."
-        elif session is not None and not session.key_shared.agrees_with(options.key_shared):
-            why = "its consumers share keys in another way. Use theirs, or close them."
+        elif session is not None:
+            why = why_busy(session.type, session.key_shared, options)
         if why is not None:
             raise SubscriptionBusy(self.topic, self.name, why)
         if session is not None:

@@ -19,6 +19,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
+from typing import Protocol
 
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.storage.errors import (
@@ -86,6 +87,72 @@ class Claim:
             self._turn.set_exception(error)
 
 
+class TopicEpoch(Protocol):
+    """The epoch of one topic, and where it is kept."""
+
+    @property
+    def name(self) -> str:
+        """The topic's."""
+        ...
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch; None if nobody has ever had exclusive access."""
+        ...
+
+    async def begin(self, claimed: int | None) -> None:
+        """Begins a new epoch, or continues the one that a producer had. Raises Moved, DiskFailure.
+
+        It is as durable as the topic when this returns.
+        """
+        ...
+
+
+class StoredEpoch:
+    """The epoch in a topic's record."""
+
+    def __init__(self, stored: StoredTopic) -> None:
+        self._stored = stored
+
+    @property
+    def name(self) -> str:
+        return self._stored.name
+
+    @property
+    def epoch(self) -> int | None:
+        record = self._stored.record
+        return record.topic_epoch if record.HasField("topic_epoch") else None
+
+    async def begin(self, claimed: int | None) -> None:
+        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
+            before = record.topic_epoch if record.HasField("topic_epoch") else None
+            record.topic_epoch = next_epoch(before, claimed)
+
+        await self._stored.change(edit)
+
+
+class MemoryEpoch:
+    """The epoch of a topic that is not stored."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.epoch: int | None = None
+
+    async def begin(self, claimed: int | None) -> None:
+        self.epoch = next_epoch(self.epoch, claimed)
+
+
+def next_epoch(epoch: int | None, claimed: int | None) -> int:
+    """Returns the epoch after `epoch`, or the later of it and the one that a producer had.
+
+    >>> next_epoch(None, None), next_epoch(3, None), next_epoch(3, 1), next_epoch(3, 5)
+    (0, 4, 3, 5)
+    """
+    if claimed is not None:
+        return max(epoch or 0, claimed)
+    return 0 if epoch is None else epoch + 1
+
+
 class ProducerAccess:
     """The access to one topic.
 
@@ -94,11 +161,11 @@ class ProducerAccess:
 
     def __init__(
         self,
-        stored: StoredTopic,
+        kept: TopicEpoch,
         has_producers: Callable[[], bool],
         end_producers: Callable[[LedgerfoldError], None],
     ) -> None:
-        self._stored, self._has_producers = stored, has_producers
+        self._kept, self._has_producers = kept, has_producers
         self._end_producers = end_producers
         self._holder: Claim | None = None
         self._waiting: deque[Claim] = deque()
@@ -106,8 +173,7 @@ class ProducerAccess:
     @property
     def epoch(self) -> int | None:
         """The topic's epoch; None if nobody has ever had exclusive access."""
-        record = self._stored.record
-        return record.topic_epoch if record.HasField("topic_epoch") else None
+        return self._kept.epoch
 
     async def take(self, claim: Claim) -> None:
         """Returns when the producer has access; it is then connected, or released.
@@ -124,21 +190,21 @@ class ProducerAccess:
             await claim.wait()
             self.check(claim)
         elif claim.mode is AccessMode.EXCLUSIVE and (is_taken or self._waiting):
-            raise ProducerFenced(self._stored.name, "it has other producers, or some that wait.")
+            raise ProducerFenced(self._kept.name, "it has other producers, or some that wait.")
         self._check_epoch(claim)
         if claim.mode is AccessMode.EXCLUSIVE_WITH_FENCING:
             self._fence_out()
         self._holder = claim
-        await self._write_epoch(claim)
+        await self._kept.begin(claim.epoch)
 
     def check(self, claim: Claim) -> None:
         """Checks that the producer has access still. Raises ProducerBusy, ProducerFenced."""
         if claim.mode is not AccessMode.SHARED:
             if self._holder is not claim:
-                raise ProducerFenced(self._stored.name, "another one took exclusive access.")
+                raise ProducerFenced(self._kept.name, "another one took exclusive access.")
         elif self._holder is not None or self._waiting:
             why = "a producer has, or waits for, exclusive access. Close that one first."
-            raise ProducerBusy(self._stored.name, "", why)
+            raise ProducerBusy(self._kept.name, "", why)
 
     def release(self, claim: Claim) -> None:
         """Ends the access of a producer, or its wait: the next in line has its turn."""
@@ -153,17 +219,17 @@ class ProducerAccess:
 
     def close(self) -> None:
         """Ends all that wait: the topic is unloaded."""
-        self._give_up(Moved(f"{self._stored.name} was unloaded; connect again."))
+        self._give_up(Moved(f"{self._kept.name} was unloaded; connect again."))
 
     # Internals
 
     def _check_epoch(self, claim: Claim) -> None:
         if claim.epoch is not None and self.epoch is not None and claim.epoch < self.epoch:
             why = f"it has epoch {self.epoch}; this producer had epoch {claim.epoch}."
-            raise ProducerFenced(self._stored.name, why)
+            raise ProducerFenced(self._kept.name, why)
 
     def _fence_out(self) -> None:
-        error = ProducerFenced(self._stored.name, "another one took exclusive access.")
+        error = ProducerFenced(self._kept.name, "another one took exclusive access.")
         self._give_up(error)
         # Before the others leave, so that nobody has a turn.
         self._holder = None
@@ -173,12 +239,3 @@ class ProducerAccess:
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
             each.give_up(error)
-
-    async def _write_epoch(self, claim: Claim) -> None:
-        def edit(record: TopicRecord, batch: MetadataBatch) -> None:
-            if claim.epoch is not None:
-                record.topic_epoch = max(record.topic_epoch, claim.epoch)
-            else:
-                record.topic_epoch = record.topic_epoch + 1 if record.HasField("topic_epoch") else 0
-
-        await self._stored.change(edit)

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from ledgerfold.broker.common.clock import Clock, ManualClock, WallClock
+from ledgerfold.broker.common.names import is_non_persistent
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.common.shielding import run_to_completion, runs_to_completion
@@ -27,14 +28,17 @@ from ledgerfold.broker.compaction.scheduler import CompactionScheduler
 from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
 from ledgerfold.broker.kafka.config.config import BrokerConfig
 from ledgerfold.broker.kafka.partition import Partition
-from ledgerfold.broker.log.ledger_record import all_ledger_ids
 from ledgerfold.broker.log.record_writes import RecordWrites
 from ledgerfold.broker.policies.effective import PolicyLevels
+from ledgerfold.broker.topics.deletion import delete_records
 from ledgerfold.broker.topics.housekeeping import Housekeeping
 from ledgerfold.broker.topics.kafka_settings import defects_of, prepare_kafka_topic, start_cleaning
 from ledgerfold.broker.topics.kafka_topic import IS_KAFKA, IS_NOT_KAFKA, KafkaTopic
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic
+from ledgerfold.broker.topics.lost_records import check_records
 from ledgerfold.broker.topics.namespaces import Namespaces
+from ledgerfold.broker.topics.non_persistent_topic import IS_NON_PERSISTENT, NonPersistentTopic
+from ledgerfold.broker.topics.non_persistent_topics import NonPersistentTopics
 from ledgerfold.broker.topics.partitions import PARTITIONS_MAX, Partitions
 from ledgerfold.broker.topics.policy_store import PolicyStore
 from ledgerfold.broker.topics.schemas import Schemas
@@ -51,7 +55,9 @@ from ledgerfold.v1.records_pb2 import KafkaLog, Policies, TopicRecord
 DISK_THREADS = 8
 _T = TypeVar("_T")
 # Naming, locking, unloading and deleting are the same for both kinds.
-AnyTopic = Topic | KafkaTopic
+StoredKind = Topic | KafkaTopic
+PulsarTopic = Topic | NonPersistentTopic
+AnyTopic = StoredKind | NonPersistentTopic
 KafkaValues = Mapping[str, str] | None
 _log = logging.getLogger(__name__)
 
@@ -85,12 +91,13 @@ class Broker:
         self.compactor = compactor
         self.policy_levels = PolicyLevels(metadata, settings)
         self.policies = PolicyStore(self)
-        self.schemas = Schemas(metadata, self.policy_levels, self.clock_ms)
-        self.namespaces = Namespaces(metadata, self.policies.turn, self.in_thread)
+        self.non_persistent = NonPersistentTopics(self)
+        self.schemas = Schemas(metadata, self.policy_levels, self.clock_ms, self.exists)
+        in_memory = self.non_persistent.listed
+        self.namespaces = Namespaces(metadata, self.policies.turn, self.in_thread, in_memory)
         self.compaction = CompactionScheduler(self, compactor, self.clock.sleep)
         self.cleaner = Cleaner(self, compactor, functools.partial(defects_of, self))
-        check_interval_ms = settings.retention_check_interval_ms
-        self.housekeeping = Housekeeping(self.topics, store, self.clock, check_interval_ms)
+        self.housekeeping = Housekeeping(self)
         # Called with the name of every deleted topic.
         self.on_deleted: set[Callable[[str], None]] = {self.compaction.history.forget}
         self.on_deleted.update((self.cleaner.deleted, self.names.deleted))
@@ -117,6 +124,7 @@ class Broker:
     async def stop(self) -> None:
         """Ends runs and streams, makes all data durable and closes the ledgers."""
         self._is_stopping = True
+        self.non_persistent.stop()
         await self.compaction.stop()
         for task in tuple(self._tasks):
             task.cancel()
@@ -151,6 +159,10 @@ class Broker:
     async def in_thread(self, work: Callable[[], _T]) -> _T:
         return await asyncio.get_running_loop().run_in_executor(self.executor, work)
 
+    def exists(self, name: str) -> bool:
+        """Returns whether a topic of any kind has the full name. Thread-safe."""
+        return self.metadata.topic(name) is not None or self.non_persistent.get(name) is not None
+
     def is_loaded(self, topic: LoadedTopic) -> bool:
         """Returns whether `topic` is still the loaded topic of its name."""
         return self._loaded(topic.name) is topic
@@ -160,9 +172,18 @@ class Broker:
     async def topic(self, name: str, create: bool = True, *, to_write: bool = False) -> Topic:
         """Returns the loaded topic with the full name `name`, creating it if `create` allows.
 
-        Raises TopicNotFound, InvalidRequest, NotAllowed for a Kafka topic, Unavailable (the broker
-        is stopping), StorageError.
+        Raises TopicNotFound, InvalidRequest, NotAllowed for a topic of another kind, Unavailable
+        (the broker is stopping), StorageError.
         """
+        found = await self.pulsar_topic(name, create, to_write=to_write)
+        if isinstance(found, Topic):
+            return found
+        raise NotAllowed(IS_NON_PERSISTENT.format(name))
+
+    async def pulsar_topic(
+        self, name: str, create: bool = True, *, to_write: bool = False
+    ) -> PulsarTopic:
+        """Returns a topic as topic() does, persistent or not."""
         found = await self.any_topic(name, create, to_write=to_write)
         if isinstance(found, KafkaTopic):
             raise NotAllowed(IS_KAFKA.format(name))
@@ -171,14 +192,16 @@ class Broker:
     async def kafka_topic(self, name: str, *, to_write: bool = False) -> KafkaTopic:
         """Raises TopicNotFound, NotAllowed for other topics, Unavailable, StorageError."""
         found = await self.any_topic(name, create=False, to_write=to_write)
-        if isinstance(found, Topic):
-            raise NotAllowed(IS_NOT_KAFKA.format(name))
-        return found
+        if isinstance(found, KafkaTopic):
+            return found
+        raise NotAllowed(IS_NOT_KAFKA.format(name))
 
     async def any_topic(
         self, name: str, create: bool = True, *, to_write: bool = False, kafka: KafkaValues = None
     ) -> AnyTopic:
-        """Returns a topic of either kind; see topic(). `kafka`: settings of a new Kafka topic."""
+        """Returns a topic of any kind; see topic(). `kafka`: settings of a new Kafka topic."""
+        if is_non_persistent(name):
+            return self.non_persistent.topic(name, create)
         loaded, create = self._usable(name, to_write), create and self.settings.creates_topics
         while loaded is None:
             found = await run_to_completion(self._load_locked(name, create, to_write, kafka))
@@ -188,7 +211,7 @@ class Broker:
 
     async def _load_locked(
         self, name: str, create: bool, to_write: bool, kafka: KafkaValues, is_new: bool = False
-    ) -> AnyTopic:
+    ) -> StoredKind:
         partition, exists = parse_partition(name), self.metadata.topic(name) is not None
         # A new partition: its partitioned topic is neither created nor grown meanwhile.
         parent = nullcontext() if partition is None or exists else self._lock(partition.topic)
@@ -205,20 +228,20 @@ class Broker:
         # It was deleted while this call waited for the locks, so it would be created.
         return await self._load_locked(name, create, to_write, kafka, is_new)
 
-    def _loaded(self, name: str) -> AnyTopic | None:
+    def _loaded(self, name: str) -> StoredKind | None:
         return self.topics.get(name) or self.kafka_topics.get(name)
 
-    def _usable(self, name: str, to_write: bool) -> AnyTopic | None:
+    def _usable(self, name: str, to_write: bool) -> StoredKind | None:
         """Returns the topic if it is loaded and reloading it would not help."""
         topic = self._loaded(name)
         if topic is None or topic.failure is None or not to_write:
             return topic
         return None if self.store.has_room() else topic
 
-    async def _load(self, name: str, create: bool, kafka: KafkaValues) -> AnyTopic:
+    async def _load(self, name: str, create: bool, kafka: KafkaValues) -> StoredKind:
         if self._is_stopping:
             raise Unavailable("The broker is stopping.")
-        self._check_records(name)
+        check_records(self.store, name)
         record = self.metadata.topic(name)
         if record is None:
             if not (create or self.partitions.count(name)):
@@ -244,25 +267,17 @@ class Broker:
         self.kafka_topics[topic.name] = topic
         return topic
 
-    def _check_records(self, *names: str) -> None:
-        """Raises MetadataLost for topics with lost records, and for their partitioned topics.
-
-        Reads would silently stop before the first entry without a record, and new entries would be
-        stored next to the lost ones (storage/losses.py).
-        """
-        for name, error in self.store.unrecorded.items():
-            partition = parse_partition(name)
-            if name in names or (partition is not None and partition.topic in names):
-                raise error
-
     def _lock(self, name: str) -> asyncio.Lock:
         """Returns the lock of loads, unloads, deletions and additions of partitions."""
         return self._locks.setdefault(name, asyncio.Lock())
 
     async def create_topic(self, name: str, kafka: KafkaValues = None) -> None:
         """Raises TopicExists, NotAllowed, InvalidConfig. `kafka`: the settings of a Kafka topic."""
-        self.partitions.check_creatable(name)
-        await run_to_completion(self._load_locked(name, True, True, kafka, is_new=True))
+        if is_non_persistent(name):
+            self.non_persistent.create(name, kafka)
+        else:
+            self.partitions.check_creatable(name)
+            await run_to_completion(self._load_locked(name, True, True, kafka, is_new=True))
 
     async def unload_topic(self, name: str) -> None:
         """Ends the topic's streams, closes its ledger and loads it again.
@@ -270,10 +285,13 @@ class Broker:
         Raises TopicNotFound, DiskFailure if it can only be read.
         """
         await self.any_topic(name, create=False)
+        if is_non_persistent(name):
+            self.non_persistent.end(name)
+            return
         async with self.taken_out(name):
             pass
         topic = await self.any_topic(name, create=False)
-        if topic.failure is not None:
+        if isinstance(topic, StoredKind) and topic.failure is not None:
             raise topic.failure
         if isinstance(topic, Topic) and topic.has_durable_cursor:
             await topic.trim()
@@ -288,7 +306,7 @@ class Broker:
             yield topic
 
     @asynccontextmanager
-    async def taken_out(self, name: str) -> AsyncIterator[AnyTopic | None]:
+    async def taken_out(self, name: str) -> AsyncIterator[StoredKind | None]:
         """Unloads the topic and keeps it unloaded inside; yields it if it was loaded."""
         async with self._lock(name):
             topic = self._loaded(name)
@@ -297,7 +315,7 @@ class Broker:
 
     async def _unload(self, name: str) -> None:
         """Unloads the topic even on a failure; the next load finds what is durable."""
-        topic: AnyTopic | None = self.topics.pop(name, None) or self.kafka_topics.pop(name, None)
+        topic: StoredKind | None = self.topics.pop(name, None) or self.kafka_topics.pop(name, None)
         if topic is None:
             return
         await self.compaction.fence(name)
@@ -316,7 +334,7 @@ class Broker:
         """Deletes the topic and all its ledgers. Raises TopicNotFound, TopicBusy, NotAllowed."""
         if self.partitions.count(name):
             raise NotAllowed(f"{name} is partitioned: delete it as a partitioned topic.")
-        if self.metadata.topic(name) is None:
+        if not self.exists(name):
             raise TopicNotFound(name)
         await self._delete([name], force, lambda batch: None)
 
@@ -333,7 +351,9 @@ class Broker:
         self, name: str, partitions: int, kafka: KafkaValues = None
     ) -> None:
         """Raises InvalidRequest, TopicExists. `kafka`: see create_topic()."""
-        if kafka is not None:
+        if is_non_persistent(name):
+            self.non_persistent.check_partitionable(name, kafka)
+        elif kafka is not None:
             await prepare_kafka_topic(self, name, kafka)
         async with self._partitions_held(name, partitions):
             await self.partitions.create(name, partitions, kafka)
@@ -355,7 +375,7 @@ class Broker:
     async def _partitions_held(self, name: str, partitions: int) -> AsyncIterator[None]:
         """Prevents others from creating, loading or deleting the topic and its partitions."""
         names = [partition_name(name, index) for index in range(min(partitions, PARTITIONS_MAX))]
-        self._check_records(name)
+        check_records(self.store, name)
         async with AsyncExitStack() as locks:
             for each in (name, *names):
                 await locks.enter_async_context(self._lock(each))
@@ -366,34 +386,15 @@ class Broker:
         self, names: Sequence[str], force: bool, and_also: Callable[[MetadataBatch], None]
     ) -> None:
         """Deletes the topics in one write. Raises TopicBusy; then nothing has changed."""
-        self._check_records(*names)
+        check_records(self.store, *names)
         async with AsyncExitStack() as locks:
             for name in names:
                 await locks.enter_async_context(self._lock(name))
             for name in () if force else names:
-                if (topic := self._loaded(name)) is not None:
+                topic = self._loaded(name) or self.non_persistent.get(name)
+                if topic is not None:
                     topic.check_idle()
             for name in names:
+                self.non_persistent.end(name)
                 await self._unload(name)
-            records = filter(None, map(self.metadata.topic, names))
-            ledger_ids = [each for record in records for each in all_ledger_ids(record)]
-            forget = functools.partial(self._forget, names, ledger_ids, and_also)
-            await self.in_thread(lambda: self.metadata.change(forget))
-            for name in names:
-                for callback in self.on_deleted:
-                    callback(name)
-            for ledger_id in ledger_ids:
-                await self.in_thread(functools.partial(self.store.delete_files, ledger_id))
-
-    def _forget(
-        self,
-        names: Sequence[str],
-        ledger_ids: Sequence[int],
-        and_also: Callable[[MetadataBatch], None],
-        batch: MetadataBatch,
-    ) -> None:
-        for name in names:
-            batch.delete_topic(name)
-        and_also(batch)
-        for ledger_id in ledger_ids:
-            self.store.mark_deleting(ledger_id, batch)
+            await delete_records(self, names, and_also)

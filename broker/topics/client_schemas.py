@@ -10,6 +10,7 @@ without a schema gets it. The rules are in broker/topics/schemas.py. Source: Pul
 
 from __future__ import annotations
 
+from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 from ledgerfold.broker.topics.schemas import Schemas
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.entry import EARLIEST
@@ -35,13 +36,17 @@ async def version_of_producer(
     return version_bytes(await schemas.for_producer(topic, definition))
 
 
-async def check_consumer(schemas: Schemas, topic: Topic, definition: SchemaDefinition) -> None:
+async def check_consumer(
+    schemas: Schemas, topic: Topic | NonPersistentTopic, definition: SchemaDefinition
+) -> None:
     """Raises what refuses the schema of a consumer or reader, which is not connected yet."""
 
     def is_idle() -> bool:
         consumers = (each for one in topic.subscriptions.values() for each in one.consumers)
-        if topic.producers or topic.readers or any(not each.takes_any_schema for each in consumers):
+        if topic.producers or any(not each.takes_any_schema for each in consumers):
             return False
-        return not topic.log.ledgers.bytes_after(EARLIEST)
+        if isinstance(topic, NonPersistentTopic):
+            return not topic.entries_in
+        return not (topic.readers or topic.log.ledgers.bytes_after(EARLIEST))
 
     await schemas.for_consumer(topic.name, definition, is_idle=is_idle)

@@ -10,6 +10,8 @@ At every check interval, and whenever a manual clock was moved, each loaded topi
 4. Ledgers that nothing retains are deleted (broker/policies/retention.py).
 5. Inactive producers are forgotten (broker/topics/deduplication.py).
 
+Non-persistent topics that nobody uses end (broker/topics/non_persistent_topics.py).
+
 Any failure is logged and retried at the next interval; it delays neither the topic's other checks
 nor other topics.
 """
@@ -19,40 +21,49 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
-from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.subscriptions.cursor_operations import expire_all
+from ledgerfold.broker.topics.loaded_topic import TopicContext
+from ledgerfold.broker.topics.non_persistent_topics import NonPersistentTopics
 from ledgerfold.broker.topics.quotas import enforce_quotas
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import LedgerfoldError
-from ledgerfold.storage.ledger import LedgerStore
 
 _log = logging.getLogger(__name__)
+
+
+class HousekeepingBroker(TopicContext, Protocol):
+    """The part of the broker that housekeeping uses (broker/topics/broker.py)."""
+
+    @property
+    def topics(self) -> Mapping[str, Topic]: ...
+    @property
+    def non_persistent(self) -> NonPersistentTopics: ...
 
 
 class Housekeeping:
     """The periodic checks of one broker, on its event loop."""
 
-    def __init__(
-        self, topics: Mapping[str, Topic], store: LedgerStore, clock: Clock, interval_ms: int
-    ) -> None:
-        self._topics, self._store = topics, store
-        self._clock, self._interval_ms = clock, interval_ms
+    def __init__(self, broker: HousekeepingBroker) -> None:
+        self._broker = broker
 
     async def run(self) -> None:
         """Checks all topics at every interval until cancelled."""
+        interval_s = self._broker.settings.retention_check_interval_ms / 1000
         while True:
-            await self._clock.sleep(self._interval_ms / 1000)
+            await self._broker.clock.sleep(interval_s)
             await self.check_all()
 
     async def check_all(self) -> None:
-        for topic in tuple(self._topics.values()):
+        self._broker.non_persistent.end_unused()
+        for topic in tuple(self._broker.topics.values()):
             for check in (_roll, _expire, enforce_quotas, _trim, _forget_producers):
                 if topic.is_loaded:
                     await _do(check, topic)
             # Streams get their turn however many topics there are.
             await asyncio.sleep(0)
-        await asyncio.to_thread(self._store.reserve.renew)
+        await asyncio.to_thread(self._broker.store.reserve.renew)
 
 
 async def _do(check: Callable[[Topic], Awaitable[None]], topic: Topic) -> None:

@@ -1,4 +1,4 @@
-"""The common part of loaded topics of both kinds: record, ledgers, resources and counters."""
+"""The common part of topics of all kinds: counters and resources; of stored ones, the record."""
 
 from __future__ import annotations
 
@@ -42,15 +42,44 @@ class TopicContext(BrokerContext, Protocol):
         ...
 
 
-class LoadedTopic:
-    """A topic between its load and its unload."""
+class ServedTopic:
+    """A topic that clients publish to and read, stored or not."""
 
-    def __init__(self, broker: TopicContext, record: TopicRecord) -> None:
+    def __init__(self, broker: TopicContext) -> None:
         self.broker = broker
-        self.stored = StoredTopic(record, broker.record_writes)
         # Since it was loaded. Out: to consumers and readers, including disconnected ones.
         self.messages_in = self.bytes_in = self.entries_in = 0
         self.messages_out = self.bytes_out = 0
+
+    @property
+    def clock(self) -> Clock:
+        return self.broker.clock
+
+    @property
+    def outgoing(self) -> Outgoing:
+        return self.broker.outgoing
+
+    @property
+    def entry_bytes_max(self) -> int:
+        """The size limit of an entry."""
+        return self.broker.settings.entry_bytes_max
+
+    def count_in(self, messages: int, size_bytes: int, entries: int = 1) -> None:
+        self.messages_in += messages
+        self.bytes_in += size_bytes
+        self.entries_in += entries
+
+    def count_out(self, sent: Traffic) -> None:
+        self.messages_out += sent.messages
+        self.bytes_out += sent.bytes
+
+
+class LoadedTopic(ServedTopic):
+    """A stored topic between its load and its unload."""
+
+    def __init__(self, broker: TopicContext, record: TopicRecord) -> None:
+        super().__init__(broker)
+        self.stored = StoredTopic(record, broker.record_writes)
 
     @property
     def name(self) -> str:
@@ -66,31 +95,9 @@ class LoadedTopic:
         return self.broker.store
 
     @property
-    def clock(self) -> Clock:
-        return self.broker.clock
-
-    @property
-    def outgoing(self) -> Outgoing:
-        return self.broker.outgoing
-
-    @property
     def is_loaded(self) -> bool:
         """Returns whether it is the broker's topic of its name: neither unloaded nor replaced."""
         return self.broker.is_loaded(self)
-
-    @property
-    def entry_bytes_max(self) -> int:
-        """The size limit of an entry."""
-        return self.broker.settings.entry_bytes_max
-
-    def count_in(self, messages: int, size_bytes: int, entries: int = 1) -> None:
-        self.messages_in += messages
-        self.bytes_in += size_bytes
-        self.entries_in += entries
-
-    def count_out(self, sent: Traffic) -> None:
-        self.messages_out += sent.messages
-        self.bytes_out += sent.bytes
 
     def close_ledgers(self) -> None:
         """Closes ledgers left open by a failure at their last durable entry.

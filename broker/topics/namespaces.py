@@ -15,7 +15,12 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from ledgerfold.broker.common.given_names import check_name
-from ledgerfold.broker.common.names import check_named_entity, namespace_of, parse_namespace
+from ledgerfold.broker.common.names import (
+    DOMAINS,
+    check_named_entity,
+    namespace_of,
+    parse_namespace,
+)
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
@@ -30,10 +35,18 @@ class Namespaces:
     """The tenants and namespaces of one broker.
 
     `turn` is held by each writer of namespace records: policies are stored in the same records.
+    `in_memory`: lists the topics of a namespace, or of all (""), that are not stored.
     """
 
-    def __init__(self, metadata: MetadataStore, turn: asyncio.Lock, in_thread: InThread) -> None:
+    def __init__(
+        self,
+        metadata: MetadataStore,
+        turn: asyncio.Lock,
+        in_thread: InThread,
+        in_memory: Callable[[str], list[str]],
+    ) -> None:
         self._metadata, self._turn, self._in_thread = metadata, turn, in_thread
+        self._in_memory = in_memory
 
     # Queries.
 
@@ -50,8 +63,10 @@ class Namespaces:
 
     def is_empty(self, namespace: str) -> bool:
         """Returns whether the namespace has no topic."""
-        prefix, names = f"persistent://{namespace}/", self._metadata.topic_names
-        return not (names(prefix) or names(prefix, "partitioned"))
+        names = self._metadata.topic_names
+        prefixes = [f"{domain}://{namespace}/" for domain in DOMAINS]
+        is_stored = any(names(each) or names(each, "partitioned") for each in prefixes)
+        return not (is_stored or self._in_memory(namespace))
 
     def tenants(self) -> list[str]:
         """Returns all tenants, sorted."""
@@ -67,7 +82,8 @@ class Namespaces:
 
     def _topics(self) -> Sequence[str]:
         topics = [each.name for each in self._metadata.topics()]
-        return topics + [each.name for each in self._metadata.partitioned_topics()]
+        topics += [each.name for each in self._metadata.partitioned_topics()]
+        return topics + self._in_memory("")
 
     # Changes, each one synced write.
 

@@ -12,6 +12,7 @@ A partitioned topic is a record with a number. Its partitions are ordinary topic
 * A partition name beyond that number is refused. If no partitioned topic exists for the name, using
   it creates a plain topic; creating it explicitly is refused.
 * Policies belong to the partitioned topic, and are refused for a partition.
+* Those of a non-persistent topic begin when they are used (non_persistent_topics.py).
 * Partitions of a Kafka topic are Kafka topics; new ones start with the topic's settings.
 
   >>> from concurrent.futures import ThreadPoolExecutor
@@ -31,7 +32,7 @@ from concurrent.futures import Executor
 from typing import TypeVar
 
 from ledgerfold.broker.common.given_names import check_topic, shown_topic
-from ledgerfold.broker.common.names import TopicName
+from ledgerfold.broker.common.names import TopicName, is_non_persistent
 from ledgerfold.broker.common.shielding import run_to_completion
 from ledgerfold.storage.entry import EARLIEST
 from ledgerfold.storage.errors import (
@@ -235,6 +236,9 @@ class Partitions:
     def _put(self, record: PartitionedTopicRecord, batch: MetadataBatch) -> None:
         """Adds the record, and the partitions that do not exist yet."""
         batch.put(record)
+        if is_non_persistent(record.name):
+            # Its partitions begin when they are used.
+            return
         cursors = self._metadata.cursors(partition_name(record.name, 0))
         now_ms = self._clock_ms()
         for index in range(record.partitions):

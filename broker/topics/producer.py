@@ -36,8 +36,7 @@ class Producer(ReceiptQueue):
     """A producer that belongs to one stream. Created by Topic.attach_producer().
 
     `duplicates_through`: only entries up to that sequence id are duplicates. None: those up to the
-    last one stored, which rises with each entry. `has_any_codec`: whether it is one
-    of Pulsar's clients.
+    last one stored, which rises with each entry. `is_pulsar_client`: it sends Pulsar's entries.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Producer(ReceiptQueue):
         claim: Claim,
         *,
         duplicates_through: int | None = None,
-        has_any_codec: bool = False,
+        is_pulsar_client: bool = False,
     ) -> None:
         super().__init__(log.state, name)
         self.record, self.claim = record, claim
@@ -61,7 +60,7 @@ class Producer(ReceiptQueue):
         self.combines_receipts = False
         self._topic, self._deduplication = topic, deduplication
         self._on_detached = on_detached
-        self._stored_before, self._has_any_codec = duplicates_through, has_any_codec
+        self._stored_before, self._is_pulsar_client = duplicates_through, is_pulsar_client
         # On a manual clock the producer's own time has no meaning.
         self._emulated_time = topic.clock if isinstance(topic.clock, ManualClock) else None
         self._entry_bytes_max = topic.entry_bytes_max
@@ -92,8 +91,7 @@ class Producer(ReceiptQueue):
         try:
             for entry in entries:
                 header = check_entry(entry, self._entry_bytes_max)
-                if not self._has_any_codec and header.codec in REFUSED_CODECS:
-                    raise InvalidRequest("Only clients of Pulsar's protocol send such an entry.")
+                check_codec(header, is_pulsar_client=self._is_pulsar_client)
                 if header.sequence_id <= last_id:
                     self._append(headers, bodies)
                     headers, bodies = [], []
@@ -152,3 +150,9 @@ class Producer(ReceiptQueue):
     def detach(self) -> None:
         self.close()
         self._on_detached(self)
+
+
+def check_codec(header: EntryHeader, *, is_pulsar_client: bool) -> None:
+    """Raises InvalidRequest for an entry that its client cannot have built."""
+    if header.codec in REFUSED_CODECS and not is_pulsar_client:
+        raise InvalidRequest("Only clients of Pulsar's protocol send such an entry.")

@@ -54,12 +54,20 @@ _NO_SCHEMA = (
 
 
 class Schemas:
-    """The schemas of one broker's topics. Names are full; that of a partition means its topic."""
+    """The schemas of one broker's topics. Names are full; that of a partition means its topic.
+
+    `exists`: whether a topic exists; thread-safe.
+    """
 
     def __init__(
-        self, metadata: MetadataStore, levels: PolicyLevels, clock_ms: Callable[[], int]
+        self,
+        metadata: MetadataStore,
+        levels: PolicyLevels,
+        clock_ms: Callable[[], int],
+        exists: Callable[[str], bool],
     ) -> None:
         self._metadata, self._levels, self._clock_ms = metadata, levels, clock_ms
+        self._exists = exists
         self.executor = ThreadPoolExecutor(_THREADS, thread_name_prefix="schemas")
         # Each lock exists while a task holds it or waits for it.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -168,7 +176,8 @@ class Schemas:
         async with self._turn(owner_of(topic)):
             policies, now_ms = self.policies(topic), self._clock_ms()
             adding = _Adding(self._metadata, topic, definition, policies, now_ms)
-            return await self._work(lambda: adding.put(by_client=by_client))
+            may_write = (lambda: self._exists(topic)) if by_client else None
+            return await self._work(lambda: adding.put(may_write))
 
     @runs_to_completion
     async def delete(self, topic: str, *, force: bool) -> int:
@@ -214,8 +223,12 @@ class _Adding:
         self._metadata, self._definition, self._policies = metadata, definition, policies
         self._given, self._topic, self._now_ms = topic, owner_of(topic), now_ms
 
-    def put(self, *, by_client: bool) -> int:
-        """Returns the number of the version. Raises what refuses it."""
+    def put(self, exists: Callable[[], bool] | None) -> int:
+        """Returns the number of the version. Raises what refuses it.
+
+        `exists`: whether a client's topic exists; None: an administrator adds the version.
+        """
+        by_client = exists is not None
         definition = self._definition
         check_definition(definition)
         stored = self._metadata.schemas(self._topic)
@@ -239,7 +252,7 @@ class _Adding:
 
         def edit(batch: MetadataBatch) -> None:
             # A deletion of the topic is either before this, or deletes this version, too.
-            if by_client and self._metadata.topic(self._given) is None:
+            if exists is not None and not exists():
                 raise Moved(f"{self._given} was deleted; try again.")
             batch.put(record)
 

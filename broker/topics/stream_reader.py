@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from ledgerfold.broker.common.traffic import Peer, Traffic
 from ledgerfold.broker.log.state import LogState
-from ledgerfold.broker.topics.loaded_topic import LoadedTopic
+from ledgerfold.broker.topics.loaded_topic import ServedTopic
 from ledgerfold.storage.errors import LedgerfoldError, Overloaded
 from ledgerfold.storage.ledger import StoredEntry
 from ledgerfold.v1.data_pb2 import StartPosition
@@ -63,7 +63,7 @@ Step = Entries | Checked | Sought | Notice
 class StreamReader(ABC, Generic[Read]):
     """A reader that belongs to one stream. `Read`: what it reads ahead of the permits."""
 
-    def __init__(self, topic: LoadedTopic, state: LogState, name: str) -> None:
+    def __init__(self, topic: ServedTopic, state: LogState, name: str) -> None:
         self.name = name
         # Set by the stream handler.
         self.peer = Peer()

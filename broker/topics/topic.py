@@ -17,7 +17,7 @@ from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.lifecycle import load_subscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
-from ledgerfold.broker.topics.access import Claim, ProducerAccess
+from ledgerfold.broker.topics.access import Claim, ProducerAccess, StoredEpoch
 from ledgerfold.broker.topics.deduplication import (
     Deduplication,
     duplicates_through,
@@ -61,7 +61,7 @@ class Topic(LoadedTopic):
         self.deduplication = Deduplication(self.stored, broker.metadata.producers(record.name))
         self.producers: dict[str, Producer] = {}
         self.access = ProducerAccess(
-            self.stored, lambda: bool(self.producers), self._disconnect_producers
+            StoredEpoch(self.stored), lambda: bool(self.producers), self._disconnect_producers
         )
         self.subscriptions: dict[str, Subscription] = {}
         self.readers: set[Reader] = set()
@@ -70,6 +70,11 @@ class Topic(LoadedTopic):
     def failure(self) -> LedgerfoldError | None:
         """The error after which nothing can be appended."""
         return self.log.state.failure
+
+    @property
+    def is_terminated(self) -> bool:
+        """Returns whether the end of its log is durable."""
+        return self.log.tail.is_terminated
 
     # -- loading and unloading -------------------------------------------------------------
 
@@ -141,11 +146,11 @@ class Topic(LoadedTopic):
     # -- producers -------------------------------------------------------------------------
 
     async def attach_producer(
-        self, name: str, claim: Claim | None = None, *, reuses_ids: bool = False
+        self, name: str, claim: Claim | None = None, *, is_pulsar_client: bool = False
     ) -> Producer:
         """Connects a producer. `claim`: its access, Shared without one.
 
-        `reuses_ids`: whether it is one of Pulsar's clients, whose duplicates are a policy.
+        `is_pulsar_client`: its duplicates are a policy, and it sends Pulsar's entries.
 
         Raises ProducerBusy if one of that name is connected or another one is exclusive,
         ProducerFenced, BacklogQuotaExceeded, TopicTerminated, Moved, StorageError.
@@ -163,7 +168,7 @@ class Topic(LoadedTopic):
         except BaseException:
             self.access.release(claim)
             raise
-        through = duplicates_through(record, self.policies()) if reuses_ids else None
+        through = duplicates_through(record, self.policies()) if is_pulsar_client else None
         producer = self.producers[name] = Producer(
             self,
             self.log,
@@ -173,7 +178,7 @@ class Topic(LoadedTopic):
             self._detach_producer,
             claim,
             duplicates_through=through,
-            has_any_codec=reuses_ids,
+            is_pulsar_client=is_pulsar_client,
         )
         producer.topic_epoch = self.access.epoch
         return producer

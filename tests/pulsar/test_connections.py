@@ -184,6 +184,20 @@ def test_the_advertised_address(broker_process: MakeBroker, advertised: str | No
         assert answer.request_id == 7
 
 
+def test_the_address_of_a_listener(broker_process: MakeBroker) -> None:
+    listeners = "in:pulsar://10.0.0.1:6650,out:pulsar://b.org:6650"
+    options = ("--pulsar-config", f"advertisedListeners={listeners}")
+    broker = broker_process("--pulsar-listen", "127.0.0.1:0", *options)
+    with RawClient(str(broker.ready["pulsar"])) as client:
+        for name, url in (("", "pulsar://10.0.0.1:6650"), ("out", "pulsar://b.org:6650")):
+            asked = pulsar_pb2.CommandLookup(topic="t", request_id=7, advertised_listener_name=name)
+            client.send(BaseCommand(type=pulsar_pb2.LOOKUP, lookup=asked))
+            assert client.read().lookup_response.broker_service_url == url
+        asked = pulsar_pb2.CommandLookup(topic="t", request_id=8, advertised_listener_name="no")
+        client.send(BaseCommand(type=pulsar_pb2.LOOKUP, lookup=asked))
+        assert client.read().lookup_response.error == pulsar_pb2.NOT_ALLOWED
+
+
 def test_the_end_of_a_topic(raw: RawClient, broker: BrokerProcess, topic: str) -> None:
     raw.send(producer(topic))
     raw.read()

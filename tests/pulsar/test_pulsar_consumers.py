@@ -313,9 +313,6 @@ def test_read_compacted_needs_an_ordered_type(client: pulsar.Client, topic: str)
 def test_reserved_and_refused(client: pulsar.Client, topic: str) -> None:
     with pytest.raises(pulsar.NotAllowedError):
         client.subscribe(topic, "__compaction")
-    client.subscribe(topic, "s").close()
-    with pytest.raises(pulsar.PulsarException):
-        client.subscribe(f"non-persistent://public/default/{topic}", "s")
 
 
 def test_an_unload_is_not_noticed(client: pulsar.Client, broker: BrokerProcess, topic: str) -> None:

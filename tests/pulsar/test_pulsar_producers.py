@@ -179,6 +179,4 @@ def test_deduplication_as_a_policy(
 
 def test_topics_that_cannot_be(client: pulsar.Client, native: Client) -> None:
     with pytest.raises(pulsar.PulsarException):
-        client.create_producer("non-persistent://public/default/t")
-    with pytest.raises(pulsar.PulsarException):
         client.create_producer("persistent://public/default/a/b/c")

@@ -178,55 +178,51 @@ _SWITCH = one_of(
 )
 
 
-@POLICIES.verb("set-schema-validation-enforce", "refuse producers without a schema", _SWITCH)
-def _set_enforced(options: argparse.Namespace) -> None:
-    _set(options, schema_validation_enforced=options.is_enabled)
+# Policies that are on or off: the verb, its field, what it does, what it shows.
+_SWITCHES = (
+    (
+        "schema-validation-enforce",
+        "schema_validation_enforced",
+        "refuse producers without a schema",
+        "whether they are refused",
+    ),
+    (
+        "is-allow-auto-update-schema",
+        "allow_auto_update_schema",
+        "let clients add schemas",
+        "whether they may",
+    ),
+    (
+        "deduplication",
+        "deduplication",
+        "store messages of Pulsar's clients once only",
+        "whether they are stored once only",
+    ),
+)
 
 
-@POLICIES.verb("get-schema-validation-enforce", "show whether they are refused", _APPLIED, ANSWER)
-def _get_enforced(options: argparse.Namespace) -> None:
-    _print_flag(options, "schema_validation_enforced")
+def _add_switch(verb: str, field: str, effect: str, state: str) -> None:
+    @POLICIES.verb(f"set-{verb}", effect, _SWITCH)
+    def _set_switch(options: argparse.Namespace) -> None:
+        _set(options, **{field: options.is_enabled})
 
+    @POLICIES.verb(f"get-{verb}", f"show {state}", _APPLIED, ANSWER)
+    def _get_switch(options: argparse.Namespace) -> None:
+        _print_flag(options, field)
 
-@POLICIES.verb("remove-schema-validation-enforce", "inherit whether they are refused")
-def _remove_enforced(options: argparse.Namespace) -> None:
-    _remove(options, "schema_validation_enforced")
-
-
-@POLICIES.verb("set-is-allow-auto-update-schema", "let clients add schemas", _SWITCH)
-def _set_updates(options: argparse.Namespace) -> None:
-    _set(options, allow_auto_update_schema=options.is_enabled)
-
-
-@POLICIES.verb("get-is-allow-auto-update-schema", "show whether they may", _APPLIED, ANSWER)
-def _get_updates(options: argparse.Namespace) -> None:
-    _print_flag(options, "allow_auto_update_schema")
-
-
-@POLICIES.verb("remove-is-allow-auto-update-schema", "inherit whether they may")
-def _remove_updates(options: argparse.Namespace) -> None:
-    _remove(options, "allow_auto_update_schema")
-
-
-@POLICIES.verb("set-deduplication", "store messages of Pulsar's clients once only", _SWITCH)
-def _set_deduplication(options: argparse.Namespace) -> None:
-    _set(options, deduplication=options.is_enabled)
-
-
-@POLICIES.verb("get-deduplication", "show whether they are stored once only", _APPLIED, ANSWER)
-def _get_deduplication(options: argparse.Namespace) -> None:
-    _print_flag(options, "deduplication")
-
-
-@POLICIES.verb("remove-deduplication", "inherit whether they are stored once only")
-def _remove_deduplication(options: argparse.Namespace) -> None:
-    _remove(options, "deduplication")
+    @POLICIES.verb(f"remove-{verb}", f"inherit {state}")
+    def _remove_switch(options: argparse.Namespace) -> None:
+        _remove(options, field)
 
 
 def _print_flag(options: argparse.Namespace, name: str) -> None:
     policies = _policies(options)
     value = getattr(policies, name) if policies.HasField(name) else None
     print_object(options, {name: value}, "null" if value is None else str(value).lower())
+
+
+for _each in _SWITCHES:
+    _add_switch(*_each)
 
 
 @POLICIES.verb("set-backlog-quota", "limit the size of the backlog, or the age of its messages")
@@ -277,10 +273,7 @@ def _set_delays(options: argparse.Namespace) -> None:
     "get-delayed-delivery", "show whether delayed messages are held back", _APPLIED, ANSWER
 )
 def _get_delays(options: argparse.Namespace) -> None:
-    policies = _policies(options)
-    active = policies.delayed_delivery if policies.HasField("delayed_delivery") else None
-    text = {None: "null", True: "true", False: "false"}[active]
-    print_object(options, {"delayed_delivery": active}, text)
+    _print_flag(options, "delayed_delivery")
 
 
 @POLICIES.verb("remove-delayed-delivery", "inherit whether delayed messages are held back")

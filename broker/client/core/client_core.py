@@ -185,7 +185,9 @@ class ClientCore:
 def _source_of(config: ConsumerConfig) -> TopicSource:
     topic = config.topic
     if isinstance(topic, re.Pattern):
-        return TopicPattern(topic, config.pattern_auto_discovery_period)
+        return TopicPattern(
+            topic, config.pattern_auto_discovery_period, config.regex_subscription_mode
+        )
     return ListedTopics([topic] if isinstance(topic, str) else topic)
 
 

@@ -15,12 +15,13 @@ from ledgerfold.broker.client.core.partition_set import Core
 from ledgerfold.broker.client.messages.configs import ConsumerConfig
 from ledgerfold.broker.client.messages.message import Message, ReceivedEntry
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.messages.start import start_of
+from ledgerfold.broker.client.messages.start import SOUGHT, start_of
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
 from ledgerfold.broker.client.streams.inbox import Delivery, Inbox
 from ledgerfold.broker.client.streams.receiver import FirstMessage, Receiver, opened_entry
 from ledgerfold.broker.client.streams.subscribe_stream import SubscribeStream
 from ledgerfold.broker.client.streams.tracker import BatchAcknowledgements, DelayedPositions
+from ledgerfold.broker.common.names import is_non_persistent, persistent_topic
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1 import data_pb2
@@ -35,6 +36,8 @@ class ConsumerCore(Core):
         """`config.topic` is ignored: it may be that of several consumers."""
         self.config = config
         self.topic = full_topic_name(topic)
+        # Messages of other topics have no ids of their own, and nobody awaits acknowledgements.
+        self._is_stored = not is_non_persistent(self.topic)
         self._connection = connection
         self.inbox = Inbox()
         self.stream = SubscribeStream(
@@ -102,7 +105,7 @@ class ConsumerCore(Core):
                     self.stream.fetch()
                 return None
             self._last_received = message.message_id()
-            if self.config.unacked_messages_timeout_ms is not None:
+            if self.config.unacked_messages_timeout_ms is not None and self._is_stored:
                 self._unacked.add(self._last_received.position, self._now_ms())
                 self._set_timer()
         self.inbox.pass_on()
@@ -114,7 +117,7 @@ class ConsumerCore(Core):
 
     def _rows_to_deliver(self, entry: ReceivedEntry, rows: Sequence[int]) -> Sequence[int]:
         """Returns the rows of an entry to deliver. Called through `poll`, with the lock held."""
-        if entry.header.is_plain and rows:
+        if (entry.header.is_plain and rows) or not self._is_stored:
             return rows
         position, batch = entry.header.position, entry.batch
         indexes = [batch.batch_index(row) for row in rows]
@@ -161,6 +164,8 @@ class ConsumerCore(Core):
     def acknowledge(self, message: Message | MessageId) -> None:
         message_id = id_of(message)
         self.stream.raise_ended()
+        if not self._is_stored:
+            return
         with self._lock:
             position = message_id.position
             if self._acknowledgements.acknowledge(position, message_id.batch_index()):
@@ -175,6 +180,8 @@ class ConsumerCore(Core):
             )
         message_id = id_of(message)
         self.stream.raise_ended()
+        if not self._is_stored:
+            return
         with self._lock:
             through = self._acknowledgements.acknowledge_cumulative(
                 message_id.position, message_id.batch_index()
@@ -186,8 +193,10 @@ class ConsumerCore(Core):
 
     def negative_acknowledge(self, message: Message | MessageId) -> None:
         self.stream.raise_ended()
+        position = id_of(message).position
+        if not self._is_stored:
+            return
         with self._lock:
-            position = id_of(message).position
             self._negative.add(position, self._now_ms())
             self._unacked.discard(position)
             self._set_timer()
@@ -252,8 +261,11 @@ class ConsumerCore(Core):
     # Seek, queries, close.
 
     async def seek(self, place: MessageId | int) -> None:
-        """Seeks on the broker; this consumer is disconnected meanwhile."""
+        """Seeks on the broker; this consumer is disconnected meanwhile. Raises NotAllowed for a
+        non-persistent topic.
+        """
         self.stream.raise_ended()
+        persistent_topic(self.topic, SOUGHT)
         async with self._moving:
             await self._seek(place)
 

@@ -6,11 +6,12 @@ from ledgerfold.broker.client.core.partition_set import Core
 from ledgerfold.broker.client.messages.configs import ReaderConfig
 from ledgerfold.broker.client.messages.message import Message
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.messages.start import start_of
+from ledgerfold.broker.client.messages.start import SOUGHT, start_of
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
 from ledgerfold.broker.client.streams.inbox import Inbox
 from ledgerfold.broker.client.streams.read_stream import ReadStream
 from ledgerfold.broker.client.streams.receiver import FirstMessage, Receiver
+from ledgerfold.broker.common.names import is_non_persistent, persistent_topic
 from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.v1 import data_pb2
 
@@ -52,6 +53,9 @@ class ReaderCore(Core):
         config = self.config
         # NOTE: a read_committed reader begins at the last stable offset, which only the broker
         # knows and reports (broker/client/streams/read_stream.py).
+        if is_non_persistent(self.topic):
+            # Nothing was published before it, wherever it starts.
+            return start_of(MessageId.latest, inclusive=False), None
         if not config.read_committed:
             place = await self._connection.without_latest(
                 config.topic, place, config.is_read_compacted
@@ -95,6 +99,7 @@ class ReaderCore(Core):
         """Moves the reader, which must not be used meanwhile. `inclusive` None: as it was
         opened.
         """
+        persistent_topic(self.topic, SOUGHT)
         if inclusive is None:
             inclusive = self.config.start_message_id_inclusive
         start, first = await self._start(place, inclusive)

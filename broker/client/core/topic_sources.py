@@ -16,12 +16,18 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
+from ledgerfold.broker.client.messages.options import RegexSubscriptionMode
 from ledgerfold.broker.client.streams.connection import Connection, full_topic_name
+from ledgerfold.broker.common.names import DOMAINS, NON_PERSISTENT, PERSISTENT
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed, TopicNotFound
 from ledgerfold.storage.partition_names import parse_partition, partition_name
 from ledgerfold.v1 import admin_pb2
 
-_DOMAIN = "persistent://"
+_DOMAINS = {
+    RegexSubscriptionMode.PersistentOnly: (PERSISTENT,),
+    RegexSubscriptionMode.NonPersistentOnly: (NON_PERSISTENT,),
+    RegexSubscriptionMode.AllTopics: DOMAINS,
+}
 # Topics whose partitions are counted at the same time.
 _COUNTED_AT_ONCE = 20
 
@@ -61,18 +67,28 @@ class ListedTopics:
 class TopicPattern:
     """The topics of one namespace whose names match a regular expression, as a whole.
 
-    It may name the namespace as a topic name does. The namespace itself is no expression.
+    It may name the namespace as a topic name does. The namespace itself is no expression. `mode`
+    chooses among persistent and non-persistent topics, as in Pulsar.
     """
 
     may_lose = True
 
-    def __init__(self, pattern: re.Pattern[str], interval_s: float) -> None:
+    def __init__(
+        self,
+        pattern: re.Pattern[str],
+        interval_s: float,
+        mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly,
+    ) -> None:
         self.title = pattern.pattern
+        self._domains = _DOMAINS[mode]
         domain, separator, rest = self.title.partition("://")
         if not separator:
-            domain, rest = "persistent", self.title
-        if domain != "persistent":
-            raise NotAllowed(f"{self.title}: only persistent topics exist here.")
+            rest = self.title
+        elif domain not in self._domains:
+            raise NotAllowed(
+                f"{self.title}: a pattern is matched with persistent topics, unless the "
+                "regex_subscription_mode is NonPersistentOnly or AllTopics."
+            )
         *namespace, local = rest.split("/", 2)
         if len(namespace) == 1:
             raise InvalidRequest(
@@ -86,8 +102,11 @@ class TopicPattern:
     def matches(self, topic: str) -> bool:
         """Returns whether the (full) name is of the pattern; of a partition, its topic's."""
         base = base_of(topic)
-        prefix = f"{_DOMAIN}{self.namespace}/"
-        return base.startswith(prefix) and bool(self._local.fullmatch(base[len(prefix) :]))
+        domain, _, rest = base.partition("://")
+        prefix = f"{self.namespace}/"
+        if domain not in self._domains or not rest.startswith(prefix):
+            return False
+        return bool(self._local.fullmatch(rest[len(prefix) :]))
 
     async def names(self, connection: Connection) -> list[str]:
         try:

@@ -156,8 +156,6 @@ class ConsumerConfig:
             "max_total_receiver_queue_size_across_partitions",
             "pattern_auto_discovery_period",
         )
-        if self.regex_subscription_mode == RegexSubscriptionMode.NonPersistentOnly:
-            raise NotAllowed("Non-persistent topics are not emulated.")
         check_least(self, 0, "receiver_queue_size", "negative_ack_redelivery_delay_ms")
         if self.unacked_messages_timeout_ms is not None and self.unacked_messages_timeout_ms < 1:
             raise InvalidRequest("unacked_messages_timeout_ms must be None (off) or more than 0.")

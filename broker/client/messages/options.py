@@ -85,9 +85,7 @@ class KeySharedMode(IntEnum):
 
 
 class RegexSubscriptionMode(IntEnum):
-    """The topics that a pattern is matched with (`pulsar.RegexSubscriptionMode`). All topics are
-    persistent here.
-    """
+    """The topics that a pattern is matched with (`pulsar.RegexSubscriptionMode`)."""
 
     PersistentOnly = 0
     NonPersistentOnly = 1

@@ -7,6 +7,9 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import data_pb2, records_pb2
 
+# What a topic without stored messages cannot be.
+SOUGHT = "sought"
+
 
 def start_at(message_id: MessageId, *, inclusive: bool) -> data_pb2.StartPosition:
     if message_id.ledger_id() < 0:

@@ -130,6 +130,7 @@ class ReadStream(ReceivingStream):
             read_committed=self._config.read_committed,
             reads_pulsar_entries=True,
             schema=declared(self._config.schema),
+            permits=self._permits.missing,
         )
         return bytes(data_pb2.ReadRequest(open=step).SerializeToString())
 
@@ -137,6 +138,7 @@ class ReadStream(ReceivingStream):
         self._requests.clear()
         ready = data_pb2.ReadResponse.FromString(response).ready
         self.is_kafka = ready.codec == data_pb2.ENTRY_CODEC_KAFKA
+        self._permits.grant(ready.permits)
         if self._seek is not None and self._opened_at is not self._start:
             self._ask_seek(self._seek[0])
         else:

@@ -61,9 +61,18 @@ class Permits:
     def disconnected(self) -> None:
         self._granted = 0
 
+    @property
+    def missing(self) -> int:
+        """The number of permits up to the queue size."""
+        return max(self._queue_size + self._wanted - self._waiting - self._granted, 0)
+
+    def grant(self, messages: int) -> None:
+        """Notes that the broker got permits."""
+        self._granted += messages
+
     def to_grant(self) -> int:
         """Grants permits up to the queue size. Returns the number granted."""
-        more = max(self._queue_size + self._wanted - self._waiting - self._granted, 0)
+        more = self.missing
         self._granted += more
         return more
 

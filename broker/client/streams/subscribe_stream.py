@@ -119,6 +119,8 @@ class SubscribeStream(ReceivingStream):
         return self.connection.subscribe()
 
     def _open_frame(self) -> bytes:
+        # Acknowledgements come first, if there are any: see _next_frame.
+        self._opening.permits = 0 if self._acks else self._permits.missing
         return bytes(data_pb2.SubscribeRequest(open=self._opening).SerializeToString())
 
     def _on_open(self, response: bytes) -> None:
@@ -130,6 +132,7 @@ class SubscribeStream(ReceivingStream):
         elif ready.incarnation != self._incarnation:
             self.moved(ready.incarnation)
         self._requests.clear()
+        self._permits.grant(ready.permits)
         self._grant()
 
     def _next_frame(self) -> bytes | None:

@@ -157,7 +157,7 @@ class SubscribeRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[SubscribeOpen, _Mapping]] = ..., permits: _Optional[int] = ..., ack: _Optional[_Union[Ack, _Mapping]] = ..., redeliver: _Optional[_Union[Redeliver, _Mapping]] = ...) -> None: ...
 
 class SubscribeOpen(_message.Message):
-    __slots__ = ("topic", "subscription", "type", "durable", "start", "read_compacted", "consumer_name", "priority", "properties", "key_shared", "reads_pulsar_entries", "schema")
+    __slots__ = ("topic", "subscription", "type", "durable", "start", "read_compacted", "consumer_name", "priority", "properties", "key_shared", "reads_pulsar_entries", "schema", "permits")
     class PropertiesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +177,7 @@ class SubscribeOpen(_message.Message):
     KEY_SHARED_FIELD_NUMBER: _ClassVar[int]
     READS_PULSAR_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    PERMITS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     subscription: str
     type: SubscriptionType
@@ -189,7 +190,8 @@ class SubscribeOpen(_message.Message):
     key_shared: KeyShared
     reads_pulsar_entries: bool
     schema: _records_pb2.SchemaDefinition
-    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., durable: _Optional[bool] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., key_shared: _Optional[_Union[KeyShared, _Mapping]] = ..., reads_pulsar_entries: _Optional[bool] = ..., schema: _Optional[_Union[_records_pb2.SchemaDefinition, _Mapping]] = ...) -> None: ...
+    permits: int
+    def __init__(self, topic: _Optional[str] = ..., subscription: _Optional[str] = ..., type: _Optional[_Union[SubscriptionType, str]] = ..., durable: _Optional[bool] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., consumer_name: _Optional[str] = ..., priority: _Optional[int] = ..., properties: _Optional[_Mapping[str, str]] = ..., key_shared: _Optional[_Union[KeyShared, _Mapping]] = ..., reads_pulsar_entries: _Optional[bool] = ..., schema: _Optional[_Union[_records_pb2.SchemaDefinition, _Mapping]] = ..., permits: _Optional[int] = ...) -> None: ...
 
 class KeyShared(_message.Message):
     __slots__ = ("sticky", "hash_ranges", "allow_out_of_order")
@@ -238,12 +240,14 @@ class SubscribeResponse(_message.Message):
     def __init__(self, ready: _Optional[_Union[SubscribeReady, _Mapping]] = ..., deliveries: _Optional[_Iterable[_Union[Delivery, _Mapping]]] = ..., acked_request_ids: _Optional[_Iterable[int]] = ..., active: _Optional[bool] = ...) -> None: ...
 
 class SubscribeReady(_message.Message):
-    __slots__ = ("consumer_name", "incarnation")
+    __slots__ = ("consumer_name", "incarnation", "permits")
     CONSUMER_NAME_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    PERMITS_FIELD_NUMBER: _ClassVar[int]
     consumer_name: str
     incarnation: int
-    def __init__(self, consumer_name: _Optional[str] = ..., incarnation: _Optional[int] = ...) -> None: ...
+    permits: int
+    def __init__(self, consumer_name: _Optional[str] = ..., incarnation: _Optional[int] = ..., permits: _Optional[int] = ...) -> None: ...
 
 class Delivery(_message.Message):
     __slots__ = ("entry", "redelivery_count")
@@ -266,7 +270,7 @@ class ReadRequest(_message.Message):
     def __init__(self, open: _Optional[_Union[ReadOpen, _Mapping]] = ..., permits: _Optional[int] = ..., check_id: _Optional[int] = ..., seek: _Optional[_Union[ReadSeek, _Mapping]] = ...) -> None: ...
 
 class ReadOpen(_message.Message):
-    __slots__ = ("topic", "start", "read_compacted", "reader_name", "is_raw", "read_committed", "subscription", "reads_pulsar_entries", "schema")
+    __slots__ = ("topic", "start", "read_compacted", "reader_name", "is_raw", "read_committed", "subscription", "reads_pulsar_entries", "schema", "permits")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     START_FIELD_NUMBER: _ClassVar[int]
     READ_COMPACTED_FIELD_NUMBER: _ClassVar[int]
@@ -276,6 +280,7 @@ class ReadOpen(_message.Message):
     SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
     READS_PULSAR_ENTRIES_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    PERMITS_FIELD_NUMBER: _ClassVar[int]
     topic: str
     start: StartPosition
     read_compacted: bool
@@ -285,7 +290,8 @@ class ReadOpen(_message.Message):
     subscription: str
     reads_pulsar_entries: bool
     schema: _records_pb2.SchemaDefinition
-    def __init__(self, topic: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., reader_name: _Optional[str] = ..., is_raw: _Optional[bool] = ..., read_committed: _Optional[bool] = ..., subscription: _Optional[str] = ..., reads_pulsar_entries: _Optional[bool] = ..., schema: _Optional[_Union[_records_pb2.SchemaDefinition, _Mapping]] = ...) -> None: ...
+    permits: int
+    def __init__(self, topic: _Optional[str] = ..., start: _Optional[_Union[StartPosition, _Mapping]] = ..., read_compacted: _Optional[bool] = ..., reader_name: _Optional[str] = ..., is_raw: _Optional[bool] = ..., read_committed: _Optional[bool] = ..., subscription: _Optional[str] = ..., reads_pulsar_entries: _Optional[bool] = ..., schema: _Optional[_Union[_records_pb2.SchemaDefinition, _Mapping]] = ..., permits: _Optional[int] = ...) -> None: ...
 
 class ReadSeek(_message.Message):
     __slots__ = ("start", "seek_id")
@@ -316,14 +322,16 @@ class ReadResponse(_message.Message):
     def __init__(self, ready: _Optional[_Union[ReadReady, _Mapping]] = ..., entries: _Optional[_Iterable[bytes]] = ..., end_of_data_check_ids: _Optional[_Iterable[int]] = ..., more_check_ids: _Optional[_Iterable[int]] = ..., seek_id: _Optional[int] = ..., is_raw: _Optional[bool] = ..., end_of_topic: _Optional[bool] = ..., first_offset: _Optional[int] = ...) -> None: ...
 
 class ReadReady(_message.Message):
-    __slots__ = ("reader_name", "codec", "first_offset")
+    __slots__ = ("reader_name", "codec", "first_offset", "permits")
     READER_NAME_FIELD_NUMBER: _ClassVar[int]
     CODEC_FIELD_NUMBER: _ClassVar[int]
     FIRST_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    PERMITS_FIELD_NUMBER: _ClassVar[int]
     reader_name: str
     codec: EntryCodec
     first_offset: int
-    def __init__(self, reader_name: _Optional[str] = ..., codec: _Optional[_Union[EntryCodec, str]] = ..., first_offset: _Optional[int] = ...) -> None: ...
+    permits: int
+    def __init__(self, reader_name: _Optional[str] = ..., codec: _Optional[_Union[EntryCodec, str]] = ..., first_offset: _Optional[int] = ..., permits: _Optional[int] = ...) -> None: ...
 
 class GetPartitionsRequest(_message.Message):
     __slots__ = ("topic",)

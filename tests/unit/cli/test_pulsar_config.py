@@ -74,11 +74,37 @@ def test_options_come_first() -> None:
         "ttlDurationDefaultInSeconds=9223372036854775807",
         "allowAutoTopicCreation=yes",
         "backlogQuotaDefaultRetentionPolicy=drop",
+        "brokerDeduplicationEnabled=1",
+        "advertisedListeners=b.org:6650",
+        "advertisedListeners=a:pulsar://b:1,a:pulsar://c:1",
+        "internalListenerName=inside",
     ],
 )
 def test_values_that_cannot_be(pair: str) -> None:
     with pytest.raises(InvalidRequest, match=pair.partition("=")[0]):
         with_pulsar_config(SETTINGS, given(pair))
+
+
+@pytest.mark.parametrize("is_on", [None, False, True])
+def test_deduplication_of_all_topics(is_on: bool | None) -> None:
+    pairs = {} if is_on is None else {"brokerDeduplicationEnabled": str(is_on).lower()}
+    policies = broker_policies(configured(SETTINGS, pairs))
+    assert policies.HasField("deduplication") == (is_on is not None)
+    assert policies.deduplication == bool(is_on)
+
+
+def test_listeners_with_names() -> None:
+    text = "in:pulsar://10.0.0.1:6650, out:pulsar://b.org:6651, out:pulsar+ssl://b.org:6652"
+    settings = configured(SETTINGS, {"advertisedListeners": text})
+    assert list(settings.pulsar_listeners.items()) == [
+        ("in", "10.0.0.1:6650"),
+        ("out", "b.org:6651"),
+    ]
+    settings = configured(SETTINGS, {"advertisedListeners": text, "internalListenerName": "out"})
+    assert next(iter(settings.pulsar_listeners)) == "out"
+    many = ",".join(f"l{number}:pulsar://b:1" for number in range(101))
+    with pytest.raises(InvalidRequest, match="the maximum is 100"):
+        configured(SETTINGS, {"advertisedListeners": many})
 
 
 def test_what_has_no_effect_is_named() -> None:

@@ -13,6 +13,7 @@ import pytest
 from ledgerfold.broker.client import Client, Consumer, ConsumerType, InitialPosition, MessageId
 from ledgerfold.broker.client.asyncio_client import client as aio
 from ledgerfold.broker.client.core.topic_sources import TopicPattern
+from ledgerfold.broker.client.messages.options import RegexSubscriptionMode
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed, SubscriptionBusy
 from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
@@ -132,7 +133,7 @@ def test_all_topics_of_a_list_or_none(broker: ThreadedFakeBroker, client: Client
         ([], "A list of topics must not be empty"),
         (["a", 5], "A topic must be a string, not 5"),
         (re.compile(b"a"), "must be of a string, not of bytes"),
-        (re.compile("non-persistent://a/b/c.*"), "only persistent topics exist here"),
+        (re.compile("non-persistent://a/b/c.*"), "is matched with persistent topics"),
         (re.compile("a/b.*"), "is not a pattern of topic names"),
     ],
 )
@@ -141,10 +142,19 @@ def test_wrong_topics(client: Client, topics: Any, says: str) -> None:
         client.subscribe(topics, "s")
 
 
-def test_no_topics_that_are_not_persistent(client: Client) -> None:
-    mode: Any = "NonPersistentOnly"
-    with pytest.raises(NotAllowed, match="Non-persistent topics are not emulated"):
-        client.subscribe(re.compile("a.*"), "s", regex_subscription_mode=mode)
+@pytest.mark.parametrize(
+    ("mode", "matching"),
+    [
+        (RegexSubscriptionMode.PersistentOnly, ["persistent"]),
+        (RegexSubscriptionMode.NonPersistentOnly, ["non-persistent"]),
+        (RegexSubscriptionMode.AllTopics, ["persistent", "non-persistent"]),
+    ],
+)
+def test_the_mode_chooses_the_domains(mode: RegexSubscriptionMode, matching: list[str]) -> None:
+    source = TopicPattern(re.compile("public/default/foo-.*"), 1, mode)
+    domains = ("persistent", "non-persistent")
+    found = [each for each in domains if source.matches(f"{each}://public/default/foo-1")]
+    assert found == matching
 
 
 # Patterns.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.support.http_lab import HttpLab
@@ -149,6 +151,13 @@ def test_a_lookup_names_the_pulsar_port(lab: HttpLab) -> None:
     named = lab.ask("GET", "/lookup/v2/topic/persistent/public/default/t?listenerName=outside")
     assert named.status == 405
     assert "omit the listener name" in named.reason
+    settings = replace(lab.broker.settings, pulsar_listeners={"outside": "b.org:6651"})
+    lab.on_loop(lambda: setattr(lab.broker, "settings", settings))
+    path = "/lookup/v2/topic/persistent/public/default/t"
+    by_header = lab.ask("GET", path, headers={"x-pulsar-listenername": "outside"})
+    assert by_header.body["brokerUrl"] == "pulsar://b.org:6651"
+    assert lab.get(f"{path}?listenerName=outside")["brokerUrl"] == "pulsar://b.org:6651"
+    assert lab.get(path)["brokerUrl"] == "pulsar://b:6650"
 
 
 def test_without_a_pulsar_port_a_lookup_is_refused() -> None:

@@ -35,7 +35,7 @@ def publish_one(lab: HttpLab, value: bytes | None, key: bytes | None, **fields: 
 def publish_entry(lab: HttpLab, data: bytes, *, by_pulsar: bool = False) -> None:
     async def publish() -> None:
         topic = await lab.broker.topic(TOPIC, to_write=True)
-        producer = await topic.attach_producer("prod", reuses_ids=by_pulsar)
+        producer = await topic.attach_producer("prod", is_pulsar_client=by_pulsar)
         producer.append_all([memoryview(data)])
         producer.finish()
         while await producer.receipts():

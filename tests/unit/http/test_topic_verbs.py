@@ -100,7 +100,6 @@ def test_partitions_are_made_grown_and_deleted(lab: HttpLab) -> None:
         ("POST", f"{P}/terminate", None, 405, "Only one partition can be terminated"),
         ("GET", f"{P}/messageid/0", None, 405, "A message is in one partition"),
         ("GET", f"{T}/messageid/x", None, 400, "must be a whole number"),
-        ("PUT", "/non-persistent/public/default/t", None, 405, "only persistent topics"),
     ],
 )
 def test_refusals_are_pulsars(
@@ -117,12 +116,6 @@ def test_a_topic_that_may_be_created_by_its_use_has_no_partitions(lab: HttpLab) 
     path = f"{ALL}/new/partitions?checkAllowAutoCreation=true"
     assert lab.get(path) == {"partitions": 0, "deleted": False}
     assert lab.get(ALL) == []
-
-
-def test_non_persistent_topics_are_none(lab: HttpLab) -> None:
-    """Clients ask for both lists."""
-    assert lab.get("/non-persistent/public/default") == []
-    assert lab.get("/non-persistent/public/default/partitioned") == []
 
 
 def test_ids_of_messages(lab: HttpLab) -> None:

@@ -115,7 +115,10 @@ class AdminLab(Lab):
             raise TopicNotFound(name)
         return self.topics[name]
 
-    any_topic = topic
+    any_topic = pulsar_topic = topic
+
+    def exists(self, name: str) -> bool:
+        return name in self.topics
 
     async def create_topic(self, name: str, kafka: object = None) -> None:
         self.add(name)
@@ -131,6 +134,10 @@ class AdminLab(Lab):
 
     def listed(self, namespace: str) -> list[str]:
         return [n for n in self.topics if namespace in ("", TopicName.parse(n).namespace)]
+
+    @property
+    def non_persistent(self) -> Any:
+        return SimpleNamespace(listed=lambda namespace: [])
 
     async def unload_topic(self, name: str) -> None:
         self.unloaded = name

@@ -15,7 +15,7 @@ from tests.support.pulsar_entries import batch_entry, message
 
 async def publish(lab: BrokerLab, *, by_pulsar: bool) -> None:
     topic = await lab.broker.topic(TOPIC, to_write=True)
-    producer = await topic.attach_producer("p", reuses_ids=by_pulsar)
+    producer = await topic.attach_producer("p", is_pulsar_client=by_pulsar)
     try:
         sent = batch_entry([message(b"1", "a"), message(b"2", "b")])
         producer.append_all([sent])

@@ -1,0 +1,84 @@
+"""The stats of a non-persistent topic, with the field names of Pulsar's `topics stats`.
+
+Only fields with a meaning here; those of other topics that need stored messages are 0. Messages
+that nobody got are counted for each subscription: `msgDropRate` is Pulsar's, in messages per second
+over the last whole minute; `msgDropCounter` is not Pulsar's: their number since the subscription
+began. Sources: Pulsar's NonPersistentTopicStatsImpl and NonPersistentSubscriptionStatsImpl.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ledgerfold.broker.common.given_names import shown
+from ledgerfold.broker.stats.subscription import describe_consumer
+from ledgerfold.broker.subscriptions.non_persistent import NonPersistentSubscription
+from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
+
+
+def non_persistent_stats(topic: NonPersistentTopic) -> dict[str, Any]:
+    """Returns Pulsar's `topics stats`. Counters start with the topic."""
+    now_ms = topic.clock.now_ms()
+    subscriptions = {
+        shown(name): _describe(each, now_ms) for name, each in topic.subscriptions.items()
+    }
+    return {
+        "msgInCounter": topic.messages_in,
+        "bytesInCounter": topic.bytes_in,
+        "averageMsgSize": topic.bytes_in / topic.messages_in if topic.messages_in else 0.0,
+        "msgOutCounter": topic.messages_out,
+        "bytesOutCounter": topic.bytes_out,
+        "storageSize": 0,
+        "backlogSize": 0,
+        "msgDropRate": sum(each["msgDropRate"] for each in subscriptions.values()),
+        "msgDropCounter": sum(each["msgDropCounter"] for each in subscriptions.values()),
+        "publishers": [
+            # Every message that a producer sends is taken.
+            {
+                "producerName": name,
+                "accessMode": each.claim.mode,
+                "msgDropRate": 0.0,
+                **each.peer.stats(),
+            }
+            for name, each in topic.producers.items()
+        ],
+        "subscriptions": subscriptions,
+        "deduplicationStatus": "Disabled",
+    }
+
+
+def _describe(subscription: NonPersistentSubscription, now_ms: int) -> dict[str, Any]:
+    traffic, dropped = subscription.traffic_before, subscription.dropped
+    consumers, active = subscription.consumers, subscription.active_consumer
+    for consumer in consumers:
+        traffic = traffic.plus(consumer.traffic)
+    stats: dict[str, Any] = {
+        "msgBacklog": 0,
+        "unackedMessages": 0,
+        **traffic.stats(),
+        "msgDropRate": dropped.per_second(now_ms),
+        "msgDropCounter": dropped.total,
+        "isDurable": subscription.is_durable,
+        "consumers": [describe_consumer(each) for each in consumers],
+    }
+    if subscription.type is not None:
+        stats["type"] = str(subscription.type)
+    if active is not None:
+        stats["activeConsumerName"] = active.name
+    return stats
+
+
+def non_persistent_internal_stats(topic: NonPersistentTopic) -> dict[str, Any]:
+    """Returns Pulsar's `topics stats-internal`: there are no ledgers."""
+    return {
+        "entriesAddedCounter": topic.entries_in,
+        "numberOfEntries": 0,
+        "totalSize": 0,
+        "currentLedgerEntries": 0,
+        "currentLedgerSize": 0,
+        "ledgers": [],
+        "cursors": {
+            shown(name): {"active": bool(each.consumers), "properties": {}}
+            for name, each in topic.subscriptions.items()
+        },
+    }

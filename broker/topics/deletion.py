@@ -1,0 +1,55 @@
+"""The deletion of topics that are unloaded: their records in one write, then their files.
+
+A crash in between leaves ledgers that are marked as being deleted; the next start removes their
+files.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Protocol
+
+from ledgerfold.broker.log.ledger_record import all_ledger_ids
+from ledgerfold.storage.ledger import LedgerStore
+from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+
+
+class DeletingBroker(Protocol):
+    """The part of the broker that a deletion uses (broker/topics/broker.py)."""
+
+    @property
+    def metadata(self) -> MetadataStore: ...
+    @property
+    def store(self) -> LedgerStore: ...
+    @property
+    def on_deleted(self) -> Collection[Callable[[str], None]]:
+        """The callbacks with the name of each deleted topic."""
+        ...
+
+    async def in_thread(self, work: Callable[[], Any]) -> Any: ...
+
+
+async def delete_records(
+    broker: DeletingBroker, names: Sequence[str], and_also: Callable[[MetadataBatch], None]
+) -> None:
+    """Deletes topics, stored or not. The caller holds their locks. `and_also`: in the same write.
+
+    Raises StorageError; then nothing has changed, or only files are left.
+    """
+    records = filter(None, map(broker.metadata.topic, names))
+    ledger_ids = [each for record in records for each in all_ledger_ids(record)]
+
+    def forget(batch: MetadataBatch) -> None:
+        for name in names:
+            batch.delete_topic(name)
+        and_also(batch)
+        for ledger_id in ledger_ids:
+            broker.store.mark_deleting(ledger_id, batch)
+
+    await broker.in_thread(lambda: broker.metadata.change(forget))
+    for name in names:
+        for callback in broker.on_deleted:
+            callback(name)
+    for ledger_id in ledger_ids:
+        await broker.in_thread(functools.partial(broker.store.delete_files, ledger_id))

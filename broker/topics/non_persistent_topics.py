@@ -1,0 +1,115 @@
+"""The non-persistent topics of a broker: which exist, and how they begin and end.
+
+A topic begins when it is created, or when a client uses it, as other topics do; it ends when it is
+deleted or unloaded, when nobody has used it for UNUSED_MS, and with the broker. A partitioned one
+has a record (partitions.py); its partitions begin like other topics.
+
+Source: Pulsar's BrokerService and NonPersistentTopic.checkGC
+(brokerDeleteInactiveTopicsMaxInactiveDurationSeconds).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from ledgerfold.broker.common.names import namespace_of
+from ledgerfold.broker.topics.loaded_topic import TopicContext
+from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
+from ledgerfold.broker.topics.partitions import Partitions
+from ledgerfold.storage.errors import NotAllowed, TopicExists, TopicNotFound, Unavailable
+from ledgerfold.storage.partition_names import parse_partition
+
+# As in Pulsar by default.
+UNUSED_MS = 60_000
+
+
+class NonPersistentBroker(TopicContext, Protocol):
+    """The part of the broker that its non-persistent topics use (broker/topics/broker.py)."""
+
+    @property
+    def partitions(self) -> Partitions: ...
+
+
+class NonPersistentTopics:
+    """The topics by full, already checked name. Used on the event loop, except where stated."""
+
+    def __init__(self, broker: NonPersistentBroker) -> None:
+        self._broker = broker
+        self._topics: dict[str, NonPersistentTopic] = {}
+        self._is_stopped = False
+
+    def get(self, name: str) -> NonPersistentTopic | None:
+        """Returns the topic if it exists. Thread-safe."""
+        return self._topics.get(name)
+
+    def __iter__(self) -> Iterator[NonPersistentTopic]:
+        return iter(tuple(self._topics.values()))
+
+    def listed(self, namespace: str = "") -> list[str]:
+        """Returns the sorted names of a namespace, or all. Thread-safe."""
+        names = sorted(self._topics)
+        return [each for each in names if namespace in ("", namespace_of(each))]
+
+    def topic(self, name: str, create: bool = True) -> NonPersistentTopic:
+        """Returns the topic, creating it if `create` and the broker allow.
+
+        Raises TopicNotFound, TopicIsPartitioned, InvalidRequest, Unavailable (the broker stops).
+        """
+        found = self._topics.get(name)
+        if found is not None:
+            return found
+        partition, partitions = parse_partition(name), self._broker.partitions
+        parent = name if partition is None else partition.topic
+        create = create and self._broker.settings.creates_topics
+        if not create and not partitions.count(parent):
+            raise TopicNotFound(name)
+        return self._begin(name)
+
+    def create(self, name: str, kafka: object = None) -> None:
+        """Raises TopicExists, NotAllowed (a partition's name; with `kafka`), InvalidRequest."""
+        _check_no_kafka(name, kafka)
+        if name in self._topics:
+            raise TopicExists(name)
+        self._broker.partitions.check_creatable(name)
+        self._begin(name)
+
+    def _begin(self, name: str) -> NonPersistentTopic:
+        if self._is_stopped:
+            raise Unavailable("The broker is stopping.")
+        self._broker.partitions.check_usable(name)
+        topic = self._topics[name] = NonPersistentTopic(self._broker, name)
+        return topic
+
+    def check_partitionable(self, name: str, kafka: object = None) -> None:
+        """Raises TopicExists if a topic, or a partition, has the name; NotAllowed with `kafka`."""
+        _check_no_kafka(name, kafka)
+        for each in self._topics:
+            partition = parse_partition(each)
+            if name in (each, None if partition is None else partition.topic):
+                raise TopicExists(name)
+
+    def end(self, name: str) -> None:
+        """Ends a topic: its clients connect again."""
+        topic = self._topics.pop(name, None)
+        if topic is not None:
+            topic.close()
+
+    def end_unused(self) -> None:
+        """Ends topics that nobody has used for some time."""
+        now_ms = self._broker.clock.now_ms()
+        for topic in self:
+            if not topic.is_used and now_ms - topic.used_ms > UNUSED_MS:
+                self.end(topic.name)
+
+    def stop(self) -> None:
+        """Ends all topics; none begins any more."""
+        self._is_stopped = True
+        for topic in self:
+            self.end(topic.name)
+
+
+def _check_no_kafka(name: str, kafka: object) -> None:
+    """Raises NotAllowed for a topic with Kafka's settings: its log would be stored."""
+    if kafka is not None:
+        raise NotAllowed(f"{name} is non-persistent: a Kafka topic is stored. Use persistent://.")
