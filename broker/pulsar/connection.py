@@ -222,7 +222,10 @@ class Connection(asyncio.Protocol):
             server_version="Ledgerfold",
             protocol_version=min(connect.protocol_version, PROTOCOL_VERSION),
             max_message_size=link.broker.settings.message_bytes_max,
-            feature_flags=pulsar_pb2.FeatureFlags(supports_topic_watchers=True),
+            feature_flags=pulsar_pb2.FeatureFlags(
+                supports_topic_watchers=True,
+                supports_get_partitioned_metadata_without_auto_creation=True,
+            ),
         )
         link.send(command(pulsar_pb2.CONNECTED, connected=answer))
 

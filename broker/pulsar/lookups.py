@@ -39,8 +39,12 @@ class Lookups:
         asked = request.partitioned_metadata
         answer = pulsar_pb2.CommandPartitionedMetadataResponse(request_id=asked.request_id)
         try:
-            name = known_topic(self._link.broker, asked.topic)
-            answer.partitions, answer.response = self._link.broker.partitions.count(name), 0
+            name, broker = known_topic(self._link.broker, asked.topic), self._link.broker
+            partitions = broker.partitions.count(name)
+            is_new = not partitions and not broker.exists(name)
+            if is_new and not asked.metadata_auto_creation_enabled:
+                raise TopicNotFound(name)
+            answer.partitions, answer.response = partitions, 0
         except LedgerfoldError as error:
             answer.response, answer.error = _METADATA_FAILED, number_of(error)
             answer.message = str(error)

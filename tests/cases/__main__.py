@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.cases import report
+from tests.cases.doors import DoorBrokers, names_addresses
 from tests.cases.ledgerfold import Brokers
 from tests.cases.lexer import NotationError
 from tests.cases.model import PROFILES, Case
@@ -56,14 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not cases:
         print("No case is called that.", file=sys.stderr)
         return EXIT_USAGE
-    if options.oracle:
+    if options.oracle and not names_addresses(options.oracle):
         with closing(OracleTarget(options.oracle, options.own_order)) as target:
             return _run(cases, OracleTargets(target), options.profile or target.profile)
     with (
         tempfile.TemporaryDirectory(prefix="ledgerfold-cases-") as folder,
-        Brokers(Path(folder)) as brokers,
+        brokers_of(Path(folder), options.oracle) as brokers,
     ):
         return _run(cases, brokers, options.profile)
+
+
+def brokers_of(folder: Path, command: str | None) -> Brokers:
+    """Brokers of our own, through the ports of Pulsar's clients if there is a command for them."""
+    return DoorBrokers(folder, command) if command else Brokers(folder)
 
 
 def _run(cases: Sequence[Case], targets: Targets, profile: str | None) -> int:
@@ -123,7 +129,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--oracle",
         metavar="COMMAND",
-        help="another broker instead: a command line that speaks JSON lines",
+        help="another broker instead: a command line that speaks JSON lines; with {pulsar} and "
+        "{admin} in it, our own broker at these addresses",
     )
     parser.add_argument("--own-order", **OWN_ORDER)
     return parser

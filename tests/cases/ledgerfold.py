@@ -26,7 +26,7 @@ from tests.cases.ledgerfold_data import DataAnswers
 from tests.cases.ledgerfold_kafka import KafkaAnswers
 from tests.cases.ledgerfold_time import time_of
 from tests.cases.model import Case
-from tests.cases.protocol import Refused, Unsupported
+from tests.cases.protocol import ClosingTarget, Refused, Unsupported
 from tests.support.broker_process import BrokerProcess
 from tests.support.compactor_process import CompactorProcess
 
@@ -87,6 +87,11 @@ class LedgerfoldTarget:
         }
         self._releasing: threading.Timer | None = None
         self._connect()
+
+    @property
+    def ready(self) -> dict[str, Any]:
+        """The ready line of the process that runs now: its addresses."""
+        return self._broker.ready
 
     def ask(self, operation: str, /, **fields: Any) -> Answer:
         """Raises Refused, Unsupported."""
@@ -177,18 +182,16 @@ class Brokers:
     def __init__(self, folder: Path, compactor: CompactorProcess | None = None) -> None:
         self._folder = folder
         self._stack = ExitStack()
-        self._compactor = compactor or self._stack.enter_context(
+        self.compactor = compactor or self._stack.enter_context(
             closing(CompactorProcess(folder, arguments=ALLOWED))
         )
-        self._shared: dict[tuple[str, ...], LedgerfoldTarget] = {}
+        self._shared: dict[tuple[str, ...], ClosingTarget] = {}
         self._numbers = itertools.count()
 
     @contextmanager
-    def target(self, case: Case) -> Iterator[LedgerfoldTarget]:
+    def target(self, case: Case) -> Iterator[ClosingTarget]:
         """A broker with the case's options: one that others use, too, or one for it alone."""
-        options = case.options + (("--test-clock",) if case.moves_time or case.is_kafka else ())
-        if case.is_kafka:
-            options += _TOLD_TO_CLEAN
+        options = self.options_of(case)
         if case.own_broker:
             with self._started(*options) as target:
                 yield target
@@ -197,13 +200,22 @@ class Brokers:
             self._shared[options] = self._stack.enter_context(self._started(*options))
         yield self._shared[options]
 
+    def options_of(self, case: Case) -> tuple[str, ...]:
+        """Returns the options of `serve` that the case needs. Raises Unsupported."""
+        options = case.options + (("--test-clock",) if case.moves_time or case.is_kafka else ())
+        return options + _TOLD_TO_CLEAN if case.is_kafka else options
+
+    def target_of(self, broker: BrokerProcess) -> ClosingTarget:
+        """Returns what drives the broker until it is closed."""
+        return LedgerfoldTarget(broker, self.compactor)
+
     @contextmanager
-    def _started(self, *options: str) -> Iterator[LedgerfoldTarget]:
+    def _started(self, *options: str) -> Iterator[ClosingTarget]:
         folder = self._folder / f"broker-{next(self._numbers)}"
-        arguments = ("--compactor", self._compactor.address, *_COMMON, *options)
+        arguments = ("--compactor", self.compactor.address, *_COMMON, *options)
         with BrokerProcess(folder, arguments=arguments) as broker:
             broker.wait_for_compactor()
-            with closing(LedgerfoldTarget(broker, self._compactor)) as target:
+            with closing(self.target_of(broker)) as target:
                 yield target
 
     def close(self) -> None:

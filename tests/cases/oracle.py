@@ -51,6 +51,10 @@ _RUN_TIMEOUT_S = 100
 Answer = dict[str, Any]
 
 
+class UnknownOperation(Unsupported):
+    """The command says that it does not know the operation."""
+
+
 class OracleTarget:
     """Starts the command; ends it when closed. `own_order`: of the runs that a broker makes."""
 
@@ -58,9 +62,7 @@ class OracleTarget:
     quiet_ms = 1_000
 
     def __init__(self, command: str, own_order: str = "PUBLISHING") -> None:
-        self._process = subprocess.Popen(
-            shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        self._start(command)
         self._batched: set[tuple[int, int]] = set()
         self._partitions: dict[str, int] = {}
         self._own_order = own_order
@@ -80,7 +82,7 @@ class OracleTarget:
             case "advance":
                 return _wait(fields["ms"])
             case "trim" | "unload":
-                _wait(_SETTLE_MS)
+                settle()
             case "create" | "grow" if fields.get("partitions"):
                 self._partitions[fields["topic"]] = fields["partitions"]
             case "compact" if fields["topic"] in self._partitions:
@@ -111,7 +113,16 @@ class OracleTarget:
         for pipe in (self._process.stdin, self._process.stdout):
             assert pipe is not None
             pipe.close()
-        self._process.wait(_END_TIMEOUT_S)
+        try:
+            self._process.wait(_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self, command: str) -> None:
+        self._process = subprocess.Popen(
+            shlex.split(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def _set_strategy(
         self,
@@ -171,7 +182,7 @@ class OracleTarget:
             return answer
         message = str(answer.get("message"))
         if message.startswith("unknown op"):
-            raise Unsupported(message)
+            raise UnknownOperation(message)
         codes = {str(answer[field]) for field in ("error", "http") if field in answer}
         raise Refused(message, frozenset(codes))
 
@@ -183,6 +194,11 @@ class OracleTarget:
             if at[2] < 0 and (at[0], at[1]) in self._batched:
                 at[2] = 0
         return answer
+
+
+def settle() -> None:
+    """Waits for what the other client sends together a moment later."""
+    _wait(_SETTLE_MS)
 
 
 def _wait(ms: int) -> Answer:

@@ -118,6 +118,12 @@ class Target(Protocol):
         """Raises Refused, Unsupported."""
 
 
+class ClosingTarget(Target, Protocol):
+    """A target that holds connections or processes until it is closed."""
+
+    def close(self) -> None: ...
+
+
 def check_request(operation: str, fields: dict[str, Any]) -> None:
     """Nothing is asked that is not in the table."""
     unknown = fields.keys() - OPERATIONS[operation].split()

@@ -1,5 +1,6 @@
 """`scripts/differential`: random scenarios on our broker and on another one, and what differs.
 
+The other one may be ours as well, through the ports of Pulsar's clients (tests/cases/doors.py).
 Each scenario's answers are compared step by step. One that differs is made as small as it goes and
 printed with both answers; explain.py tells the differences that are known. Exit codes: 0 nothing
 differs that is not explained, 1 something does, 2 usage.
@@ -12,12 +13,13 @@ import sys
 import tempfile
 import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.cases.doors import DoorBrokers, DoorTarget, names_addresses
 from tests.cases.ledgerfold import Brokers
 from tests.cases.oracle import OWN_ORDER, OracleTarget
 from tests.cases.protocol import Target
@@ -56,6 +58,7 @@ class Duel:
     ) -> None:
         self._targets = (ours, theirs)
         self._profile, self._silence_s = profile, silence_s
+        self._is_one_broker = isinstance(theirs, DoorTarget)
 
     def compare(self, steps: list[str]) -> Difference | None:
         """Raises TimeoutError when one of them does not come to an end."""
@@ -64,7 +67,7 @@ class Duel:
         at = first_difference(ours, theirs)
         if at is None:
             return None
-        why = explanation(steps[: at + 1], ours[at], theirs[at])
+        why = explanation(steps[: at + 1], ours[at], theirs[at], self._is_one_broker)
         return Difference(steps, at, ours[at], theirs[at], why)
 
     def _start(self, target: Target, steps: list[str]) -> Future[Transcript]:
@@ -104,12 +107,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.kafka_oracle:
         return kafka_run.run(options)
     with (
-        closing(OracleTarget(options.oracle, options.own_order)) as theirs,
         tempfile.TemporaryDirectory(prefix="ledgerfold-differential-") as folder,
-        Brokers(Path(folder)) as brokers,
-        brokers.target(case_of(["RC-read"])) as ours,
+        _targets(Path(folder), options) as (ours, theirs),
     ):
         return _run(Duel(ours, theirs, options.profile), options)
+
+
+@contextmanager
+def _targets(folder: Path, options: argparse.Namespace) -> Iterator[tuple[Target, Target]]:
+    """Two brokers; or one, over gRPC and through the ports of Pulsar's clients."""
+    any_case = case_of(["RC-read"])
+    if names_addresses(options.oracle):
+        with DoorBrokers(folder, options.oracle) as doors, doors.target(any_case) as door:
+            assert isinstance(door, DoorTarget)
+            yield door.ours, door
+        return
+    with (
+        closing(OracleTarget(options.oracle, options.own_order)) as theirs,
+        Brokers(folder) as brokers,
+        brokers.target(any_case) as ours,
+    ):
+        yield ours, theirs
 
 
 def _run(duel: Duel, options: argparse.Namespace) -> int:
@@ -136,7 +154,11 @@ def _parser() -> argparse.ArgumentParser:
         prog="scripts/differential", description="Random scenarios on two brokers; docs/CASES.md."
     )
     other = parser.add_mutually_exclusive_group(required=True)
-    other.add_argument("--oracle", metavar="COMMAND", help="the other broker")
+    other.add_argument(
+        "--oracle",
+        metavar="COMMAND",
+        help="the other broker; with {pulsar} and {admin} in it, our own at these addresses",
+    )
     other.add_argument(
         "--kafka-oracle", metavar="COMMAND", help="the real Kafka cleaner, against our own"
     )

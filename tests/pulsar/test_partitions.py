@@ -7,6 +7,9 @@ import pytest
 
 from ledgerfold.broker.client import Client
 from ledgerfold.broker.client.administration.admin import Admin
+from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.pulsar_pb2 import BaseCommand
+from tests.pulsar.recorded import RawClient
 from tests.support.broker_process import BrokerProcess
 
 WAIT_MS = 10_000
@@ -49,6 +52,31 @@ def test_a_partitioned_topic(client: pulsar.Client, native: Client, partitioned:
     consumer.unsubscribe()
     with pytest.raises(pulsar.PulsarException):
         client.create_producer(f"{partitioned}-partition-4")
+
+
+def test_java_clients_may_look_for_new_partitions(broker: BrokerProcess, partitioned: str) -> None:
+    """They look only if the broker says that asking creates no topic, and it does not."""
+    missing = [f"{partitioned}-too", f"{partitioned}-partition-4", "persistent://public/none/t"]
+    with RawClient(str(broker.ready["pulsar"]), is_connected=False) as client:
+        connect = pulsar_pb2.CommandConnect(client_version=b"raw", protocol_version=20)
+        client.send(BaseCommand(type=pulsar_pb2.CONNECT, connect=connect))
+        flags = client.read().connected.feature_flags
+        assert flags.supports_get_partitioned_metadata_without_auto_creation
+
+        def asked(topic: str, may_create: bool) -> tuple[int, int]:
+            request = pulsar_pb2.CommandPartitionedMetadata(
+                topic=topic, request_id=1, metadata_auto_creation_enabled=may_create
+            )
+            type_ = pulsar_pb2.PARTITIONED_METADATA
+            client.send(BaseCommand(type=type_, partitioned_metadata=request))
+            answer = client.read().partitioned_metadata_response
+            return answer.partitions, answer.error
+
+        for name in missing:
+            assert asked(name, False) == (0, pulsar_pb2.TOPIC_NOT_FOUND)
+        assert asked(partitioned, False) == asked(partitioned, True) == (4, 0)
+        assert asked(f"{partitioned}-partition-3", False) == (0, 0)
+        assert asked(missing[0], True) == (0, 0)
 
 
 def test_topics_by_pattern(client: pulsar.Client, native: Client, partitioned: str) -> None:

@@ -114,6 +114,15 @@ def test_anything_else_is_not_explained_away(steps: str, ours: str, theirs: str)
     assert explanation(steps.split(" | "), ours, theirs) == ""
 
 
+def test_on_one_broker_only_the_clients_differ() -> None:
+    """An explanation by another broker does not count there."""
+    steps = ["a=∅", "consumer c0 type=Failover", "compact", "receive c0"]
+    assert explanation(steps, "E0 a=∅", "nothing")
+    assert explanation(steps, "E0 a=∅", "nothing", is_one_broker=True) == ""
+    steps = ["a=1 b=∅", "compact", "RC-read from=latest inclusive"]
+    assert "has-more" in explanation(steps, "E0 a=1", "nothing", is_one_broker=True)
+
+
 def test_every_explanation_is_shown() -> None:
     """By the table above: one scenario each."""
     assert len({known.why for known in KNOWN}) == 8

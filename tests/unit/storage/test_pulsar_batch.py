@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+import zlib
 from contextlib import nullcontext, suppress
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.compactor.job.key_sections import key_columns
+from ledgerfold.compactor.job.pulsar_keys import KeySection
 from ledgerfold.storage.codec import codec_of, decode, decoding, last_batch_index
 from ledgerfold.storage.entry import Compression, read_header, stamp
 from ledgerfold.storage.entry_check import check_entry
@@ -170,6 +172,25 @@ def test_what_is_alone_and_does_not_decompress_is_read_as_it_was_sent(
     assert batch.value(0) == batch.contents()[0]
     if compression:
         assert batch.value(0) == payload or len(batch.value(0)) == 9
+
+
+def test_a_zlib_stream_of_the_java_client_has_no_end() -> None:
+    """It is flushed, and never finished: a batch of it is compacted message by message."""
+    payload = packed([message(b"1", "a"), message(b"2", "b")])
+    stream = zlib.compressobj()
+    flushed = stream.compress(payload) + stream.flush(zlib.Z_SYNC_FLUSH)
+    metadata = metadata_of(
+        num_messages_in_batch=2, compression=Compression.ZLIB, uncompressed_size=len(payload)
+    )
+    data = entry_as_sent(metadata, flushed)
+    assert [(each.key, each.value) for each in decode(data).messages()] == [
+        (b"a", b"1"),
+        (b"b", b"2"),
+    ]
+    key_section, values = sections(data)
+    keys = key_columns(read_header(data), key_section, lambda: values)
+    assert isinstance(keys, KeySection)
+    assert not keys.passes
 
 
 def test_properties_of_any_bytes() -> None:

@@ -1,0 +1,98 @@
+"""The target that is this project's own broker, through the ports of Pulsar's clients.
+
+A command that answers JSON lines (oracle.py) gets the addresses of a broker of our own, where it
+names them as {pulsar} and {admin}; its answers are judged as those of our own client are.
+
+    scripts/cases --oracle 'COMMAND {pulsar} {admin}'
+
+Requests that Pulsar's protocols have no words for are answered over gRPC: profiles and strategies,
+the broker's own life, and what the command does not know. Time passes by itself, because a client
+of Pulsar stamps its messages with the machine's clock. A broker that starts again has other ports,
+so the command is started again as well: what it had open is gone, as the cases expect.
+
+    >>> names_addresses("oracle {pulsar} {admin}"), names_addresses("oracle URL")
+    (True, False)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.cases.ledgerfold import Brokers, LedgerfoldTarget
+from tests.cases.model import Case
+from tests.cases.oracle import Answer, OracleTarget, UnknownOperation, settle
+from tests.cases.protocol import Unsupported
+from tests.support.broker_process import BrokerProcess
+
+_PULSAR, _ADMIN = "{pulsar}", "{admin}"
+_LISTEN = ("--pulsar-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+# What the driver of another broker answers in its stead, and this broker has itself.
+_OVER_GRPC = ("profile", "strategy", "retain-null-key")
+# Cases in which Pulsar's client differs on every broker (docs/NOT_EMULATED.md).
+_OF_THE_CLIENT = {
+    "RTE-17b": "A client of Pulsar reads its queue again when the topic is unloaded.",
+}
+_OF_A_LIFE = ("restart", "kill", "compact-outside")
+
+
+def names_addresses(command: str) -> bool:
+    """Returns whether the command is for a broker of our own."""
+    return _PULSAR in command or _ADMIN in command
+
+
+class DoorTarget(OracleTarget):
+    """`ours` answers over gRPC, and ends with this target."""
+
+    def __init__(self, command: str, ours: LedgerfoldTarget) -> None:
+        self._template, self.ours = command, ours
+        super().__init__(self._command())
+
+    def ask(self, operation: str, /, **fields: Any) -> Answer:
+        """Raises Refused, Unsupported."""
+        if operation in _OF_A_LIFE:
+            return self._begin_again(operation, **fields)
+        if operation in _OVER_GRPC:
+            return self.ours.ask(operation, **fields)
+        try:
+            return super().ask(operation, **fields)
+        except UnknownOperation:
+            return self.ours.ask(operation, **fields)
+
+    def close(self) -> None:
+        self.ours.close()
+        super().close()
+
+    def _begin_again(self, operation: str, /, **fields: Any) -> Answer:
+        settle()
+        super().close()
+        try:
+            return self.ours.ask(operation, **fields)
+        finally:
+            self._start(self._command())
+
+    def _command(self) -> str:
+        ready = self.ours.ready
+        addresses = {_PULSAR: f"pulsar://{ready['pulsar']}", _ADMIN: f"http://{ready['admin']}"}
+        command = self._template
+        for name, address in addresses.items():
+            command = command.replace(name, address)
+        return command
+
+
+class DoorBrokers(Brokers):
+    """The processes that cases run on through `command`."""
+
+    def __init__(self, folder: Path, command: str) -> None:
+        super().__init__(folder)
+        self._template = command
+
+    def options_of(self, case: Case) -> tuple[str, ...]:
+        if case.is_kafka:
+            raise Unsupported("A Kafka topic is reached over gRPC only.")
+        if case.number in _OF_THE_CLIENT:
+            raise Unsupported(_OF_THE_CLIENT[case.number])
+        return (*case.options, *_LISTEN)
+
+    def target_of(self, broker: BrokerProcess) -> DoorTarget:
+        return DoorTarget(self._template, LedgerfoldTarget(broker, self.compactor))

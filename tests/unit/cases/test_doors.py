@@ -1,0 +1,146 @@
+"""A command that answers JSON lines, as a driver of a broker of our own."""
+
+from __future__ import annotations
+
+import doctest
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.cases import doors
+from tests.cases.doors import DoorBrokers, DoorTarget
+from tests.cases.ledgerfold import LedgerfoldTarget
+from tests.cases.parser import parse
+from tests.cases.protocol import Unsupported
+from tests.tidy import ROOT
+
+pytestmark = pytest.mark.process
+
+# Answers what it was started with, and for.
+COMMAND = """
+import json, sys
+for line in sys.stdin:
+    op = json.loads(line)["op"]
+    if op == "truncate":
+        break
+    answer = {"ok": True, "op": op, "addresses": sys.argv[1:]}
+    if op in ("cancel", "terminate"):
+        answer = {"ok": False, "message": f"unknown op {op}"}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+class Ours:
+    """A broker that has other ports each time it starts."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.port = 1
+
+    @property
+    def ready(self) -> dict[str, Any]:
+        return {"pulsar": f"127.0.0.1:{self.port}", "admin": f"127.0.0.1:{self.port + 1}"}
+
+    def ask(self, operation: str, /, **fields: Any) -> dict[str, Any]:
+        self.asked.append(operation)
+        self.port += 2 * (operation in ("restart", "kill", "compact-outside"))
+        return {}
+
+    def close(self) -> None:
+        self.asked.append("close")
+
+
+@pytest.fixture
+def template(tmp_path: Path) -> str:
+    script = tmp_path / "driver.py"
+    script.write_text(COMMAND)
+    return shlex.join([sys.executable, str(script)]) + " {pulsar} {admin}"
+
+
+@pytest.fixture
+def ours() -> Ours:
+    return Ours()
+
+
+@pytest.fixture
+def door(template: str, ours: Ours) -> Iterator[DoorTarget]:
+    with closing(DoorTarget(template, cast(LedgerfoldTarget, ours))) as target:
+        yield target
+
+
+def test_the_example_in_the_module_is_true() -> None:
+    """Runs the example in the docstring."""
+    assert doctest.testmod(doors).failed == 0
+
+
+def test_the_command_gets_the_addresses(door: DoorTarget) -> None:
+    """The URLs are those of the ready line."""
+    answer = door.ask("stats", topic="t")
+    assert answer["addresses"] == ["pulsar://127.0.0.1:1", "http://127.0.0.1:2"]
+
+
+@pytest.mark.parametrize("operation", ["restart", "kill", "compact-outside"])
+def test_a_broker_that_starts_again_has_another_command(
+    door: DoorTarget, ours: Ours, operation: str
+) -> None:
+    """It is told the new addresses."""
+    door.ask(operation, topic="t")
+    assert ours.asked == [operation]
+    assert door.ask("unload", topic="t")["addresses"][0] == "pulsar://127.0.0.1:3"
+
+
+@pytest.mark.parametrize(
+    "operation", ["profile", "strategy", "retain-null-key", "cancel", "terminate"]
+)
+def test_what_the_command_has_not_is_asked_over_grpc(
+    door: DoorTarget, ours: Ours, operation: str
+) -> None:
+    """Pulsar has no such thing, or its driver does not know the operation."""
+    door.ask(operation, topic="t")
+    assert ours.asked == [operation]
+
+
+@pytest.mark.parametrize("operation", ["produce", "compact", "namespace", "retention", "mark"])
+def test_all_else_goes_through_the_ports(door: DoorTarget, ours: Ours, operation: str) -> None:
+    """Nothing of it is asked over gRPC."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(door, "_mended", lambda operation, answer: answer)
+        door.ask(operation, topic="t")
+    assert ours.asked == []
+
+
+def test_a_command_that_ends_is_not_replaced_by_grpc(door: DoorTarget, ours: Ours) -> None:
+    """Else a case would pass that nobody drove."""
+    with pytest.raises(Unsupported, match="ended with 0"):
+        door.ask("truncate", topic="t")
+    assert ours.asked == []
+
+
+def test_a_kafka_topic_has_one_door(template: str, tmp_path: Path) -> None:
+    """Its cases are not for this target."""
+    (case,) = parse("log: 0:a=1 |\n")
+    brokers = DoorBrokers.__new__(DoorBrokers)
+    with pytest.raises(Unsupported, match="gRPC only"):
+        brokers.options_of(case)
+
+
+def test_cases_that_are_not_for_clients_of_pulsar_are_documented() -> None:
+    """Each, in docs/NOT_EMULATED.md."""
+    text = (ROOT / "docs" / "NOT_EMULATED.md").read_text()
+    for number in doors._OF_THE_CLIENT:
+        assert f"* {number}: " in text
+        (case,) = parse(f"{number} A title\n    a=1 | RC-read\n")
+        with pytest.raises(Unsupported, match="client"):
+            DoorBrokers.__new__(DoorBrokers).options_of(case)
+
+
+def test_time_passes_by_itself(template: str) -> None:
+    """A client of Pulsar stamps its messages by the machine's clock."""
+    (case,) = parse("a=1 | advance 1s | RC-read\n")
+    brokers = DoorBrokers.__new__(DoorBrokers)
+    assert "--test-clock" not in brokers.options_of(case)
