@@ -303,6 +303,7 @@ class CompactionRun:
         if manifest is not None:
             done.counts.CopyFrom(manifest.counts)
             done.strategy_version = manifest.strategy_version
+            done.engine = manifest.engine
         return done
 
     def _is_published(self) -> bool:
