@@ -374,7 +374,7 @@ def _log_end(record: RunRecord) -> None:
     if record.state == RUN_STATE_SUCCESS:
         _log.info(
             "Compacted %s, run %d: %d of %d messages kept, %d keys, %d ms, ledger %d, "
-            "by %s, version %s",
+            "by %s, version %s%s",
             record.topic,
             record.number,
             record.counts.messages_out,
@@ -384,6 +384,7 @@ def _log_end(record: RunRecord) -> None:
             record.ledger_id,
             record.strategy,
             record.strategy_version,
+            record.engine and f", {record.engine}",
         )
     else:
         _log.warning(
