@@ -114,7 +114,7 @@ def test_a_run_outside_of_the_broker(data: Path, worker: FakeWorker) -> None:
 def test_spark_is_waited_for_where_there_is_what_it_needs(
     data: Path, tmp_path: Path, broker_process: MakeBroker
 ) -> None:
-    """Where Spark is asked for and Java is missing, nothing warms up: what to install is told."""
+    """Nothing warms up without Java if it must be Spark: what to install is told."""
     environment = {"JAVA_HOME": "", "PATH": str(tmp_path / "nothing")}
     without = subprocess.run(
         command("compact", "--data", str(data), "--compactor", "spark", "t"),

@@ -43,7 +43,7 @@ def _log(folder: Path, *values: bytes) -> LogBuilder:
 
 
 def test_a_shuffle_sends_rows_to_their_partition_in_order() -> None:
-    """Of rows for one partition, those of earlier tasks come first."""
+    """Rows of earlier tasks come first."""
     rows = InlineEngine().context.parallelize(range(9), 2).mapPartitions(_pairs)
     sums = rows.partitionBy(3, index).mapPartitionsWithIndex(
         lambda number, mine: iter([(number, [value for _, value in mine])])
@@ -70,7 +70,7 @@ def test_stages_are_chained_and_kept_rows_are_computed_once() -> None:
 
 
 def test_cancelled_work_ends_at_its_next_row() -> None:
-    """Of the group only; a group that begins later runs."""
+    """Another group's cancellation does not end it; a group that begins later runs."""
     engine = InlineEngine()
 
     def cancelling(rows: Iterable[int]) -> Iterator[int]:
