@@ -33,7 +33,7 @@ class TaskFailed(Exception):
 
 
 class InlineProgress:
-    """What tasks have done. In a task's process, it sends what is added to the worker."""
+    """The sum of finished parts. In a task's process, it sends them to the worker."""
 
     def __init__(self) -> None:
         self.value = Parts()
