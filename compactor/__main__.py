@@ -3,8 +3,11 @@
 Every call must present the secret in the environment variable LEDGERFOLD_COMPACTOR_SECRET. A broker
 that starts a worker generates one; for a worker that serves other brokers, set the same value on
 all of them. Standard output carries JSON lines for the parent only; the output of Spark and its
-children goes to standard error. Exit codes: 0 stopped, 1 Spark failed, 2 a wrong or missing option,
-3 no Java or pyspark, with the reason in an "unavailable" event.
+children goes to standard error. Exit codes: 0 stopped, 1 the engine failed, 2 a wrong or missing
+option, 3 no Java or pyspark, with the reason in an "unavailable" event.
+
+`--engine auto` compacts inline, without Spark, where Spark cannot start: no usable Java, or no
+pyspark.
 """
 
 from __future__ import annotations
@@ -19,11 +22,15 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from ledgerfold.compactor.java import Java, find_java
+from ledgerfold.compactor.java import find_java
 from ledgerfold.storage.errors import CompactorUnavailable, InvalidRequest
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.strategies.allowed import AllowedStrategies, parse_allowed
+
+if TYPE_CHECKING:
+    from ledgerfold.compactor.starting import EngineStart
 
 EXIT_UNAVAILABLE = 3
 SECRET_VARIABLE = "LEDGERFOLD_COMPACTOR_SECRET"
@@ -53,8 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     events = os.dup(1)
     os.dup2(2, 1)
     try:
-        java = find_java(os.environ)
-        return _serve(options, java, events, secret.encode())
+        return _serve(options, events, secret.encode())
     except CompactorUnavailable as error:
         event = {"event": "unavailable", "message": error.message}
         os.write(events, json.dumps(event).encode() + b"\n")
@@ -72,24 +78,22 @@ def _be_nice(value: int) -> None:
         Path("/proc/self/autogroup").write_text(str(value))
 
 
-def _serve(options: argparse.Namespace, java: Java, events: int, secret: bytes) -> int:
+def _serve(options: argparse.Namespace, events: int, secret: bytes) -> int:
     try:
-        from ledgerfold.compactor.class_archive import class_archive, default_cache_dir
         from ledgerfold.compactor.strategies.watch import Limits
         from ledgerfold.compactor.worker import Worker, WorkerSettings, print_event
     except ImportError as error:
         raise CompactorUnavailable(
-            f"Compaction needs PySpark, and {error.name} is missing. Install Ledgerfold with its "
-            "extra `spark`, from the same source: pip install 'WHEEL-OR-CHECKOUT[spark]'."
+            f"Compaction needs {error.name}, which is missing. Install Ledgerfold again, from the "
+            "same source: pip install WHEEL-OR-CHECKOUT."
         ) from error
 
     async def serve(local_dir: Path) -> int:
+        engine, why = _engine(options, local_dir)
         settings = WorkerSettings(
             listen=options.listen,
-            spark_master=options.spark_master,
-            local_dir=local_dir,
-            java=java,
-            archive=class_archive(options.cache_dir or default_cache_dir(os.environ), java),
+            engine=engine,
+            why=why,
             announce=print_event(events),
             secret=secret,
             limits=Limits(options.strategy_timeout, options.strategy_memory),
@@ -104,14 +108,56 @@ def _serve(options: argparse.Namespace, java: Java, events: int, secret: bytes) 
         return asyncio.run(serve(Path(folder) / "spark"))
 
 
+def _engine(options: argparse.Namespace, local_dir: Path) -> tuple[EngineStart, str]:
+    """Returns the engine that was asked for; for `auto` also why it is not Spark.
+
+    Raises CompactorUnavailable: Spark was asked for and cannot start.
+    """
+    if options.engine == "inline":
+        return _inline(), ""
+    try:
+        return _spark(options, local_dir), ""
+    except CompactorUnavailable as error:
+        if options.engine == "spark":
+            raise
+        return _inline(), error.message
+
+
+def _inline() -> EngineStart:
+    from ledgerfold.compactor.starting import InlineStart
+
+    return InlineStart()
+
+
+def _spark(options: argparse.Namespace, local_dir: Path) -> EngineStart:
+    java = find_java(os.environ)
+    try:
+        from ledgerfold.compactor.class_archive import class_archive, default_cache_dir
+        from ledgerfold.compactor.spark_starting import SparkStart
+    except ImportError as error:
+        raise CompactorUnavailable(
+            f"Compaction on Spark needs PySpark, and {error.name} is missing. Install Ledgerfold "
+            "with its extra `spark`, from the same source: pip install 'WHEEL-OR-CHECKOUT[spark]'."
+        ) from error
+    archive = class_archive(options.cache_dir or default_cache_dir(os.environ), java)
+    return SparkStart(options.spark_master, local_dir, java, archive)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m ledgerfold.compactor",
-        description="Runs compactions on Spark for a Ledgerfold broker.",
+        description="Runs compactions for a Ledgerfold broker.",
         epilog=f"The environment variable {SECRET_VARIABLE} is a secret shared with its brokers.",
     )
     parser.add_argument(
         "--listen", default="127.0.0.1:0", metavar="HOST:PORT", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("spark", "inline", "auto"),
+        default="spark",
+        help="what runs the tasks: Spark, this process (inline, without Java), or the first of "
+        "both that works here (auto); default: %(default)s",
     )
     parser.add_argument(
         "--spark-master", default="local[2]", metavar="MASTER", help="default: %(default)s"

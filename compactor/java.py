@@ -59,7 +59,7 @@ def find_java(environment: MutableMapping[str, str]) -> Java:
 def _on_path(environment: Mapping[str, str]) -> Java:
     found = shutil.which("java", path=environment.get("PATH", ""))
     if found is None:
-        raise CompactorUnavailable(f"Compaction needs Java, and none was found. {_INSTALL}")
+        raise CompactorUnavailable(f"Spark needs Java, and none was found. {_INSTALL}")
     return _checked(Path(found))
 
 
@@ -73,8 +73,7 @@ def _checked(executable: Path) -> Java:
     version = release.get("JAVA_VERSION") or _ask(executable)
     if _major(version) < VERSION_MIN:
         raise CompactorUnavailable(
-            f"Compaction needs Java {VERSION_MIN} or later; {executable} is Java {version}. "
-            + _INSTALL
+            f"Spark needs Java {VERSION_MIN} or later; {executable} is Java {version}. " + _INSTALL
         )
     modules = release.get("MODULES", "")
     if modules and _MODULE_NEEDED not in modules.split():

@@ -1,4 +1,4 @@
-"""The compactor service: runs plans on the one session, one at a time, and analyses in between.
+"""The compactor service: runs plans on the one engine, one at a time, and analyses in between.
 
 A Run call streams progress, at most ten times a second and only on a change, then the manifest. If
 the client abandons the call, its run ends as with Cancel.
@@ -24,11 +24,11 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
+from ledgerfold.compactor.job.engine import Engine
 from ledgerfold.compactor.job.pipeline import Clock
 from ledgerfold.compactor.job.run import CompactionRun
 from ledgerfold.compactor.job.running import RunningCompaction
-from ledgerfold.compactor.job.session import Session
-from ledgerfold.compactor.job.spark_run import Result, SparkRun
+from ledgerfold.compactor.job.work import EngineRun, Result
 from ledgerfold.compactor.kafka.run import CleanRun
 from ledgerfold.compactor.strategies.registry import MAKERS
 from ledgerfold.compactor.user_strategies.own import Own
@@ -36,7 +36,7 @@ from ledgerfold.compactor.user_strategies.sandbox import Trials
 from ledgerfold.compactor.what_if.forecasts import Tried
 from ledgerfold.compactor.what_if.kafka.replays import KafkaAnalysisRun
 from ledgerfold.compactor.what_if.run import STRATEGIES_MAX, AnalysisRun
-from ledgerfold.compactor.what_if.spark_analysis import RunningAnalysis, SparkAnalysis
+from ledgerfold.compactor.what_if.work import AnalysisWork, RunningAnalysis
 from ledgerfold.rpc_errors import abort_on_error, abort_with
 from ledgerfold.rpc_texts import remember_request
 from ledgerfold.storage.errors import (
@@ -79,8 +79,8 @@ Response = TypeVar("Response")
 
 
 class CompactorService(CompactorServiceServicer):
-    """The service. `executor` has one thread, so that runs queue up. `session`: None until Spark is
-    up. `asked`: the number of runs and analyses that were asked for so far.
+    """The service. `executor` has one thread, so that runs queue up. `engine`: None until it
+    is up. `asked`: the number of runs and analyses that were asked for so far.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class CompactorService(CompactorServiceServicer):
         secret: bytes,
         trials: Trials,
     ) -> None:
-        self.session: Session | None = None
+        self.engine: Engine | None = None
         self.asked = 0
         self._trials = trials
         # The trials of strategies whose runs have not begun, by run.
@@ -110,8 +110,8 @@ class CompactorService(CompactorServiceServicer):
             has_vectors = request.HasField("plan_with_vectors")
             plan = request.plan_with_vectors if has_vectors else request.plan
             own = await self._own_of(plan)
-            session = self._check_startable(plan.run_id)
-            run = CompactionRun(plan, session, self._files, self._clock, own)
+            engine = self._check_startable(plan.run_id)
+            run = CompactionRun(plan, engine, self._files, self._clock, own)
             async for answer in self._to_its_end(run, RunResponse, context):
                 yield answer
 
@@ -119,8 +119,8 @@ class CompactorService(CompactorServiceServicer):
         self, request: CleanRequest, context: Any
     ) -> AsyncIterator[CleanResponse]:
         async with self._answering(request, context):
-            session = self._check_startable(request.plan.run_id)
-            run = CleanRun(request.plan, session, self._files, self._clock)
+            engine = self._check_startable(request.plan.run_id)
+            run = CleanRun(request.plan, engine, self._files, self._clock)
             async for answer in self._to_its_end(run, CleanResponse, context):
                 yield answer
 
@@ -141,15 +141,15 @@ class CompactorService(CompactorServiceServicer):
         self, request: AnalyzeRequest, context: Any
     ) -> AnalyzeResponse:
         async with self._answering(request, context):
-            session = self._ready_session()
+            engine = self._ready_engine()
             if request.HasField("plan_with_vectors"):
                 request.plan.CopyFrom(request.plan_with_vectors)
             tried = await self._tried(request.strategies[:STRATEGIES_MAX])
 
-            def made() -> SparkAnalysis:
+            def made() -> AnalysisWork:
                 if request.HasField("kafka"):
-                    return KafkaAnalysisRun(request.kafka, session)
-                return AnalysisRun(request, session, tried)
+                    return KafkaAnalysisRun(request.kafka, engine)
+                return AnalysisRun(request, engine, tried)
 
             analysis = RunningAnalysis(made, self._executor)
             self._analyses.add(analysis)
@@ -218,13 +218,13 @@ class CompactorService(CompactorServiceServicer):
             )
             await abort_with(context, refusal, grpc.StatusCode.PERMISSION_DENIED)
 
-    def _ready_session(self) -> Session:
+    def _ready_engine(self) -> Engine:
         if self._why_stopped:
             raise CompactorUnavailable(f"The compactor is stopping: {self._why_stopped}.")
-        if self.session is None:
+        if self.engine is None:
             raise CompactorUnavailable("The compactor is starting. Try again when it is ready.")
         self.asked += 1
-        return self.session
+        return self.engine
 
     async def _own_of(self, plan: CompactionPlan) -> Own | None:
         """Tries the user-defined strategy that the plan names. Returns None if it names a built-in
@@ -262,7 +262,7 @@ class CompactorService(CompactorServiceServicer):
         return await asyncio.gather(*map(tried, strategies))
 
     async def _to_its_end(
-        self, run: SparkRun[Result], response: Callable[..., Response], context: Any
+        self, run: EngineRun[Result], response: Callable[..., Response], context: Any
     ) -> AsyncIterator[Response]:
         """Starts a run. Yields its progress, then its manifest."""
         run_id = run.run_id
@@ -275,11 +275,11 @@ class CompactorService(CompactorServiceServicer):
             yield response(progress=progress)
         yield response(manifest=await running.result())
 
-    def _check_startable(self, run_id: str) -> Session:
-        session = self._ready_session()
+    def _check_startable(self, run_id: str) -> Engine:
+        engine = self._ready_engine()
         if run_id in self._runs or run_id in self._trying:
             raise InvalidRequest(f"Run {run_id!r} is already in progress.")
-        return session
+        return engine
 
     @property
     def is_idle(self) -> bool:

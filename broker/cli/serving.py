@@ -134,10 +134,12 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _add_compactor(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     compactor = (
-        "start a worker (local, the default), disable compaction (off), or use the worker at "
-        "HOST:PORT, which needs the same LEDGERFOLD_COMPACTOR_SECRET in its environment"
+        "start a worker that compacts on Spark (spark), or in its own process without Java "
+        "(inline), or on Spark if Java is found and else inline (auto, the default); disable "
+        "compaction (off); or use the worker at HOST:PORT, which needs the same "
+        "LEDGERFOLD_COMPACTOR_SECRET in its environment"
     )
-    add("--compactor", default="local", metavar="local|off|HOST:PORT", help=compactor)
+    add("--compactor", default="auto", metavar="auto|spark|inline|off|HOST:PORT", help=compactor)
     master = "the Spark master of a local worker; default local[2]"
     add("--spark-master", default="local[2]", metavar="MASTER", help=master)
     nice = "the nice value of a local worker, 0 to 19: 19 leaves most to others; default 0"

@@ -23,6 +23,8 @@ from ledgerfold.v1.records_pb2 import BacklogQuota, CompactionStrategy, Emulatio
 # For an entry's bytes other than values. Source: Pulsar's Commands.MESSAGE_SIZE_FRAME_PADDING.
 _MARGIN_BYTES = 10 * 1024
 DEFAULT_LISTEN = "127.0.0.1:7650"
+# The engines of a worker that the broker starts; "local" is another name of "auto".
+ENGINES = {"auto": "auto", "local": "auto", "spark": "spark", "inline": "inline"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +75,8 @@ class BrokerSettings:
     message_bytes_max: int = 5 * 1024 * 1024
     # The start time of a manual clock (broker/common/clock.py). None: the machine's clock.
     test_clock_start_ms: int | None = None
-    # "local": start and supervise a worker; "off"; or the address of a remote worker.
-    compactor: str = "local"
+    # One of ENGINES: start and supervise a worker; "off"; or the address of a remote worker.
+    compactor: str = "auto"
     spark_master: str = "local[2]"
     # The nice value of a local worker, 0 to 19: a higher one leaves more processor time to others.
     compactor_nice: int = 0

@@ -303,6 +303,7 @@ class CompactionRun:
         if manifest is not None:
             done.counts.CopyFrom(manifest.counts)
             done.strategy_version = manifest.strategy_version
+            done.engine = manifest.engine
         return done
 
     def _is_published(self) -> bool:
@@ -373,7 +374,7 @@ def _log_end(record: RunRecord) -> None:
     if record.state == RUN_STATE_SUCCESS:
         _log.info(
             "Compacted %s, run %d: %d of %d messages kept, %d keys, %d ms, ledger %d, "
-            "by %s, version %s",
+            "by %s, version %s%s",
             record.topic,
             record.number,
             record.counts.messages_out,
@@ -383,6 +384,7 @@ def _log_end(record: RunRecord) -> None:
             record.ledger_id,
             record.strategy,
             record.strategy_version,
+            record.engine and f", {record.engine}",
         )
     else:
         _log.warning(

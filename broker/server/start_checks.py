@@ -13,7 +13,7 @@ import re
 import socket
 from pathlib import Path
 
-from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.common.settings import ENGINES, BrokerSettings
 from ledgerfold.storage.errors import AddressInUse, InvalidRequest
 
 _ADDRESS = re.compile(r"(?P<host>[^:\s]+|\[[0-9A-Fa-f:.%]+\]):(?P<port>[0-9]{1,5})")
@@ -39,12 +39,12 @@ def check_start(settings: BrokerSettings) -> None:
                 )
             taken[address] = option
     _check_pulsar(settings)
-    if settings.compaction_service is not None and settings.compactor != "local":
+    if settings.compaction_service is not None and ENGINES.get(settings.compactor) != "auto":
         raise InvalidRequest(
             f"--compaction-service {settings.compaction_service} replaces the worker: "
             f"omit --compactor {settings.compactor}."
         )
-    if settings.compactor not in ("local", "off"):
+    if settings.compactor not in (*ENGINES, "off"):
         _check_compactor(settings.compactor)
     if settings.ready_file is not None:
         _check_ready_file(settings.ready_file, settings.data_dir)
@@ -99,7 +99,7 @@ def _check_address(option: str, address: str) -> None:
 def _check_compactor(address: str) -> None:
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match["port"]) <= _PORT_MAX:
-        raise InvalidRequest(f"--compactor {address}: use local, off or HOST:PORT.")
+        raise InvalidRequest(f"--compactor {address}: use auto, spark, inline, off or HOST:PORT.")
 
 
 def _failure(family: socket.AddressFamily, where: object) -> OSError | None:

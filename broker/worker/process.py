@@ -2,8 +2,9 @@
 
 * Its standard input is a pipe that stays open and carries no data: the worker ends when it closes,
   so it does not outlive a killed broker.
-* Its standard output has JSON lines: {"event":"listening","port":N,"pid":P}, or
-  {"event":"unavailable","message":"..."} before it ends with code 3. Other lines are ignored.
+* Its standard output has JSON lines: {"event":"listening","port":N,"pid":P,"engine":E,"why":W}
+  (W: why it is not Spark), or {"event":"unavailable","message":"..."} before it ends with code 3.
+  Other lines are ignored.
 * Its standard error goes to a new file at each start: an older worker keeps the old one.
 * It leads its own process group: Ctrl-C at the terminal reaches only the broker, which decides when
   the worker ends.
@@ -24,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ledgerfold.broker.common.settings import ENGINES
 from ledgerfold.broker.worker.remains import WORKER_VARIABLE, end_processes
 
 if TYPE_CHECKING:
@@ -41,6 +43,8 @@ def worker_command(settings: BrokerSettings, local_dir: Path) -> list[str]:
         "ledgerfold.compactor",
         "--listen",
         "127.0.0.1:0",
+        "--engine",
+        ENGINES[settings.compactor],
         "--spark-master",
         settings.spark_master,
         "--local-dir",
@@ -68,6 +72,8 @@ class WorkerProcess:
         self.pid = process.pid
         self.exited = asyncio.create_task(process.wait())
         self.unavailable_message = ""
+        # Why it compacts inline, if Spark was preferred.
+        self.why_inline = ""
         self._process, self._token, self._stdin = process, token, stdin
         self._is_stopped = False
         self._port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -174,6 +180,7 @@ class WorkerProcess:
             if kind == "unavailable":
                 self.unavailable_message = str(event["message"])
             elif kind == "listening" and not self._port.done():
+                self.why_inline = str(event.get("why", ""))
                 self._port.set_result(int(event["port"]))
         except (ValueError, KeyError, TypeError):
             _log.debug("The worker printed: %r", line)

@@ -1,17 +1,18 @@
 """The supervision of a compactor worker: it is restarted whenever it ends.
 
-The worker is a child process (`--compactor local`), or one that runs elsewhere (its address). The
-broker never waits for it: it serves while Spark starts, and without any Spark.
+The worker is a child process (`--compactor auto`, `spark`, `inline`), or one that runs elsewhere
+(its address). The broker never waits for it: it serves while Spark starts, and without any Spark.
 
 States (admin.proto, CompactorState) and their transitions:
 
   STARTING     no worker was ready yet        -> READY | RESTARTING | UNAVAILABLE
-  READY        its health is SERVING          -> RESTARTING (it died, or stopped serving, for
+  READY        its health is SERVING; for `auto`, `message` tells why it compacts inline
+                                              -> RESTARTING (it died, or stopped serving, for
                example because its JVM died; its runs still report how they ended)
   RESTARTING   it died; restarting after 0.5 s, 1 s, ... 30 s, and from 0.5 s again after a
                healthy minute                 -> READY | RESTARTING | UNAVAILABLE
-  UNAVAILABLE  it cannot work here (no Java, no PySpark; `message` says what to do); retried
-               every 30 s and at the next admin trigger     -> STARTING
+  UNAVAILABLE  it cannot work here (with `spark`: no Java, no PySpark; `message` says what to do);
+               retried every 30 s and at the next admin trigger     -> STARTING
   DISABLED     `--compactor off`
 
 Health is grpc.health.v1 (health.py).
@@ -25,7 +26,6 @@ workers never overlap.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import logging
 import os
 import secrets
@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import grpc
 
+from ledgerfold.broker.common.settings import ENGINES
 from ledgerfold.broker.worker.compactor import Compactor, OnProgress
 from ledgerfold.broker.worker.connection import CHANNEL_OPTIONS, WorkerConnection
 from ledgerfold.broker.worker.health import STOPPED, Health, follow_health
@@ -75,10 +76,6 @@ SECRET_VARIABLE = "LEDGERFOLD_COMPACTOR_SECRET"
 _NO_SECRET = (
     f"Set {SECRET_VARIABLE} to the secret of the compactor at {{}}, and restart the broker."
 )
-_NO_PYSPARK = (
-    "PySpark is not installed. Install Ledgerfold with its extra `spark`: "
-    "pip install 'WHEEL-OR-CHECKOUT[spark]'."
-)
 WARMING_UP = "Spark is warming up, which usually takes 10 to 30 s."
 _UNCHECKED = "Strategy {!r} is user-defined: a compactor must check it before it is set. {}"
 _log = logging.getLogger(__name__)
@@ -111,7 +108,6 @@ class CompactorSupervisor(Compactor):
         self.state = COMPACTOR_STATE_STARTING
         self._settings, self._sleep = settings, sleep
         self._clock_ms = clock_ms or _monotonic_ms
-        self._needs_pyspark = command is None
         self._command = command
         self._limits = limits or SupervisorLimits()
         self._connection: WorkerConnection | None = None
@@ -119,6 +115,8 @@ class CompactorSupervisor(Compactor):
         self._task: asyncio.Task[None] | None = None
         self._ready_ms: int | None = None
         self._is_warming_up = False
+        # What a ready worker is said to be, if it is not what was preferred.
+        self._notice = ""
         self._retry = asyncio.Event()
         self._changed = asyncio.Event()
         if settings.compactor == "off":
@@ -251,13 +249,11 @@ class CompactorSupervisor(Compactor):
 
     async def _life(self) -> Ending:
         """Runs one worker, from its start to its end."""
-        if self._settings.compactor != "local":
+        if self._settings.compactor not in ENGINES:
             secret = os.environ.get(SECRET_VARIABLE, "")
             if not secret:
                 return Ending(_NO_SECRET.format(self._settings.compactor), is_hopeless=True)
             return await self._serve(self._settings.compactor, None, secret)
-        if self._needs_pyspark and importlib.util.find_spec("pyspark") is None:
-            return Ending(_NO_PYSPARK, is_hopeless=True)
         data_dir = self._settings.data_dir
         try:
             await asyncio.to_thread(end_left_over, data_dir)
@@ -283,6 +279,7 @@ class CompactorSupervisor(Compactor):
             address = await process.listening(self._limits.listening)
             ending = Ending("it did not report its port")
             if address is not None:
+                self._tell_engine(process.why_inline)
                 ending = await self._serve(address, process, secret)
         finally:
             self._process = None
@@ -336,14 +333,21 @@ class CompactorSupervisor(Compactor):
     def _on_health(self, health: Health) -> None:
         self._is_warming_up = health is Health.WARMING_UP
         if health is Health.WARMING_UP:
-            self._set(self.state, WARMING_UP)
+            self._set(self.state, self._notice or WARMING_UP)
         elif health is Health.READY:
             if self._ready_ms is None:
                 self._ready_ms = self._clock_ms()
                 _log.info("The compactor is ready")
-            self._set(COMPACTOR_STATE_READY, "")
+            self._set(COMPACTOR_STATE_READY, self._notice)
         else:
             self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {STOPPED}.")
+
+    def _tell_engine(self, why_inline: str) -> None:
+        """Logs, once, that the worker is inline though Spark was preferred; `message` says so."""
+        notice = why_inline and f"Compacting inline: {why_inline}"
+        if notice and notice != self._notice:
+            _log.warning("%s", notice)
+        self._notice = notice
 
     def _set(self, state: CompactorState, message: str) -> None:
         self.state, self.message = state, message

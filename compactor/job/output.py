@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
-from pyspark import TaskContext
 
+from ledgerfold.compactor.job.attempts import attempt_number
 from ledgerfold.compactor.job.dead_rows import Vectored
 from ledgerfold.compactor.job.key_index import KeyIndexBuilder
 from ledgerfold.compactor.job.plan import InputSegment, Output
@@ -67,8 +67,7 @@ class LedgerOutput:
         self.kept: list[SegmentRecord] = []
         self._index = KeyIndexBuilder() if output.is_indexed else None
         self.write_times = WriteTimes()
-        context = TaskContext.get()
-        self._files = Files(attempt=0 if context is None else context.taskAttemptId())
+        self._files = Files(attempt=attempt_number())
         self._output = output
         self._writer: SegmentWriter | None = None
         self._headers: list[EntryHeader] = []

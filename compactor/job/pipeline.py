@@ -23,11 +23,8 @@ from itertools import pairwise
 from operator import index
 from typing import NamedTuple
 
-from pyspark import SparkContext
-from pyspark.accumulators import Accumulator
-
+from ledgerfold.compactor.job.engine import Context, Progress
 from ledgerfold.compactor.job.plan import InputSegment, TaskPlan, position_of
-from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.job.rows import Content, CopyBegan, Counts, WriteTimes, Written, succeeded
 from ledgerfold.compactor.job.tasks import CopyTask, MergeTask, ScanTask
 from ledgerfold.storage.errors import CompactionFailed
@@ -45,9 +42,7 @@ class JobResult(NamedTuple):
     counts: RunCounts
 
 
-def run_job(
-    context: SparkContext, tasks: TaskPlan, progress: Accumulator[Parts], clock: Clock
-) -> JobResult:
+def run_job(context: Context, tasks: TaskPlan, progress: Progress, clock: Clock) -> JobResult:
     """Runs the job. Raises the tasks' errors (Corruption, MissingFile, DiskFailure), or Spark's
     own.
 
@@ -72,9 +67,7 @@ def run_job(
     return JobResult(segments, counts)
 
 
-def _collect(
-    context: SparkContext, tasks: TaskPlan, progress: Accumulator[Parts], clock: Clock
-) -> list[Content]:
+def _collect(context: Context, tasks: TaskPlan, progress: Progress, clock: Clock) -> list[Content]:
     rows = context.parallelize(tasks.scans, len(tasks.scans)).mapPartitions(
         ScanTask(tasks.strategy, tasks.buckets, tasks.retain_null_key, progress)
     )

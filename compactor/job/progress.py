@@ -1,4 +1,4 @@
-"""The progress of a run, which Spark sums up as tasks end.
+"""The progress of a run, which the engine sums up as tasks end.
 
 It is for people, not for the manifest: Spark's accumulators may count a rerun task twice. The
 manifest's counts are rows (rows.py).
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
-
-from pyspark.accumulators import AccumulatorParam
 
 from ledgerfold.compactor.job.plan import InputSegment, size_bytes_of
 from ledgerfold.v1.admin_pb2 import (
@@ -48,16 +46,6 @@ def copy_parts(segments: Sequence[InputSegment]) -> Parts:
     messages = sum(segment.record.messages for segment in segments)
     size_bytes = sum(map(size_bytes_of, segments))
     return Parts(copies=1, copied_messages=messages, copied_bytes=size_bytes)
-
-
-class PartsSum(AccumulatorParam[Parts]):
-    """Spark's accumulator of Parts."""
-
-    def zero(self, value: Parts) -> Parts:
-        return Parts()
-
-    def addInPlace(self, value1: Parts, value2: Parts) -> Parts:  # noqa: N802 - Spark's name
-        return value1.plus(value2)
 
 
 def progress_of(parts: Parts, whole: Parts) -> CompactionProgress:

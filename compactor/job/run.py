@@ -1,4 +1,4 @@
-"""A compaction run in the worker: the new ledger's folder, the Spark job, the manifest."""
+"""A compaction run in the worker: the new ledger's folder, the job, the manifest."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from itertools import chain
 from pathlib import Path
 
 from ledgerfold.compactor import memory
+from ledgerfold.compactor.job.engine import Engine
 from ledgerfold.compactor.job.pipeline import Clock, JobResult, run_job
 from ledgerfold.compactor.job.plan import TaskPlan, cut, key_bytes_of
 from ledgerfold.compactor.job.progress import Parts, copy_parts, scan_parts
-from ledgerfold.compactor.job.session import Session
-from ledgerfold.compactor.job.spark_run import WORKER_ENDED, SparkRun, is_end_of_worker
+from ledgerfold.compactor.job.work import PROCESS_ENDED, EngineRun
 from ledgerfold.compactor.user_strategies.own import Own
 from ledgerfold.storage import crash_points
 from ledgerfold.storage.errors import (
@@ -27,13 +27,13 @@ from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
 _log = logging.getLogger(__name__)
 
 
-class CompactionRun(SparkRun[Manifest]):
+class CompactionRun(EngineRun[Manifest]):
     """The execution of a CompactionPlan."""
 
     def __init__(
         self,
         plan: CompactionPlan,
-        session: Session,
+        engine: Engine,
         files: Files,
         clock: Clock,
         own: Own | None = None,
@@ -44,8 +44,8 @@ class CompactionRun(SparkRun[Manifest]):
         Raises InvalidRequest if the plan is invalid.
         """
         self.plan, self._own, self._clock = plan, own, clock
-        self._take(cut(plan, session.cores, own))
-        super().__init__(plan.run_id, plan.topic, session, files)
+        self._take(cut(plan, engine.cores, own))
+        super().__init__(plan.run_id, plan.topic, engine, files)
 
     def _take(self, tasks: TaskPlan) -> None:
         self._tasks = tasks
@@ -59,13 +59,13 @@ class CompactionRun(SparkRun[Manifest]):
         return self._parts
 
     def _failure_of(self, error: Exception) -> LedgerfoldError:
-        if self._own is not None and is_end_of_worker(error):
-            return StrategyFailed(self._own.name, f"in {self._stage}", WORKER_ENDED)
+        if self._own is not None and self._engine.is_end_of_process(error):
+            return StrategyFailed(self._own.name, f"in {self._stage}", PROCESS_ENDED)
         return super()._failure_of(error)
 
     def _run_job(self) -> JobResult:
-        session = self._session
-        return run_job(session.context, self._tasks, session.progress, self._clock)
+        engine = self._engine
+        return run_job(engine.context, self._tasks, engine.progress, self._clock)
 
     def _read_all(self, folder: Path) -> None:
         """Starts over without key indexes. No task is running."""
@@ -74,13 +74,13 @@ class CompactionRun(SparkRun[Manifest]):
         whole = CompactionPlan()
         whole.CopyFrom(self.plan)
         whole.keeps_segments = False
-        self._take(cut(whole, self._session.cores, self._own))
-        self._before = self._session.progress.value
+        self._take(cut(whole, self._engine.cores, self._own))
+        self._before = self._engine.progress.value
 
     def _work(self) -> Manifest:
         folder = self._tasks.output.folder
         self._make(folder)
-        with self._jobs(), self._session.code_of(self._own):
+        with self._jobs(), self._engine.code_of(self._own):
             try:
                 segments, counts = self._run_job()
             except (Corruption, MissingFile, IncompatibleFormat) as error:
@@ -102,4 +102,5 @@ class CompactionRun(SparkRun[Manifest]):
             segments=segments,
             counts=counts,
             strategy_version=str(self._tasks.strategy.version),
+            engine=self._engine.name,
         )

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Executor, Future
 from typing import Generic
 
-from ledgerfold.compactor.job.spark_run import Result, SparkRun, SparkWork
+from ledgerfold.compactor.job.work import EngineRun, Result, Work
 from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed
 from ledgerfold.v1.admin_pb2 import COMPACTION_PHASE_QUEUED, CompactionProgress
 
@@ -18,7 +18,7 @@ _TICK_SECONDS = 0.1
 class Running(Generic[Result]):
     """Work that begins when the executor reaches it."""
 
-    def __init__(self, work: SparkWork[Result], executor: Executor) -> None:
+    def __init__(self, work: Work[Result], executor: Executor) -> None:
         self._work = work
         self._future: Future[Result] = executor.submit(work.execute)
         self._end = asyncio.wrap_future(self._future)
@@ -58,7 +58,7 @@ class RunningCompaction(Running[Result]):
     """A running compaction. Calls `on_end` once, on the event loop."""
 
     def __init__(
-        self, run: SparkRun[Result], executor: Executor, on_end: Callable[[], None]
+        self, run: EngineRun[Result], executor: Executor, on_end: Callable[[], None]
     ) -> None:
         super().__init__(run, executor)
         self._run = run

@@ -24,6 +24,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -32,10 +33,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from pyspark import SparkConf, SparkContext
-from pyspark.accumulators import Accumulator
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark import SparkConf, SparkContext, StorageLevel
+from pyspark.accumulators import Accumulator, AccumulatorParam
 
-from ledgerfold.compactor.job.progress import Parts, PartsSum
+from ledgerfold.compactor.job.engine import SPARK, Engine, Rows
+from ledgerfold.compactor.job.executors import check_executors
+from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.strategies import watch
 from ledgerfold.compactor.user_strategies.own import Own
 
@@ -57,6 +61,10 @@ _ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": str(256 * 1024 * 1024),
 }
 
+# The longest time from a broken connection to the JVM until the system reports the JVM's end.
+_JVM_END_SECONDS = 2.0
+# The last line of a Python traceback: "OSError: ...", "pyarrow.lib.ArrowInvalid: ..."
+_PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Invalid)\b")
 # Separates Python processes with user code from those without.
 _CODE_VARIABLE = "LEDGERFOLD_OWN_STRATEGIES"
 
@@ -71,19 +79,28 @@ class SessionSettings:
     driver_memory: str = "1g"
 
 
-class Session:
-    """A started Spark. All runs share `progress`: use differences."""
+class PartsSum(AccumulatorParam[Parts]):
+    """Spark's accumulator of Parts."""
+
+    def zero(self, value: Parts) -> Parts:
+        return Parts()
+
+    def addInPlace(self, value1: Parts, value2: Parts) -> Parts:  # noqa: N802 - Spark's name
+        return value1.plus(value2)
+
+
+class Session(Engine):
+    """A started Spark."""
+
+    name = SPARK
+    failures = (Py4JError, OSError)
 
     def __init__(self, context: SparkContext) -> None:
-        self.context = context
+        self.context: SparkContext = context
         self.progress: Accumulator[Parts] = context.accumulator(Parts(), PartsSum())
         # The code of each user-defined strategy that was run, and the number of replacements.
         self._code: dict[str, str] = {}
         self._replaced = 0
-
-    @property
-    def cores(self) -> int:
-        return max(1, self.context.defaultParallelism)
 
     @property
     def is_local(self) -> bool:
@@ -92,7 +109,6 @@ class Session:
 
     @contextlib.contextmanager
     def job_group(self, name: str, topic: str) -> Iterator[None]:
-        """Assigns the jobs that this thread starts inside to a group, which can be cancelled."""
         self.context.setJobGroup(name, f"compaction of {topic}", interruptOnCancel=True)
         try:
             yield
@@ -122,6 +138,37 @@ class Session:
             for name in added:
                 del self.context.environment[name]
 
+    def cancel(self, group: str) -> None:
+        # A JVM that has ended runs nothing; the work itself detects that.
+        with contextlib.suppress(Py4JError, OSError):
+            self.context.cancelJobGroup(group)
+
+    def keep(self, rows: Rows) -> Rows:
+        return rows.persist(StorageLevel.MEMORY_AND_DISK)
+
+    def check_folder(self, folder: Path) -> None:
+        if not self.is_local:
+            check_executors(self.context, folder)
+
+    def end_behind(self, error: Exception) -> str | None:
+        # Spark's own errors come from a running JVM. All others may be due to its end, which the
+        # system reports a moment later.
+        end = self.jvm_end(0 if isinstance(error, Py4JJavaError) else _JVM_END_SECONDS)
+        return end and f"Spark's JVM ended ({end})"
+
+    def is_end_of_process(self, error: Exception) -> bool:
+        text = _text_of(error) if isinstance(error, Py4JJavaError) else ""
+        return "Python worker exited unexpectedly" in text or "PYTHON_WORKER_EXITED" in text
+
+    def sentence_of(self, error: Exception) -> str:
+        if not isinstance(error, Py4JJavaError):
+            return str(error).splitlines()[0] if str(error) else type(error).__name__
+        if self.is_end_of_process(error):
+            return "a Python worker of Spark was killed (out of memory?)"
+        lines = [line.strip() for line in _text_of(error).splitlines() if line.strip()]
+        python = [line for line in lines if _PYTHON_ERROR.match(line)]
+        return (python or lines or ["Spark gave no reason"])[-1 if python else 0][:300]
+
     def jvm_end(self, timeout_seconds: float | None = None) -> str | None:
         """Returns how the JVM ended ("signal SIGKILL", "exit code 1"); None if it still runs after
         the timeout.
@@ -136,6 +183,10 @@ class Session:
 
     def stop(self) -> None:
         self.context.stop()
+
+
+def _text_of(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getMessage() or "")
 
 
 def start_session(settings: SessionSettings) -> Session:

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from pyspark.accumulators import Accumulator
-
 from ledgerfold.compactor.job.copy_survivors import copy_survivors
+from ledgerfold.compactor.job.engine import Progress
 from ledgerfold.compactor.job.merge_messages import merge_messages
 from ledgerfold.compactor.job.plan import InputSegment, TaskPlan, key_bytes_of
 from ledgerfold.compactor.job.progress import Parts, copy_parts, scan_parts
@@ -52,7 +51,7 @@ class ScanTask:
     strategy: AnyStrategy
     buckets: int
     retain_null_key: bool
-    progress: Accumulator[Parts]
+    progress: Progress
 
     def __call__(self, runs: Iterable[tuple[InputSegment, ...]]) -> Iterator[Row]:
         segments = tuple(chain.from_iterable(runs))
@@ -68,7 +67,7 @@ class MergeTask:
     strategy: AnyStrategy
     first_ordinals: tuple[int, ...]
     indexed: tuple[InputSegment, ...]
-    progress: Accumulator[Parts]
+    progress: Progress
 
     def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
         found = merged(rows, self.strategy, self.first_ordinals, self.indexed)
@@ -81,7 +80,7 @@ class CopyTask:
     """A task from the surviving positions of its segments to files."""
 
     tasks: TaskPlan
-    progress: Accumulator[Parts]
+    progress: Progress
     clock: Callable[[], float]
 
     def __call__(self, index: int, rows: Iterable[Row]) -> Iterator[Row]:

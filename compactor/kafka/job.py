@@ -1,4 +1,4 @@
-"""The Spark jobs of a cleaning: the map, then the copy.
+"""The jobs of a cleaning: the map, then the copy.
 
     files -> scan -> (bucket, fragments) -> merge -> surviving offsets     driver: clean point,
     surviving offsets -> route -> (copy task, offsets) -> copy -> files    groups, markers
@@ -26,12 +26,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
-from pyspark import SparkContext, StorageLevel
-from pyspark.accumulators import Accumulator
 
+from ledgerfold.compactor.job.engine import Engine, Rows
 from ledgerfold.compactor.job.pipeline import Clock
 from ledgerfold.compactor.job.plan import InputSegment, Output, position_of
-from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.job.rows import Positions, Written, succeeded
 from ledgerfold.compactor.kafka.grouping import Limits, groups_of
 from ledgerfold.compactor.kafka.growth import IndexFull, group_of
@@ -64,24 +62,21 @@ from ledgerfold.v1.records_pb2 import SegmentRecord
 Kind = TypeVar("Kind")
 # The number of keys that a dry run shows.
 MAP_SHOWN_MAX = 1_000
-# An RDD of rows: pyspark's own type of it takes no part in checking.
-Rows = Any
 
 
 class CleaningJob:
-    """One cleaning on Spark. `progress` is updated as tasks end."""
+    """One cleaning. The engine's progress is updated as tasks end."""
 
     def __init__(
         self,
-        context: SparkContext,
+        engine: Engine,
         plan: CleanPlan,
         tasks: CleaningTasks,
-        progress: Accumulator[Parts],
         clock: Clock,
     ) -> None:
-        self._context, self._plan, self._tasks = context, plan, tasks
-        self._progress, self._clock = progress, clock
-        self._cores = max(context.defaultParallelism, 1)
+        self._engine, self._plan, self._tasks = engine, plan, tasks
+        self._progress, self._clock = engine.progress, clock
+        self._cores = engine.cores
         # The number of copy tasks, once known.
         self.copies = 0
         self._skipped: tuple[AbortedTransaction, ...] = ()
@@ -123,14 +118,14 @@ class CleaningJob:
         firsts_max = tasks.keys_max if tasks.may_fill else 0
         scans = max(len(tasks.scans), 1)
         rate = self._bytes_per_second(scans)
-        rows: Rows = self._context.parallelize(tasks.scans, scans).mapPartitions(
+        rows: Rows = self._engine.context.parallelize(tasks.scans, scans).mapPartitions(
             ScanTask(tasks.lines, mapped, tasks.buckets, progress, self._skipped, rate)
         )
         if not tasks.is_solo:
             rows = rows.partitionBy(tasks.buckets, index)
         shown_max = MAP_SHOWN_MAX if self._plan.dry_run else 0
         rows = rows.mapPartitions(MergeTask(firsts_max, progress, shown_max))
-        rows = rows.persist(StorageLevel.MEMORY_AND_DISK)
+        rows = self._engine.keep(rows)
         try:
             results = [content for _, content in rows.filter(_is_result).collect()]
             yield _Map(mapped.last, rows, succeeded(results))

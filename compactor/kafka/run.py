@@ -1,15 +1,15 @@
-"""One cleaning in the worker: folders for the new ledgers, the Spark jobs, the manifest."""
+"""One cleaning in the worker: folders for the new ledgers, the jobs, the manifest."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from ledgerfold.compactor import memory
+from ledgerfold.compactor.job.engine import Engine
 from ledgerfold.compactor.job.pipeline import Clock
 from ledgerfold.compactor.job.plan import size_bytes_of
 from ledgerfold.compactor.job.progress import Parts, copy_parts, scan_parts
-from ledgerfold.compactor.job.session import Session
-from ledgerfold.compactor.job.spark_run import SparkRun
+from ledgerfold.compactor.job.work import EngineRun
 from ledgerfold.compactor.kafka.job import CleaningJob
 from ledgerfold.compactor.kafka.plan import plan_tasks
 from ledgerfold.storage import crash_points
@@ -17,18 +17,18 @@ from ledgerfold.storage.files import Files
 from ledgerfold.v1.compactor_pb2 import CleanManifest, CleanPlan
 
 
-class CleanRun(SparkRun[CleanManifest]):
+class CleanRun(EngineRun[CleanManifest]):
     """A run of a CleanPlan. A dry run creates no folder."""
 
-    def __init__(self, plan: CleanPlan, session: Session, files: Files, clock: Clock) -> None:
+    def __init__(self, plan: CleanPlan, engine: Engine, files: Files, clock: Clock) -> None:
         """Raises InvalidRequest if the plan is invalid."""
         self.plan = plan
-        tasks = plan_tasks(plan, session.cores)
+        tasks = plan_tasks(plan, engine.cores)
         whole = scan_parts(tasks.files, size_bytes_of).plus(copy_parts(tasks.files))
         self._parts = whole._replace(scans=len(tasks.scans), merges=tasks.buckets)
         self._ledgers_dir = Path(plan.ledgers_dir)
-        self._job = CleaningJob(session.context, plan, tasks, session.progress, clock)
-        super().__init__(plan.run_id, plan.topic, session, files)
+        self._job = CleaningJob(engine, plan, tasks, clock)
+        super().__init__(plan.run_id, plan.topic, engine, files)
 
     @property
     def _whole(self) -> Parts:

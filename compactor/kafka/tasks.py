@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-from pyspark.accumulators import Accumulator
 
+from ledgerfold.compactor.job.engine import Progress
 from ledgerfold.compactor.job.plan import InputSegment, Output, size_bytes_of
 from ledgerfold.compactor.job.progress import Parts, copy_parts, scan_parts
 from ledgerfold.compactor.job.rows import Positions, by_task, guarded
@@ -34,7 +34,7 @@ class ScanTask:
     lines: tuple[AbortedTransaction, ...]
     mapped: Range
     buckets: int
-    progress: Accumulator[Parts]
+    progress: Progress
     skipped: tuple[AbortedTransaction, ...]
     bytes_per_second: float
 
@@ -51,7 +51,7 @@ class MergeTask:
     """Merges a bucket's fragments into the surviving offsets."""
 
     firsts_max: int
-    progress: Accumulator[Parts]
+    progress: Progress
     shown_max: int = 0
 
     def __call__(self, rows: Iterable[Row]) -> Iterator[Row]:
@@ -88,7 +88,7 @@ class CopyTask:
 
     runs: tuple[CopyRun, ...]
     rules: Rules
-    progress: Accumulator[Parts]
+    progress: Progress
     bytes_per_second: float
 
     def __call__(self, index: int, rows: Iterable[Row]) -> Iterator[Row]:

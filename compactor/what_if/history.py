@@ -12,9 +12,9 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from pyspark import SparkContext
 
 from ledgerfold.compactor.job.arrow_integers import from_arrow
+from ledgerfold.compactor.job.engine import Context
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.rows import Failure, succeeded
 from ledgerfold.compactor.positions import Integers
@@ -57,7 +57,7 @@ class HistoryScan:
 
 
 def read_history(
-    context: SparkContext,
+    context: Context,
     runs: Sequence[tuple[InputSegment, ...]],
     reads_event_times: bool,
 ) -> History:

@@ -16,8 +16,7 @@ from itertools import chain
 from operator import index
 from typing import NamedTuple
 
-from pyspark import SparkContext
-
+from ledgerfold.compactor.job.engine import Context
 from ledgerfold.compactor.job.plan import Cut, InputSegment, contiguous, cut_segments
 from ledgerfold.compactor.job.rows import Counts, Failure, guarded
 from ledgerfold.compactor.strategies.registry import AnyStrategy
@@ -104,7 +103,7 @@ class Figures(NamedTuple):
     survivors: Survivors
 
 
-def run_analysis(context: SparkContext, analysis: Analysis) -> Figures:
+def run_analysis(context: Context, analysis: Analysis) -> Figures:
     """Runs an analysis. Raises the errors of tasks: Corruption, MissingFile, DiskFailure,
     StrategyFailed; or Spark's own errors.
     """

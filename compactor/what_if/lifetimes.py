@@ -31,8 +31,8 @@ from operator import index
 from typing import Any, NamedTuple
 
 import numpy as np
-from pyspark import SparkContext
 
+from ledgerfold.compactor.job.engine import Context
 from ledgerfold.compactor.job.merge_messages import Spool, asked_about
 from ledgerfold.compactor.job.plan import Cut, InputSegment
 from ledgerfold.compactor.job.rows import Failure, Messages, guarded, succeeded
@@ -103,7 +103,7 @@ class Lives:
         yield Lifetimes(begun, ended)
 
 
-def read_lifetimes(context: SparkContext, cut: Cut, strategy: MessageStrategy) -> Lifetimes:
+def read_lifetimes(context: Context, cut: Cut, strategy: MessageStrategy) -> Lifetimes:
     """Finds lifetimes. Raises errors of tasks: Corruption, MissingFile, DiskFailure,
     StrategyFailed; or Spark's own.
     """

@@ -1,4 +1,4 @@
-"""One analysis in the worker: the Spark job, and the driver's evaluation of its figures."""
+"""One analysis in the worker: the job, and the driver's evaluation of its figures."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from py4j.protocol import Py4JJavaError
-
+from ledgerfold.compactor.job.engine import Engine
 from ledgerfold.compactor.job.plan import cut_segments, input_segments
 from ledgerfold.compactor.job.plan_check import check_input
-from ledgerfold.compactor.job.session import Session
-from ledgerfold.compactor.job.spark_run import WORKER_ENDED, is_end_of_worker
+from ledgerfold.compactor.job.work import PROCESS_ENDED
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
 from ledgerfold.compactor.strategies.strategy import Strategy
 from ledgerfold.compactor.what_if.forecasts import (
@@ -26,10 +24,11 @@ from ledgerfold.compactor.what_if.job import Analysis, Figures, analysis_cut, ru
 from ledgerfold.compactor.what_if.lifetimes import read_lifetimes
 from ledgerfold.compactor.what_if.replays import replays_of
 from ledgerfold.compactor.what_if.rows import Survivors
-from ledgerfold.compactor.what_if.spark_analysis import STAGE, SparkAnalysis
+from ledgerfold.compactor.what_if.work import STAGE, AnalysisWork
 from ledgerfold.storage.errors import (
     InvalidRequest,
     InvalidStrategy,
+    LedgerfoldError,
     StrategyFailed,
 )
 from ledgerfold.v1.compactor_pb2 import AnalyzeRequest
@@ -50,9 +49,9 @@ class _UserResult(NamedTuple):
     survivors: Survivors | None = None
 
 
-class AnalysisRun(SparkAnalysis):
+class AnalysisRun(AnalysisWork):
     def __init__(
-        self, request: AnalyzeRequest, session: Session, tried: Sequence[Tried] = ()
+        self, request: AnalyzeRequest, engine: Engine, tried: Sequence[Tried] = ()
     ) -> None:
         """Validates a request. `tried`: the trials of its strategies, in order.
 
@@ -68,7 +67,7 @@ class AnalysisRun(SparkAnalysis):
             raise InvalidRequest(f"At most {DIFFERENCES_MAX} keys are listed.")
         if request.differences_max and len(request.strategies) < 2:
             raise InvalidRequest("A comparison needs at least two strategies.")
-        super().__init__(session, request.plan.topic)
+        super().__init__(engine, request.plan.topic)
         self._request = request
         self._segments = input_segments(request.plan, check_input)
         self._history = input_segments(request.history, check_input) if request.replays else ()
@@ -108,14 +107,14 @@ class AnalysisRun(SparkAnalysis):
         # In the order of the job's results.
         compared = [*strategies, *survivors]
         analysis = Analysis(
-            analysis_cut(self._segments, self._session.cores, tuple(strategies.values())),
+            analysis_cut(self._segments, self._engine.cores, tuple(strategies.values())),
             tuple(strategies.values()),
             request.plan.retain_null_key,
             # A single forecast is compared with nothing.
             request.differences_max if len(compared) > 1 else 0,
             given=tuple(survivors.values()),
         )
-        figures = run_analysis(self._session.context, analysis)
+        figures = run_analysis(self._engine.context, analysis)
         forecasts = {at: each.forecast for at, each in own.items()}
         for number, at in enumerate(strategies):
             forecasts[at] = forecast(candidates[at].asked, figures, number)
@@ -147,7 +146,7 @@ class AnalysisRun(SparkAnalysis):
         if isinstance(own, InvalidStrategy):
             raise own
         strategies = (own.strategy,)
-        cut = analysis_cut(self._segments, self._session.cores, strategies)
+        cut = analysis_cut(self._segments, self._engine.cores, strategies)
         analysis = Analysis(
             cut,
             strategies,
@@ -156,18 +155,20 @@ class AnalysisRun(SparkAnalysis):
             returns_survivors=self._request.differences_max > 0,
         )
         try:
-            with self._session.code_of(own):
-                return run_analysis(self._session.context, analysis)
-        except Py4JJavaError as error:
+            with self._engine.code_of(own):
+                return run_analysis(self._engine.context, analysis)
+        except LedgerfoldError:
+            raise
+        except self._engine.failures as error:
             self._check_cancelled()
-            if not is_end_of_worker(error):
+            if not self._engine.is_end_of_process(error):
                 raise
-            raise StrategyFailed(own.name, f"in {STAGE}", WORKER_ENDED) from error
+            raise StrategyFailed(own.name, f"in {STAGE}", PROCESS_ENDED) from error
 
     def _replays(self) -> list[Replay]:
         """Replays the history under the first strategy."""
         request, (asked, strategy, _) = self._request, self._candidates[0]
-        context, cores = self._session.context, self._session.cores
+        context, cores = self._engine.context, self._engine.cores
         reads_event_times, lifetimes = False, None
         if isinstance(strategy, Strategy):
             reads_event_times = strategy.reads_event_times

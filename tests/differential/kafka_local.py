@@ -2,7 +2,7 @@
 
 The broker is the whole of it, on real files in a folder that forgets with the process; what is left
 out is gRPC: its handlers are called directly. The worker's round is its own job and its own tasks
-on lists in the place of RDDs (tests/support/local_rows.py). A crash is an exception at a crash
+on the inline engine (compactor/job/inline.py). A crash is an exception at a crash
 point that nobody handles: nothing is closed, and the next broker finds the files as they are.
 """
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ledgerfold.compactor.job.inline import InlineEngine
 from ledgerfold.compactor.kafka.job import CleaningJob
 from ledgerfold.compactor.kafka.plan import plan_tasks
 from ledgerfold.storage.entry import Codec, read_header, stamp
@@ -35,7 +36,6 @@ from ledgerfold.v1.compactor_pb2 import (
     CleanSegment,
 )
 from ledgerfold.v1.records_pb2 import AbortedTransaction
-from tests.support.local_rows import LocalContext, LocalProgress
 
 DAY_MS = 86_400_000
 _TOKENS = re.compile(r"\[[^]]*\]|\S+")
@@ -195,11 +195,8 @@ def _segment_of(group: CleanedGroup, next_base_offset: int) -> CleanSegment:
 
 def run_round(plan: CleanPlan, cores: int = 2) -> CleanManifest:
     """Without Spark."""
-    context: Any = LocalContext(cores)
-    progress: Any = LocalProgress()
-    return CleaningJob(context, plan, plan_tasks(plan, cores), progress, lambda: 0.0).run(
-        Path.mkdir
-    )
+    tasks = plan_tasks(plan, cores)
+    return CleaningJob(InlineEngine(cores), plan, tasks, lambda: 0.0).run(Path.mkdir)
 
 
 def batches_of(ledgers: Path, segments: Iterable[CleanSegment]) -> list[bytes]:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
-from pyspark import SparkContext
-
+from ledgerfold.compactor.job.inline import InlineEngine
 from ledgerfold.compactor.job.plan import Cut, input_segments
 from ledgerfold.compactor.job.plan_check import check_input
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.what_if.job import Analysis, Figures, run_analysis
 from ledgerfold.compactor.what_if.rows import Survivors
 from ledgerfold.v1.compactor_pb2 import CompactionPlan
-from tests.support.local_rows import LocalContext
 
 
 def analyze(
@@ -38,4 +35,4 @@ def analyze(
         returns_survivors,
         tuple(given),
     )
-    return run_analysis(cast(SparkContext, LocalContext()), analysis)
+    return run_analysis(InlineEngine().context, analysis)

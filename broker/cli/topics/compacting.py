@@ -52,9 +52,9 @@ COMMANDS = Verbs()
 @group(
     "with --data: options of `serve`, which the data directory does not store",
     argument(
-        "--compactor local|HOST:PORT",
-        "start a worker (local, the default), or use the one at HOST:PORT",
-        default="local",
+        "--compactor auto|spark|inline|HOST:PORT",
+        "start a worker, on Spark or inline (default: auto), or use the one at HOST:PORT",
+        default="auto",
     ),
     argument("--spark-master MASTER", "default local[2]"),
     flag("--retain-null-key", "retain messages without a key"),
@@ -73,7 +73,7 @@ def _compact(options: argparse.Namespace) -> int:
         options.emulate,
         options.allow_strategy,
     )
-    if any(serve_options) or options.compactor != "local":
+    if any(serve_options) or options.compactor != "auto":
         raise InvalidRequest("These options require --data: a running broker has its own settings.")
     admin = admin_of(options)
     if admin.trigger_compaction(options.topic, strategy=strategy) == 0:

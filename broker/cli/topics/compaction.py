@@ -300,6 +300,7 @@ def _json(run: RunRecord) -> dict[str, Any]:
         "strategy": run.strategy,
         "strategy_settings": dict(run.strategy_settings),
         "strategy_version": run.strategy_version,
+        "engine": run.engine,
         "messages_in": run.counts.messages_in,
         "messages_out": run.counts.messages_out,
         "removed_events": run.counts.removed_events,

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from ledgerfold.compactor.job.engine import Engine
 from ledgerfold.compactor.job.plan import contiguous, size_bytes_of
 from ledgerfold.compactor.job.plan_check import check_folder, check_name
-from ledgerfold.compactor.job.session import Session
 from ledgerfold.compactor.kafka.plan import files_of, lines_of
 from ledgerfold.compactor.what_if.kafka.growing import Origin
 from ledgerfold.compactor.what_if.kafka.history import History, check_length, history_of
 from ledgerfold.compactor.what_if.kafka.replay import Replay
 from ledgerfold.compactor.what_if.kafka.scan import HistoryScan
-from ledgerfold.compactor.what_if.spark_analysis import SparkAnalysis
+from ledgerfold.compactor.what_if.work import AnalysisWork
 from ledgerfold.v1.compactor_pb2 import CleanPlan, KafkaHistory
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf, WhatIfInput
 
@@ -59,16 +59,16 @@ class CleaningReplays:
         return history_of(scanned.mapPartitions(HistoryScan(origin.lines)).collect())
 
 
-class KafkaAnalysisRun(SparkAnalysis):
+class KafkaAnalysisRun(AnalysisWork):
     """A Kafka topic's analysis in the worker."""
 
-    def __init__(self, asked: KafkaHistory, session: Session) -> None:
+    def __init__(self, asked: KafkaHistory, engine: Engine) -> None:
         """Raises InvalidRequest if the request is invalid."""
-        super().__init__(session, asked.topic)
+        super().__init__(engine, asked.topic)
         self._replays = CleaningReplays(asked)
 
     def _execute(self) -> TopicWhatIf:
-        return self._replays.run(self._session.context, self._check_cancelled)
+        return self._replays.run(self._engine.context, self._check_cancelled)
 
 
 def _origin(asked: KafkaHistory) -> Origin:

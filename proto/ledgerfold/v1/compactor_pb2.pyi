@@ -77,20 +77,22 @@ class RunResponse(_message.Message):
     def __init__(self, progress: _Optional[_Union[_admin_pb2.CompactionProgress, _Mapping]] = ..., manifest: _Optional[_Union[Manifest, _Mapping]] = ...) -> None: ...
 
 class Manifest(_message.Message):
-    __slots__ = ("run_id", "ledger_id", "horizon", "segments", "counts", "strategy_version")
+    __slots__ = ("run_id", "ledger_id", "horizon", "segments", "counts", "strategy_version", "engine")
     RUN_ID_FIELD_NUMBER: _ClassVar[int]
     LEDGER_ID_FIELD_NUMBER: _ClassVar[int]
     HORIZON_FIELD_NUMBER: _ClassVar[int]
     SEGMENTS_FIELD_NUMBER: _ClassVar[int]
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     STRATEGY_VERSION_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     ledger_id: int
     horizon: _records_pb2.Position
     segments: _containers.RepeatedCompositeFieldContainer[_records_pb2.SegmentRecord]
     counts: _records_pb2.RunCounts
     strategy_version: str
-    def __init__(self, run_id: _Optional[str] = ..., ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., segments: _Optional[_Iterable[_Union[_records_pb2.SegmentRecord, _Mapping]]] = ..., counts: _Optional[_Union[_records_pb2.RunCounts, _Mapping]] = ..., strategy_version: _Optional[str] = ...) -> None: ...
+    engine: str
+    def __init__(self, run_id: _Optional[str] = ..., ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., segments: _Optional[_Iterable[_Union[_records_pb2.SegmentRecord, _Mapping]]] = ..., counts: _Optional[_Union[_records_pb2.RunCounts, _Mapping]] = ..., strategy_version: _Optional[str] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class CancelRequest(_message.Message):
     __slots__ = ("run_id",)
@@ -109,18 +111,20 @@ class GetCompactorInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetCompactorInfoResponse(_message.Message):
-    __slots__ = ("version", "spark_version", "java_version", "spark_master", "pid")
+    __slots__ = ("version", "spark_version", "java_version", "spark_master", "pid", "engine")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     SPARK_VERSION_FIELD_NUMBER: _ClassVar[int]
     JAVA_VERSION_FIELD_NUMBER: _ClassVar[int]
     SPARK_MASTER_FIELD_NUMBER: _ClassVar[int]
     PID_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
     version: str
     spark_version: str
     java_version: str
     spark_master: str
     pid: int
-    def __init__(self, version: _Optional[str] = ..., spark_version: _Optional[str] = ..., java_version: _Optional[str] = ..., spark_master: _Optional[str] = ..., pid: _Optional[int] = ...) -> None: ...
+    engine: str
+    def __init__(self, version: _Optional[str] = ..., spark_version: _Optional[str] = ..., java_version: _Optional[str] = ..., spark_master: _Optional[str] = ..., pid: _Optional[int] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class AnalyzeRequest(_message.Message):
     __slots__ = ("plan", "strategies", "differences_max", "history", "replays", "kafka", "plan_with_vectors")

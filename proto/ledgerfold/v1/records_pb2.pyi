@@ -665,7 +665,7 @@ class RunCounts(_message.Message):
     def __init__(self, messages_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., entries_in: _Optional[int] = ..., entries_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., keys: _Optional[int] = ..., tombstones: _Optional[int] = ..., null_keys: _Optional[int] = ..., removed_events: _Optional[int] = ..., phase_one_ms: _Optional[int] = ..., phase_two_ms: _Optional[int] = ..., worker_peak_bytes: _Optional[int] = ..., write_latency_counts: _Optional[_Iterable[int]] = ..., write_latency_us: _Optional[int] = ..., bytes_kept: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., vector_bytes: _Optional[int] = ..., bytes_new: _Optional[int] = ...) -> None: ...
 
 class RunRecord(_message.Message):
-    __slots__ = ("topic", "number", "state", "trigger", "strategy", "queued_ms", "started_ms", "ended_ms", "ledger_id", "previous_ledger_id", "horizon", "counts", "error_reason", "error_message", "retain_null_key", "strategy_settings", "strategy_version", "plan_time_ms", "retention_floor", "unsized_empties_survive")
+    __slots__ = ("topic", "number", "state", "trigger", "strategy", "queued_ms", "started_ms", "ended_ms", "ledger_id", "previous_ledger_id", "horizon", "counts", "error_reason", "error_message", "retain_null_key", "strategy_settings", "strategy_version", "plan_time_ms", "retention_floor", "unsized_empties_survive", "engine")
     class StrategySettingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -693,6 +693,7 @@ class RunRecord(_message.Message):
     PLAN_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FLOOR_FIELD_NUMBER: _ClassVar[int]
     UNSIZED_EMPTIES_SURVIVE_FIELD_NUMBER: _ClassVar[int]
+    ENGINE_FIELD_NUMBER: _ClassVar[int]
     topic: str
     number: int
     state: RunState
@@ -713,7 +714,8 @@ class RunRecord(_message.Message):
     plan_time_ms: int
     retention_floor: Position
     unsized_empties_survive: bool
-    def __init__(self, topic: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., trigger: _Optional[_Union[RunTrigger, str]] = ..., strategy: _Optional[str] = ..., queued_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., ledger_id: _Optional[int] = ..., previous_ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., counts: _Optional[_Union[RunCounts, _Mapping]] = ..., error_reason: _Optional[str] = ..., error_message: _Optional[str] = ..., retain_null_key: _Optional[bool] = ..., strategy_settings: _Optional[_Mapping[str, str]] = ..., strategy_version: _Optional[str] = ..., plan_time_ms: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., unsized_empties_survive: _Optional[bool] = ...) -> None: ...
+    engine: str
+    def __init__(self, topic: _Optional[str] = ..., number: _Optional[int] = ..., state: _Optional[_Union[RunState, str]] = ..., trigger: _Optional[_Union[RunTrigger, str]] = ..., strategy: _Optional[str] = ..., queued_ms: _Optional[int] = ..., started_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., ledger_id: _Optional[int] = ..., previous_ledger_id: _Optional[int] = ..., horizon: _Optional[_Union[Position, _Mapping]] = ..., counts: _Optional[_Union[RunCounts, _Mapping]] = ..., error_reason: _Optional[str] = ..., error_message: _Optional[str] = ..., retain_null_key: _Optional[bool] = ..., strategy_settings: _Optional[_Mapping[str, str]] = ..., strategy_version: _Optional[str] = ..., plan_time_ms: _Optional[int] = ..., retention_floor: _Optional[_Union[Position, _Mapping]] = ..., unsized_empties_survive: _Optional[bool] = ..., engine: _Optional[str] = ...) -> None: ...
 
 class AbortedTransaction(_message.Message):
     __slots__ = ("producer_id", "first_offset", "last_offset", "last_stable_offset")

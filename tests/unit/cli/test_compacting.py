@@ -114,10 +114,10 @@ def test_a_run_outside_of_the_broker(data: Path, worker: FakeWorker) -> None:
 def test_spark_is_waited_for_where_there_is_what_it_needs(
     data: Path, tmp_path: Path, broker_process: MakeBroker
 ) -> None:
-    """Without Java nothing warms up: what to install is told, by a broker, and without one."""
+    """Nothing warms up without Java if it must be Spark: what to install is told."""
     environment = {"JAVA_HOME": "", "PATH": str(tmp_path / "nothing")}
     without = subprocess.run(
-        command("compact", "--data", str(data), "t"),
+        command("compact", "--data", str(data), "--compactor", "spark", "t"),
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
@@ -125,7 +125,7 @@ def test_spark_is_waited_for_where_there_is_what_it_needs(
         check=False,
     )
     assert without.returncode == FAILED
-    broker = broker_process(compactor="local", environment=environment)
+    broker = broker_process(compactor="spark", environment=environment)
     ran = ledgerfold("--url", broker.url, "topics", "compact", "t", "--wait")
     assert ran.code == FAILED
     for err in (without.stderr, ran.err):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import os
 import signal
 import sys
@@ -338,23 +337,6 @@ def test_unavailable_is_said_and_tried_again_at_the_next_trigger(tmp_path: Path)
     asyncio.run(body())
 
 
-def test_without_pyspark_it_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The broker is complete without it; only compaction is not."""
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-
-    async def body() -> None:
-        settings = BrokerSettings(data_dir=tmp_path)
-        supervisor = CompactorSupervisor(settings, Clock(), sleep=Pauses(), limits=LIMITS)
-        supervisor.start()
-        with pytest.raises(CompactorUnavailable, match=r"pip install '.*\[spark\]'"):
-            await supervisor.run(plan(), ignore)
-        await supervisor.stop()
-
-    asyncio.run(body())
-
-
 def test_off_is_off(tmp_path: Path) -> None:
     """No process, and a clear answer."""
 
@@ -590,6 +572,7 @@ def test_the_real_command_names_everything_the_worker_needs(tmp_path: Path) -> N
     command = worker_command(settings, tmp_path / "scratch")
     assert command == [
         *(sys.executable, "-m", "ledgerfold.compactor", "--listen", "127.0.0.1:0"),
+        *("--engine", "auto"),
         *("--spark-master", "local[4]", "--local-dir", str(tmp_path / "scratch")),
         *("--strategy-timeout", "60", "--strategy-memory", "1073741824", "--nice", "7"),
     ]

@@ -58,7 +58,7 @@ def fill(message: Message) -> None:
 
 
 class Worker:
-    """The service of a worker whose Spark is never asked, behind a real server."""
+    """The service of a worker whose engine is never asked, behind a real server."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -69,8 +69,8 @@ class Worker:
         trials = Trials(DEFAULT_LIMITS, AllowedStrategies())
         info = compactor_pb2.GetCompactorInfoResponse()
         service = CompactorService(self.executor, REAL, lambda: 0.0, info, SECRET, trials)
-        session: Any = SimpleNamespace(cores=1, progress=SimpleNamespace(value=Parts()))
-        service.session = session
+        engine: Any = SimpleNamespace(cores=1, progress=SimpleNamespace(value=Parts()))
+        service.engine = engine
         options = [("grpc.max_receive_message_length", _MESSAGE_BYTES_MAX)]
         server = grpc.aio.server(options=options)
         add_CompactorServiceServicer_to_server(service, server)

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from ledgerfold.compactor.what_if.run import AnalysisRun
-from ledgerfold.compactor.what_if.spark_analysis import ATTEMPTS, RunningAnalysis
+from ledgerfold.compactor.what_if.work import ATTEMPTS, RunningAnalysis
 from ledgerfold.storage.errors import CompactionCancelled, CompactorUnavailable
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 

@@ -82,7 +82,10 @@ def test_a_compactor_that_cannot_be_meant(tmp_path: Path, compactor: str) -> Non
     """Otherwise every run would wait for nobody."""
     ran = serve(tmp_path / "data", "--listen", "127.0.0.1:0", "--compactor", compactor)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"ledgerfold: --compactor {compactor}: use local, off or HOST:PORT.\n"
+    assert (
+        ran.err
+        == f"ledgerfold: --compactor {compactor}: use auto, spark, inline, off or HOST:PORT.\n"
+    )
     assert not (tmp_path / "data").exists()
 
 

@@ -1,4 +1,4 @@
-"""An analysis as the worker runs it: a group of Spark jobs that can be cancelled and preempted.
+"""An analysis as the worker runs it: a group of jobs that can be cancelled and preempted.
 
 It creates no folder and writes no file. It is queued with runs, and a run preempts it: the analysis
 ends, and starts again after that run.
@@ -13,12 +13,15 @@ from abc import abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Executor
 
-from py4j.protocol import Py4JError
-
+from ledgerfold.compactor.job.engine import Engine
 from ledgerfold.compactor.job.running import Running
-from ledgerfold.compactor.job.session import Session
-from ledgerfold.compactor.job.spark_run import JVM_END_SECONDS, SparkWork, sentence_of
-from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed, CompactorUnavailable
+from ledgerfold.compactor.job.work import Work
+from ledgerfold.storage.errors import (
+    CompactionCancelled,
+    CompactionFailed,
+    CompactorUnavailable,
+    LedgerfoldError,
+)
 from ledgerfold.v1.what_if_pb2 import TopicWhatIf
 
 STAGE = "what-if"
@@ -27,11 +30,11 @@ ATTEMPTS = 5
 _log = logging.getLogger(__name__)
 
 
-class SparkAnalysis(SparkWork[TopicWhatIf]):
+class AnalysisWork(Work[TopicWhatIf]):
     """A cancellable analysis."""
 
-    def __init__(self, session: Session, topic: str) -> None:
-        super().__init__(f"what-if {uuid.uuid4().hex}", session)
+    def __init__(self, engine: Engine, topic: str) -> None:
+        super().__init__(f"what-if {uuid.uuid4().hex}", engine)
         self._topic = topic
 
     @abstractmethod
@@ -41,16 +44,18 @@ class SparkAnalysis(SparkWork[TopicWhatIf]):
     def execute(self) -> TopicWhatIf:
         """Runs the analysis. Raises CompactionCancelled, CompactionFailed, StorageError."""
         try:
-            with self._session.job_group(self._group, self._topic):
+            with self._engine.job_group(self._group, self._topic):
                 self._check_cancelled()
                 return self._execute()
-        except (Py4JError, OSError) as error:
-            jvm_end = self._session.jvm_end(JVM_END_SECONDS)
-            if jvm_end is not None:
-                raise CompactionFailed(STAGE, f"Spark's JVM ended ({jvm_end})") from error
+        except LedgerfoldError:
+            raise
+        except self._engine.failures as error:
+            why = self._engine.end_behind(error)
+            if why is not None:
+                raise CompactionFailed(STAGE, why) from error
             self._check_cancelled()
             _log.error("%s failed", self._group, exc_info=error)
-            raise CompactionFailed(STAGE, sentence_of(error)) from error
+            raise CompactionFailed(STAGE, self._engine.sentence_of(error)) from error
 
     def _cancelled(self) -> CompactionCancelled:
         return CompactionCancelled("The analysis was cancelled.")
@@ -59,14 +64,14 @@ class SparkAnalysis(SparkWork[TopicWhatIf]):
 class RunningAnalysis:
     """An analysis in progress. `make` creates each attempt; `executor` also queues runs."""
 
-    def __init__(self, make: Callable[[], SparkAnalysis], executor: Executor) -> None:
+    def __init__(self, make: Callable[[], AnalysisWork], executor: Executor) -> None:
         self._make, self._executor = make, executor
         self._now: Running[TopicWhatIf] | None = None
         self._is_cancelled = False
 
     async def result(self) -> TopicWhatIf:
         """Waits for the result. Raises CompactionCancelled, CompactorUnavailable, and what
-        SparkAnalysis raises.
+        AnalysisWork raises.
         """
         for _ in range(ATTEMPTS):
             self._now = Running(self._make(), self._executor)

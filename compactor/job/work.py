@@ -1,16 +1,15 @@
-"""The base classes of work on Spark, and of runs: folders, a Spark job, and a clean end.
+"""The base classes of work on an engine, and of runs: folders, a job, and a clean end.
 
 However a run ends, its folders are complete (and then its result names them) or removed. They
 belong to the run: an existing folder belongs to another and is not touched. Tasks that are being
-stopped, or whose JVM has ended, may continue for a moment; they cannot create a folder, only files
-in it, so its removal is retried until it succeeds.
+stopped, or whose engine has ended, may continue for a moment; they cannot create a folder, only
+files in it, so its removal is retried until it succeeds.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -18,12 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from py4j.protocol import Py4JError, Py4JJavaError
-
 from ledgerfold.compactor import memory
-from ledgerfold.compactor.job.executors import check_executors
+from ledgerfold.compactor.job.engine import Engine
 from ledgerfold.compactor.job.progress import Parts, progress_of
-from ledgerfold.compactor.job.session import Session
 from ledgerfold.storage import crash_points
 from ledgerfold.storage.errors import (
     CompactionCancelled,
@@ -40,25 +36,20 @@ from ledgerfold.v1.admin_pb2 import (
 )
 
 Result = TypeVar("Result")
-# Tasks whose JVM has ended stop sooner than this.
+# Tasks whose engine has ended stop sooner than this.
 _REMOVAL_SECONDS = 5.0
-WORKER_ENDED = (
-    "its Python worker of Spark ended (it was out of memory, could not be interrupted, or was "
-    "killed)"
+PROCESS_ENDED = (
+    "the process of its task ended (it was out of memory, could not be interrupted, or was killed)"
 )
-# The longest time from a broken connection to the JVM until the system reports the JVM's end.
-JVM_END_SECONDS = 2.0
 _STAGES = {COMPACTION_PHASE_ONE: "phase one", COMPACTION_PHASE_TWO: "phase two"}
-# The last line of a Python traceback: "OSError: ...", "pyarrow.lib.ArrowInvalid: ..."
-_PYTHON_ERROR = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Invalid)\b")
 _log = logging.getLogger(__name__)
 
 
-class SparkWork(ABC, Generic[Result]):
-    """A group of Spark jobs. One thread calls `execute`; others may call the rest meanwhile."""
+class Work(ABC, Generic[Result]):
+    """A group of jobs. One thread calls `execute`; others may call the rest meanwhile."""
 
-    def __init__(self, group: str, session: Session) -> None:
-        self._group, self._session = group, session
+    def __init__(self, group: str, engine: Engine) -> None:
+        self._group, self._engine = group, engine
         self._is_cancelled = threading.Event()
         # The reason of its end, if it was not a cancellation.
         self._why = ""
@@ -72,29 +63,27 @@ class SparkWork(ABC, Generic[Result]):
         """Returns the error of work that was cancelled."""
 
     def cancel(self, why: str = "") -> None:
-        """Asks Spark to stop the work. Repeat until `execute` has ended: a job may be about to
+        """Asks the engine to stop the work. Repeat until `execute` has ended: a job may be about to
         start.
 
         `why`: a run fails with that reason, instead of being cancelled.
         """
         self._why = self._why or why
         self._is_cancelled.set()
-        # A JVM that has ended runs nothing; `execute` detects that itself.
-        with contextlib.suppress(Py4JError, OSError):
-            self._session.context.cancelJobGroup(self._group)
+        self._engine.cancel(self._group)
 
     def _check_cancelled(self) -> None:
         if self._is_cancelled.is_set():
             raise self._cancelled()
 
 
-class SparkRun(SparkWork[Result]):
+class EngineRun(Work[Result]):
     """A run."""
 
-    def __init__(self, run_id: str, topic: str, session: Session, files: Files) -> None:
-        super().__init__(run_id, session)
+    def __init__(self, run_id: str, topic: str, engine: Engine, files: Files) -> None:
+        super().__init__(run_id, engine)
         self.run_id, self._topic, self._files = run_id, topic, files
-        self._before = session.progress.value
+        self._before = engine.progress.value
         self._made: list[Path] = []
 
     @property
@@ -105,7 +94,7 @@ class SparkRun(SparkWork[Result]):
     @property
     def progress(self) -> CompactionProgress:
         """The progress so far."""
-        return progress_of(self._session.progress.value.minus(self._before), self._whole)
+        return progress_of(self._engine.progress.value.minus(self._before), self._whole)
 
     @abstractmethod
     def _work(self) -> Result:
@@ -123,7 +112,7 @@ class SparkRun(SparkWork[Result]):
         except LedgerfoldError:
             self._remove_made()
             raise
-        except (Py4JError, OSError) as error:
+        except self._engine.failures as error:
             typed = self._typed(error)
             self._remove_made()
             raise typed from error
@@ -134,10 +123,10 @@ class SparkRun(SparkWork[Result]):
     @contextlib.contextmanager
     def _jobs(self) -> Iterator[None]:
         """Runs the jobs started inside in the run's group, and measures them."""
-        self._before = self._session.progress.value
+        self._before = self._engine.progress.value
         memory.reset_peaks()
         crash_points.reach("worker.phase-one")
-        with self._session.job_group(self.run_id, self._topic):
+        with self._engine.job_group(self.run_id, self._topic):
             self._check_cancelled()
             yield
         self._check_cancelled()
@@ -151,17 +140,12 @@ class SparkRun(SparkWork[Result]):
             raise InvalidRequest(f"{folder} already exists; a run creates its own folder.")
         self._files.make_dir(folder)
         self._made.append(folder)
-        if not self._session.is_local:
-            check_executors(self._session.context, folder)
+        self._engine.check_folder(folder)
 
     def _typed(self, error: Exception) -> LedgerfoldError:
         """Returns the error of our own types that explains `error`."""
-        # Spark's own errors come from a running JVM. All others may be due to its end, which the
-        # system reports a moment later.
-        is_sparks = isinstance(error, Py4JJavaError)
-        jvm_end = self._session.jvm_end(0 if is_sparks else JVM_END_SECONDS)
-        if jvm_end is not None:
-            why = f"Spark's JVM ended ({jvm_end})"
+        why = self._engine.end_behind(error)
+        if why is not None:
             return CompactionFailed(self._stage, why, worker_died=True)
         if self._is_cancelled.is_set():
             return self._cancelled()
@@ -170,8 +154,9 @@ class SparkRun(SparkWork[Result]):
 
     def _failure_of(self, error: Exception) -> LedgerfoldError:
         """Returns the failure for an error in a task, if nothing else ended the run."""
-        why, worker_died = sentence_of(error), is_end_of_worker(error)
-        return CompactionFailed(self._stage, why, worker_died=worker_died)
+        engine = self._engine
+        why, process_ended = engine.sentence_of(error), engine.is_end_of_process(error)
+        return CompactionFailed(self._stage, why, worker_died=process_ended)
 
     def _cancelled(self) -> LedgerfoldError:
         if self._why:
@@ -201,25 +186,3 @@ class SparkRun(SparkWork[Result]):
                     if time.monotonic() > deadline:
                         _log.error("Files of run %s remain: %s", self.run_id, error)
                         break
-
-
-def is_end_of_worker(error: Exception) -> bool:
-    """Returns whether a Python worker of Spark has ended."""
-    text = _text_of(error) if isinstance(error, Py4JJavaError) else ""
-    return "Python worker exited unexpectedly" in text or "PYTHON_WORKER_EXITED" in text
-
-
-def sentence_of(error: Exception) -> str:
-    """Describes an error for people, without the stack trace (the log has it)."""
-    if not isinstance(error, Py4JJavaError):
-        return str(error).splitlines()[0] if str(error) else type(error).__name__
-    text = _text_of(error)
-    if is_end_of_worker(error):
-        return "a Python worker of Spark was killed (out of memory?)"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    python = [line for line in lines if _PYTHON_ERROR.match(line)]
-    return (python or lines or ["Spark gave no reason"])[-1 if python else 0][:300]
-
-
-def _text_of(error: Py4JJavaError) -> str:
-    return str(error.java_exception.getMessage() or "")

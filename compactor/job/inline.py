@@ -1,0 +1,251 @@
+"""The engine without Spark: the tasks of a job in this process, one after the other.
+
+It needs no Java, and no time to start. Rows are lists; tasks are the same functions that Spark
+runs, and a job is divided as for Spark on CORES cores, so that its files are the same.
+
+* Stages are chained iterators, as in Spark: a row is passed on as soon as it is there. A shuffle,
+  and rows that are kept, are lists.
+* **Memory**: that of one task, and the rows of one shuffle, which Spark would write to its local
+  disk: the key columns of the input after a scan (the messages, for a strategy of messages),
+  8 bytes for each survivor after a merge.
+* Cancelled work ends at its next row, or between tasks.
+* A user-defined strategy must not run in the worker: its job runs in a process of its own
+  (inline_process.py), which is killed when the work is cancelled.
+
+    >>> from operator import index
+    >>> rows = InlineEngine().context.parallelize([3, 1, 2], 2)
+    >>> pairs = rows.mapPartitions(lambda numbers: ((each, each) for each in numbers))
+    >>> pairs.partitionBy(2, index).collect()
+    [(2, 2), (3, 3), (1, 1)]
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any
+
+from ledgerfold.compactor.job.engine import INLINE, Engine
+from ledgerfold.compactor.job.inline_process import (
+    InlineProgress,
+    ProcessEnded,
+    TaskProcess,
+)
+from ledgerfold.compactor.user_strategies.own import Own
+
+# As Spark's default master, local[2].
+CORES = 2
+
+
+Check = Callable[[], None]
+
+
+class Interrupted(Exception):
+    """The work was cancelled."""
+
+
+class Stage(ABC):
+    """A number of partitions, which are computed when they are read. Picklable until then."""
+
+    partitions: int
+
+    @abstractmethod
+    def read(self, number: int, check: Check) -> Iterable[Any]:
+        """Returns the rows of a partition. `check` is called for each row that a task yields.
+
+        Raises what tasks and `check` raise.
+        """
+
+    def lists_of(self, check: Check) -> list[list[Any]]:
+        """Computes all partitions."""
+        return [list(self.read(number, check)) for number in range(self.partitions)]
+
+
+@dataclass
+class Given(Stage):
+    lists: list[list[Any]]
+
+    @property
+    def partitions(self) -> int:  # type: ignore[override]
+        return len(self.lists)
+
+    def read(self, number: int, check: Check) -> Iterable[Any]:
+        return self.lists[number]
+
+
+@dataclass
+class Mapped(Stage):
+    before: Stage
+    task: Callable[[int, Iterable[Any]], Iterator[Any]]
+
+    def __post_init__(self) -> None:
+        self.partitions = self.before.partitions
+
+    def read(self, number: int, check: Check) -> Iterable[Any]:
+        check()
+        for row in self.task(number, self.before.read(number, check)):
+            check()
+            yield row
+
+
+@dataclass
+class Shuffled(Stage):
+    """The shuffle. A partition is released when it is read: it is read once."""
+
+    before: Stage
+    partitions: int
+    number_of: Callable[[Any], int]
+    _found: list[list[Any] | None] | None = None
+
+    def read(self, number: int, check: Check) -> Iterable[Any]:
+        if self._found is None:
+            self._found = list(self._shuffled(check))
+        rows, self._found[number] = self._found[number], None
+        assert rows is not None, "rows that are read twice must be kept"
+        return rows
+
+    def _shuffled(self, check: Check) -> list[list[Any]]:
+        found: list[list[Any]] = [[] for _ in range(self.partitions)]
+        for before in range(self.before.partitions):
+            for row in self.before.read(before, check):
+                found[self.number_of(row[0]) % self.partitions].append(row)
+        return found
+
+
+@dataclass(frozen=True)
+class InlineRows:
+    """The part of an RDD that jobs use. `run` computes the partitions of a stage."""
+
+    stage: Stage
+    run: Callable[[Stage], list[list[Any]]]
+
+    def mapPartitions(  # noqa: N802 - Spark's names
+        self, task: Callable[[Iterable[Any]], Iterator[Any]]
+    ) -> InlineRows:
+        return self.mapPartitionsWithIndex(partial(_without_number, task))
+
+    def mapPartitionsWithIndex(  # noqa: N802
+        self, task: Callable[[int, Iterable[Any]], Iterator[Any]]
+    ) -> InlineRows:
+        return replace(self, stage=Mapped(self.stage, task))
+
+    def partitionBy(  # noqa: N802
+        self, partitions: int, number_of: Callable[[Any], int]
+    ) -> InlineRows:
+        return replace(self, stage=Shuffled(self.stage, partitions, number_of))
+
+    def filter(self, wanted: Callable[[Any], bool]) -> InlineRows:
+        return self.mapPartitions(partial(filter, wanted))
+
+    def kept(self) -> InlineRows:
+        return replace(self, stage=Given(self.run(self.stage)))
+
+    def unpersist(self) -> None:
+        """Does nothing: kept rows are released with this object."""
+
+    def collect(self) -> list[Any]:
+        return list(chain.from_iterable(self.run(self.stage)))
+
+    def toLocalIterator(self) -> Iterator[Any]:  # noqa: N802
+        return iter(self.collect())
+
+
+def _without_number(
+    task: Callable[[Iterable[Any]], Iterator[Any]], number: int, rows: Iterable[Any]
+) -> Iterator[Any]:
+    return task(rows)
+
+
+@dataclass(frozen=True)
+class InlineContext:
+    """The part of a SparkContext that jobs use."""
+
+    run: Callable[[Stage], list[list[Any]]]
+    defaultParallelism: int = CORES  # noqa: N815 - Spark's name
+
+    def parallelize(self, items: Iterable[Any], partitions: int, /) -> InlineRows:
+        listed = list(items)
+        bounds = [number * len(listed) // partitions for number in range(partitions + 1)]
+        lists = [listed[start:end] for start, end in pairwise(bounds)]
+        return InlineRows(Given(lists), self.run)
+
+
+class InlineEngine(Engine):
+    """The engine. One thread runs jobs; others may cancel them."""
+
+    name = INLINE
+    # Spark, too, fails a job for whatever a task raises.
+    failures = (Exception,)
+
+    def __init__(self, cores: int = CORES) -> None:
+        self.context = InlineContext(self._run, cores)
+        self.progress: InlineProgress = InlineProgress()
+        self._group, self._cancelled_group = "", ""
+        self._is_isolated = False
+        self._process: TaskProcess | None = None
+
+    @contextmanager
+    def job_group(self, name: str, topic: str) -> Iterator[None]:
+        # An earlier group of that name may have been cancelled.
+        self._group, self._cancelled_group = name, ""
+        try:
+            yield
+        finally:
+            self._group = ""
+
+    def cancel(self, group: str) -> None:
+        self._cancelled_group = group
+        process = self._process
+        if process is not None and group == self._group:
+            process.kill()
+
+    @contextmanager
+    def code_of(self, own: Own | None) -> Iterator[None]:
+        self._is_isolated = own is not None
+        try:
+            yield
+        finally:
+            self._is_isolated = False
+
+    def keep(self, rows: InlineRows) -> InlineRows:
+        return rows.kept()
+
+    def check_folder(self, folder: Path) -> None:
+        """Checks nothing: tasks run where the folder was made."""
+
+    def end_behind(self, error: Exception) -> None:
+        """Returns None: the engine ends with its worker."""
+
+    def sentence_of(self, error: Exception) -> str:
+        return str(error).partition("\n")[0] or type(error).__name__
+
+    def is_end_of_process(self, error: Exception) -> bool:
+        return isinstance(error, ProcessEnded)
+
+    def stop(self) -> None:
+        """Does nothing: it ends with its worker."""
+
+    def _run(self, stage: Stage) -> list[list[Any]]:
+        if self._is_isolated:
+            return self._isolated(stage)
+        return stage.lists_of(self._check)
+
+    def _isolated(self, stage: Stage) -> list[list[Any]]:
+        self._check()
+        with TaskProcess(self.progress) as process:
+            self._process = process
+            try:
+                # A cancellation may have come before there was a process to kill.
+                self._check()
+                return process.computed(stage)
+            finally:
+                self._process = None
+
+    def _check(self) -> None:
+        if self._group and self._cancelled_group == self._group:
+            raise Interrupted("the work was cancelled")

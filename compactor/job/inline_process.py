@@ -1,0 +1,142 @@
+"""A process for the tasks of one job, if they run a user-defined strategy without Spark.
+
+The strategy's limits need the main thread of a process (compactor/strategies/watch.py), and code
+that hangs, takes all memory or ends its process must not end the worker. The process gets the job
+pickled on standard input, and writes pickled messages to its standard output: the progress of its
+tasks, then the rows. What tasks print goes to standard error.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from ledgerfold.compactor.job.progress import Parts
+from ledgerfold.compactor.strategies.watch import ENVIRONMENT
+
+if TYPE_CHECKING:
+    from ledgerfold.compactor.job.inline import Stage
+
+
+class ProcessEnded(Exception):
+    """The process of the tasks has ended before its result."""
+
+
+class TaskFailed(Exception):
+    """A task raised an error that is not one of our own. Its text is the last line of it."""
+
+
+class InlineProgress:
+    """The sum of finished parts. In a task's process, it sends them to the worker."""
+
+    def __init__(self) -> None:
+        self.value = Parts()
+        self._lock = threading.Lock()
+
+    def add(self, parts: Parts, /) -> None:
+        with self._lock:
+            self.value = self.value.plus(parts)
+
+    def __reduce__(self) -> tuple[Callable[[], _SentProgress], tuple[()]]:
+        return _SentProgress, ()
+
+
+class _SentProgress:
+    value = Parts()
+
+    def add(self, parts: Parts, /) -> None:
+        _send(("progress", parts))
+
+
+class TaskProcess:
+    """A started process. Use as a context manager; another thread may kill it."""
+
+    def __init__(self, progress: InlineProgress) -> None:
+        self._progress = progress
+        self._process = subprocess.Popen(
+            (sys.executable, "-m", "ledgerfold.compactor.job.inline_process"),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | ENVIRONMENT,
+        )
+
+    def __enter__(self) -> TaskProcess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            try:
+                pipe.close()
+            except BrokenPipeError:
+                continue
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def computed(self, stage: Stage) -> list[list[Any]]:
+        """Returns the partitions of a stage. Raises ProcessEnded, TaskFailed."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            pickle.dump(stage, stdin)
+            stdin.flush()
+            while True:
+                kind, content = pickle.load(stdout)
+                if kind == "progress":
+                    self._progress.add(content)
+                elif kind == "failed":
+                    raise TaskFailed(content)
+                else:
+                    found: list[list[Any]] = content
+                    return found
+        except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
+            raise ProcessEnded("the process of its tasks ended (out of memory?)") from error
+
+
+_answers = 1
+
+
+def _send(message: tuple[str, object]) -> None:
+    with os.fdopen(os.dup(_answers), "wb") as stream:
+        pickle.dump(message, stream)
+
+
+def _unchecked() -> None:
+    """Checks nothing: the process is killed when its work is cancelled."""
+
+
+def main() -> None:
+    global _answers  # noqa: PLW0603 - tasks send their progress there
+    _answers = os.dup(1)
+    os.dup2(2, 1)
+    stage = pickle.load(sys.stdin.buffer)
+    try:
+        _send(("rows", stage.lists_of(_unchecked)))
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        _send(("failed", f"{type(error).__name__}: {error}".partition("\n")[0][:300]))
+    # The strategy may have started threads that do not end.
+    sys.stderr.flush()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    # Under its name: what was pickled names this module.
+    from ledgerfold.compactor.job import inline_process
+
+    inline_process.main()

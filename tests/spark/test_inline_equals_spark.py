@@ -1,0 +1,86 @@
+"""The inline engine leaves what Spark leaves, byte for byte: files and manifests.
+
+`python -m tests.spark.test_inline_equals_spark 2000` compares that many histories.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ledgerfold.compactor.job import plan as plan_module
+from ledgerfold.compactor.job.engine import Engine
+from ledgerfold.compactor.job.inline import InlineEngine
+from ledgerfold.compactor.job.session import Session, SessionSettings, start_session
+from ledgerfold.compactor.kafka import plan as kafka_plan_module
+from tests.support.engine_histories import KINDS, OWN, history
+from tests.support.property_tests import examples
+
+# Tasks so small that a little log is spread over several of each kind.
+SMALL = {
+    plan_module: ("SOLO_BYTES", "SCAN_TASK_KEY_BYTES", "MESSAGE_TASK_BYTES", "BUCKET_BYTES"),
+    kafka_plan_module: ("SOLO_BYTES", "TASK_BYTES", "BUCKET_BYTES"),
+}
+SMALL_BYTES = 1_000
+
+
+def compare(session: Session, kind: str, seed: int) -> None:
+    """Raises AssertionError if a history differs."""
+    with tempfile.TemporaryDirectory() as folder:
+        engines: dict[str, Engine] = {"spark": session, "inline": InlineEngine()}
+        left, right = (
+            history(engine, Path(folder, name), kind, seed) for name, engine in engines.items()
+        )
+    assert left.files.keys() == right.files.keys()
+    assert left == right
+
+
+def make_small(patch: pytest.MonkeyPatch) -> None:
+    for module, names in SMALL.items():
+        for name in names:
+            patch.setattr(module, name, SMALL_BYTES if name != "SOLO_BYTES" else 0)
+    for name in ("BUCKET_KEY_BYTES", "COPY_TASK_BYTES"):
+        patch.setattr(plan_module, name, SMALL_BYTES)
+    # So that runs look up keys, and keep segments.
+    patch.setattr(plan_module, "SCANNED_SHARE_MAX", 0.9)
+
+
+@pytest.mark.parametrize("is_small", [False, True], ids=["one task", "many tasks"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_inline_equals_spark(
+    session: Session, monkeypatch: pytest.MonkeyPatch, kind: str, is_small: bool
+) -> None:
+    """Every strategy, a class of a user, deletion vectors, and rounds of Kafka's cleaner."""
+    if is_small:
+        make_small(monkeypatch)
+
+    @settings(max_examples=examples(2 if kind == OWN else 4), deadline=None)
+    @given(st.integers(0, 1 << 32))
+    def check(seed: int) -> None:
+        compare(session, kind, seed)
+
+    check()
+
+
+def main(histories: int) -> None:
+    """Compares that many, over all kinds, half of them spread over many tasks."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        session = start_session(SessionSettings("local[2]", Path(folder)))
+        try:
+            for seed in range(histories):
+                if seed == histories // 2:
+                    make_small(patch)
+                compare(session, list(KINDS)[seed % len(KINDS)], seed)
+                if seed % 100 == 99:
+                    print(f"{seed + 1} histories are equal", flush=True)
+        finally:
+            session.stop()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,177 @@
+"""The inline engine: stages, shuffles, cancellation, and jobs in a process of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from operator import index
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.compactor.job.inline import InlineEngine, Interrupted
+from ledgerfold.compactor.job.inline_process import ProcessEnded, TaskFailed
+from ledgerfold.compactor.job.progress import Parts
+from ledgerfold.compactor.job.run import CompactionRun
+from ledgerfold.compactor.user_strategies.own import STRATEGIC, Own
+from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed, StrategyFailed
+from ledgerfold.storage.files import REAL
+from ledgerfold.strategies.loading import load
+from ledgerfold.strategies.strategic import READS
+from tests.model.strategy_model import Message
+from tests.support.compaction import LogBuilder, read_messages
+
+CLASSES = "tests.support.strategic_classes"
+
+
+def _pairs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    return ((number % 3, number) for number in numbers)
+
+
+def _own(name: str) -> Own:
+    loaded = load(f"{CLASSES}:{name}", {})
+    reads = tuple(getattr(loaded.strategy, "reads", READS))
+    return Own(f"{CLASSES}:{name}", (), loaded.version, loaded.source, STRATEGIC, reads)
+
+
+def _log(folder: Path, *values: bytes) -> LogBuilder:
+    log = LogBuilder(folder)
+    log.add_segment(1, [[Message(b"k", value, 1)] for value in values])
+    return log
+
+
+def test_a_shuffle_sends_rows_to_their_partition_in_order() -> None:
+    """Rows of earlier tasks come first."""
+    rows = InlineEngine().context.parallelize(range(9), 2).mapPartitions(_pairs)
+    sums = rows.partitionBy(3, index).mapPartitionsWithIndex(
+        lambda number, mine: iter([(number, [value for _, value in mine])])
+    )
+    assert sums.collect() == [(0, [0, 3, 6]), (1, [1, 4, 7]), (2, [2, 5, 8])]
+
+
+def test_stages_are_chained_and_kept_rows_are_computed_once() -> None:
+    """A row passes all stages before the next is made; kept rows may be read twice."""
+    steps: list[str] = []
+
+    def noted(name: str, rows: Iterable[int]) -> Iterator[int]:
+        for row in rows:
+            steps.append(f"{name}{row}")
+            yield row
+
+    engine = InlineEngine()
+    first = engine.context.parallelize([1, 2], 1).mapPartitions(lambda rows: noted("a", rows))
+    kept = engine.keep(first.mapPartitions(lambda rows: noted("b", rows)))
+    assert steps == ["a1", "b1", "a2", "b2"]
+    assert kept.collect() == [*kept.toLocalIterator()] == [1, 2]
+    assert kept.filter(lambda row: row > 1).collect() == [2]
+    assert len(steps) == 4
+
+
+def test_cancelled_work_ends_at_its_next_row() -> None:
+    """Another group's cancellation does not end it; a group that begins later runs."""
+    engine = InlineEngine()
+
+    def cancelling(rows: Iterable[int]) -> Iterator[int]:
+        yield 1
+        engine.cancel("other")
+        yield 2
+        engine.cancel("group")
+        yield 3
+        raise AssertionError("it went on")
+
+    rows = engine.context.parallelize([0], 1).mapPartitions(cancelling)
+    with engine.job_group("group", "t"), pytest.raises(Interrupted):
+        rows.collect()
+    with engine.job_group("next", "t"):
+        assert engine.context.parallelize([1], 1).collect() == [1]
+
+
+def test_a_cancelled_run_leaves_nothing(tmp_path: Path) -> None:
+    """It is cancelled as it begins to copy."""
+    log, engine = _log(tmp_path, b"one"), InlineEngine()
+
+    def clock() -> float:
+        run.cancel()
+        return 0.0
+
+    run = CompactionRun(log.plan(100), engine, REAL, clock)
+    with pytest.raises(CompactionCancelled):
+        run.execute()
+    assert not (log.ledgers_dir / "100").exists()
+    assert CompactionRun(log.plan(100), engine, REAL, time.time).execute().engine == "inline"
+
+
+def test_a_bug_in_a_task_fails_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Spark, with the error's text; nothing remains."""
+    log = _log(tmp_path, b"one")
+
+    def broken(*_: object) -> Iterator[object]:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr("ledgerfold.compactor.job.tasks.copy_survivors", broken)
+    with pytest.raises(CompactionFailed, match="a bug"):
+        CompactionRun(log.plan(100), InlineEngine(), REAL, time.time).execute()
+    assert not (log.ledgers_dir / "100").exists()
+
+
+@pytest.mark.process
+def test_a_user_defined_strategy_runs_in_a_process_of_its_own(tmp_path: Path) -> None:
+    """The worker sees its progress; two runs in a row."""
+    log, engine, own = _log(tmp_path, b"b", b"c", b"a"), InlineEngine(), _own("Everything")
+    for ledger_id in (100, 101):
+        run = CompactionRun(log.plan(ledger_id, strategy=own.name), engine, REAL, time.time, own)
+        manifest = run.execute()
+        left = [each.value for each in read_messages(log.ledgers_dir, manifest.segments)]
+        assert (left, manifest.strategy_version) == ([b"c"], "7")
+        assert run.progress.tasks_done == run.progress.tasks_total == 1
+
+
+@pytest.mark.process
+def test_a_user_defined_strategy_that_raises_fails_the_run(tmp_path: Path) -> None:
+    """Its error names it, and the message."""
+    log, own = _log(tmp_path, b"one", b"two"), _own("Raises")
+    plan = log.plan(100, strategy=own.name)
+    with pytest.raises(StrategyFailed, match="LookupError: no such price"):
+        CompactionRun(plan, InlineEngine(), REAL, time.time, own).execute()
+    assert not (log.ledgers_dir / "100").exists()
+
+
+def _ends(rows: Iterable[int]) -> Iterator[int]:
+    import os
+
+    os._exit(3)
+    yield 1
+
+
+def _raises(rows: Iterable[int]) -> Iterator[int]:
+    yield 1
+    raise ValueError("what\nmore")
+
+
+@pytest.mark.process
+def test_the_end_and_the_errors_of_a_process(tmp_path: Path) -> None:
+    """It is told from an error of a task; the engine goes on."""
+    engine, own = InlineEngine(), _own("Everything")
+    with engine.code_of(own):
+        given = engine.context.parallelize([1], 1)
+        with pytest.raises(ProcessEnded) as ended:
+            given.mapPartitions(_ends).collect()
+        with pytest.raises(TaskFailed, match=r"^ValueError: what$"):
+            given.mapPartitions(_raises).collect()
+        assert given.collect() == [1]
+    assert engine.is_end_of_process(ended.value)
+    assert engine.progress.value == Parts()
+
+
+@pytest.mark.process
+def test_nothing_of_the_inline_engine_imports_pyspark() -> None:
+    """The worker's modules, with the jobs of every kind."""
+    code = (
+        "import sys, ledgerfold.compactor.worker, ledgerfold.compactor.starting\n"
+        "print(sorted({name.partition('.')[0] for name in sys.modules}"
+        " & {'pyspark', 'py4j', 'pandas'}))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"
