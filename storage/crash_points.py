@@ -40,6 +40,9 @@ POINTS = (
     "truncate.before-batch",
     "truncate.after-batch",
     "truncate.after-delete",
+    # broker: a reset
+    "reset.unloaded",
+    "reset.recorded",
     # compactor: the worker's own steps
     "worker.phase-one",
     "worker.segment-written",

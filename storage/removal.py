@@ -11,7 +11,7 @@ Before files are removed, the writes that marked their ledger are durably counte
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ledgerfold.storage.errors import DiskFailure
@@ -47,6 +47,28 @@ def delete_left(
         except DiskFailure as error:
             _log.warning("Ledger %d is not removed yet: %s", ledger_id, error)
             left.add(ledger_id)
+    return left
+
+
+def delete_together(
+    ledger_ids: Sequence[int], ledgers_dir: Path, metadata: MetadataStore, files: Files
+) -> set[int]:
+    """Deletes many ledgers as delete_ledger() does, with one sync and one write for all.
+
+    Returns those that remain.
+    """
+    left = set(ledger_ids)
+    try:
+        metadata.allow_removal()
+        for ledger_id in ledger_ids:
+            files.remove_dir(ledgers_dir / str(ledger_id))
+        files.sync_dir(ledgers_dir)
+        with metadata.batch() as batch:
+            for ledger_id in ledger_ids:
+                batch.delete_ledger(ledger_id)
+        left.clear()
+    except DiskFailure as error:
+        _log.warning("%d ledgers are not removed yet: %s", len(left), error)
     return left
 
 

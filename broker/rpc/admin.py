@@ -21,6 +21,7 @@ from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.rpc.admin_namespaces import NamespaceHandlers
 from ledgerfold.broker.rpc.admin_partitions import PartitionedTopicHandlers
 from ledgerfold.broker.rpc.admin_schemas import SchemaHandlers
+from ledgerfold.broker.rpc.admin_state import StateHandlers
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
 from ledgerfold.broker.rpc.admin_topics import TopicHandlers
 from ledgerfold.broker.rpc.handlers import Handler
@@ -43,6 +44,7 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
     schemas = SchemaHandlers(broker)
     compaction = CompactionHandlers(broker)
     clock = ClockHandlers(broker)
+    state = StateHandlers(broker)
 
     async def get_broker_info(
         request: admin_pb2.GetBrokerInfoRequest,
@@ -99,6 +101,7 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
         "WhatIf": compaction.what_if,
         "GetClock": clock.get,
         "MoveClock": clock.move,
+        "Reset": state.reset,
     }
 
 

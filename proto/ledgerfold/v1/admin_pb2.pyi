@@ -176,6 +176,16 @@ class GetClockResponse(_message.Message):
     is_manual: bool
     def __init__(self, now_ms: _Optional[int] = ..., is_manual: _Optional[bool] = ...) -> None: ...
 
+class ResetRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ResetResponse(_message.Message):
+    __slots__ = ("topics",)
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    topics: int
+    def __init__(self, topics: _Optional[int] = ...) -> None: ...
+
 class MoveClockRequest(_message.Message):
     __slots__ = ("advance_ms", "to_ms")
     ADVANCE_MS_FIELD_NUMBER: _ClassVar[int]

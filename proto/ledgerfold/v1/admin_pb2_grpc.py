@@ -51,6 +51,11 @@ class AdminServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.MoveClockRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.MoveClockResponse.FromString,
                 _registered_method=True)
+        self.Reset = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/Reset',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ResetRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ResetResponse.FromString,
+                _registered_method=True)
         self.CreateTopic = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/CreateTopic',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreateTopicRequest.SerializeToString,
@@ -283,6 +288,14 @@ class AdminServiceServicer:
     def MoveClock(self, request, context):
         """Advances a manual clock, and returns when all work that became due is done. FAILED_PRECONDITION (NOT_ALLOWED) if
         the broker uses the machine's clock.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Reset(self, request, context):
+        """Deletes all topics, schemas, policies, namespaces and tenants, and ends all runs. FAILED_PRECONDITION (NOT_ALLOWED)
+        unless the broker was started with a manual clock, or to allow it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -614,6 +627,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.MoveClockRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.MoveClockResponse.SerializeToString,
             ),
+            'Reset': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reset,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ResetRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ResetResponse.SerializeToString,
+            ),
             'CreateTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopic,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.CreateTopicRequest.FromString,
@@ -906,6 +924,33 @@ class AdminService:
             '/ledgerfold.v1.AdminService/MoveClock',
             ledgerfold_dot_v1_dot_admin__pb2.MoveClockRequest.SerializeToString,
             ledgerfold_dot_v1_dot_admin__pb2.MoveClockResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/Reset',
+            ledgerfold_dot_v1_dot_admin__pb2.ResetRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.ResetResponse.FromString,
             options,
             channel_credentials,
             insecure,
