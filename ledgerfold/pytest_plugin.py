@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,8 +80,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-    report: pytest.TestReport = yield  # type: ignore[misc]
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
     if report.failed and _FIXTURE in getattr(item, "fixturenames", ()):
         session = item.config.stash[_SESSION]
         session.has_failed = item.stash[_HAS_FAILED] = True
@@ -89,7 +91,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
             report.sections.append(("Log of the ledgerfold broker", session.log_of_test()))
         if item.config.getoption("--ledgerfold-keep") and session.data_dir is not None:
             report.sections.append(("Data of the ledgerfold broker", str(session.data_dir)))
-    return report  # type: ignore[return-value]
+    return report
 
 
 @pytest.fixture(scope="session")

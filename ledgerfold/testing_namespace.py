@@ -13,7 +13,9 @@ Its topics are deleted with it, whoever is connected to them.
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack, suppress
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -109,6 +111,20 @@ class Namespace:
         from ledgerfold.aio import Client as AioClient
 
         return AioClient(self.url)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Saves everything in the broker, not only this namespace, and restores it after the block.
+
+        Clients that stay connected reconnect, twice.
+        """
+        name = f"test-{uuid.uuid4().hex}"
+        self.admin.save_snapshot(name)
+        try:
+            yield
+        finally:
+            self.admin.restore_snapshot(name)
+            self.admin.delete_snapshot(name)
 
     def topic(self, name: str) -> str:
         """Returns the full name of a topic in this namespace."""

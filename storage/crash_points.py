@@ -43,6 +43,12 @@ POINTS = (
     # broker: a reset
     "reset.unloaded",
     "reset.recorded",
+    # broker: a snapshot saved and restored
+    "snapshot.linked",
+    "snapshot.renamed",
+    "restore.marked",
+    "restore.linked",
+    "restore.recorded",
     # compactor: the worker's own steps
     "worker.phase-one",
     "worker.segment-written",

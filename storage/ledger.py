@@ -95,7 +95,7 @@ class LedgerStore:
         self.settings = settings or StoreSettings()
         self.reserve = Reserve(reserve_path(data_dir), files)
         self._metadata = metadata
-        self._files = files
+        self.files = self._files = files
         self._appending = AppendFiles(files, OPEN_WRITERS_MAX)
         self._folders = SharedSync(self.ledgers_dir, files)
         self._clock_ms = clock_ms

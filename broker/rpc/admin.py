@@ -102,6 +102,10 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
         "GetClock": clock.get,
         "MoveClock": clock.move,
         "Reset": state.reset,
+        "SaveSnapshot": state.save,
+        "ListSnapshots": state.listed,
+        "RestoreSnapshot": state.restore,
+        "DeleteSnapshot": state.delete,
     }
 
 
