@@ -1,8 +1,8 @@
 """The pytest plugin: a broker for a run of tests, and a namespace for each test.
 
 A test that takes the fixture `ledgerfold` has a `ledgerfold.testing.Namespace`. docs/TESTING.md is
-the manual. pytest loads this module at every start, so it imports nothing but
-pytest: what needs the client is imported by the fixtures.
+the manual. pytest loads this module at every start, so it imports nothing but pytest: what needs
+the client is imported by the fixtures.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _arguments(config: pytest.Config) -> list[str]:
     any_port = "127.0.0.1:0"
     arguments = ["--pulsar-listen", any_port, "--admin-listen", any_port, "--allow-reset"]
     arguments += ["--compactor", config.getoption("--ledgerfold-compactor")]
-    # A test that crashes the machine is not one of this plugin's.
+    # The data are deleted after the run: they need not survive the machine.
     arguments += ["--durability", "os"]
     if config.getoption("--ledgerfold-clock") == "manual":
         arguments.append("--test-clock")

@@ -28,6 +28,22 @@ def test_after_it(ledgerfold):
     print(len(names))
     assert False
 """
+WITHOUT_COMPACTOR = """
+import asyncio
+
+import pytest
+from ledgerfold.errors import CompactorUnavailable
+
+
+def test_it_compacts(ledgerfold):
+    ledgerfold.client.create_producer(ledgerfold.topic("t")).send(b"1", partition_key="k")
+    with pytest.raises(CompactorUnavailable):
+        ledgerfold.compact("t")
+    with pytest.raises(CompactorUnavailable):
+        asyncio.run(ledgerfold.compact_async(ledgerfold.topic("t")))
+    assert ledgerfold.pulsar_url.startswith("pulsar://")
+    assert ledgerfold.admin_url.startswith("http://")
+"""
 UNUSED = """
 import sys
 
@@ -69,9 +85,10 @@ def shop(tmp_path: Path) -> Path:
 
 def test_the_example_with_workers(shop: Path) -> None:
     """Each worker has a broker, and nothing is left of them."""
-    ran = run(shop, "-n", "2", "test_shop.py")
+    (shop / "test_calls.py").write_text(WITHOUT_COMPACTOR)
+    ran = run(shop, "-n", "2")
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "3 passed" in ran.stdout
+    assert "5 passed" in ran.stdout
     assert not list((shop / "temporary").glob("ledgerfold-*"))
 
 
