@@ -66,7 +66,7 @@ def state(lab: BrokerLab) -> object:
     """Everything of which a client can tell; message ids included."""
     names = lab.broker.names.listed()
     ttl_ms = lab.broker.policies.of_namespace("acme/ns", applied=False).message_ttl_ms
-    views = ()
+    views: tuple[str, ...] = ()
     if TOPIC in names:
         views = tuple(str(lab.read(EARLIEST, read_compacted=each)) for each in (True, False))
     return names, ttl_ms, views, [str(each) for each in lab.metadata.cursors(TOPIC)]
