@@ -44,7 +44,6 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
     schemas = SchemaHandlers(broker)
     compaction = CompactionHandlers(broker)
     clock = ClockHandlers(broker)
-    state = StateHandlers(broker)
 
     async def get_broker_info(
         request: admin_pb2.GetBrokerInfoRequest,
@@ -101,11 +100,7 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
         "WhatIf": compaction.what_if,
         "GetClock": clock.get,
         "MoveClock": clock.move,
-        "Reset": state.reset,
-        "SaveSnapshot": state.save,
-        "ListSnapshots": state.listed,
-        "RestoreSnapshot": state.restore,
-        "DeleteSnapshot": state.delete,
+        **StateHandlers(broker).calls(),
     }
 
 
