@@ -65,6 +65,8 @@ async def held_empty(broker: Broker) -> AsyncIterator[None]:
         raise lost
     async with broker.locks.every(), broker.policies.turn:
         await broker.unload_all()
+        for topic in broker.non_persistent:
+            broker.non_persistent.end(topic.name)
         reach("reset.unloaded")
         yield
 
