@@ -38,6 +38,7 @@ from ledgerfold.v1.records_pb2 import (
     SchemaDefinition,
     SchemaRecord,
     SchemaType,
+    Snapshot,
 )
 
 __all__ = [
@@ -66,4 +67,5 @@ __all__ = [
     "SchemaRecord",
     "SchemaType",
     "SegmentInfo",
+    "Snapshot",
 ]

@@ -62,6 +62,8 @@ CODES: dict[str, grpc.StatusCode] = {
     "TENANT_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
     "NAMESPACE_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
     "NAMESPACE_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
+    "SNAPSHOT_NOT_FOUND": grpc.StatusCode.NOT_FOUND,
+    "SNAPSHOT_EXISTS": grpc.StatusCode.ALREADY_EXISTS,
     "TOPIC_BUSY": grpc.StatusCode.FAILED_PRECONDITION,
     "TOPIC_TERMINATED": grpc.StatusCode.FAILED_PRECONDITION,
     "SUBSCRIPTION_NOT_FOUND": grpc.StatusCode.NOT_FOUND,

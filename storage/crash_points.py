@@ -40,6 +40,15 @@ POINTS = (
     "truncate.before-batch",
     "truncate.after-batch",
     "truncate.after-delete",
+    # broker: a reset
+    "reset.unloaded",
+    "reset.recorded",
+    # broker: a snapshot saved and restored
+    "snapshot.linked",
+    "snapshot.renamed",
+    "restore.marked",
+    "restore.linked",
+    "restore.recorded",
     # compactor: the worker's own steps
     "worker.phase-one",
     "worker.segment-written",

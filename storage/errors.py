@@ -18,6 +18,8 @@
     │   ├── TenantExists
     │   ├── NamespaceNotFound
     │   ├── NamespaceExists
+    │   ├── SnapshotNotFound
+    │   ├── SnapshotExists
     │   ├── TopicBusy                producers or consumers are connected
     │   ├── TopicTerminated          the topic accepts no more messages
     │   ├── SubscriptionNotFound
@@ -237,6 +239,20 @@ class NamespaceExists(RequestError):
 
     def __init__(self, namespace: str) -> None:
         super().__init__(f"Namespace {namespace!r} already exists.")
+
+
+class SnapshotNotFound(RequestError):
+    reason = "SNAPSHOT_NOT_FOUND"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Snapshot {name!r} does not exist.")
+
+
+class SnapshotExists(RequestError):
+    reason = "SNAPSHOT_EXISTS"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"Snapshot {name!r} already exists. Delete it, or choose another name.")
 
 
 class TopicBusy(RequestError):

@@ -45,7 +45,7 @@ from ledgerfold.storage.names import (
 )
 from ledgerfold.storage.reader import LedgerReader
 from ledgerfold.storage.recovery_report import RecoveryReport
-from ledgerfold.storage.removal import delete_ledger, delete_left
+from ledgerfold.storage.removal import delete_ledger, delete_left, delete_together
 from ledgerfold.storage.reserve import Reserve
 from ledgerfold.storage.segment import scan_segment
 from ledgerfold.storage.settings import StoreSettings
@@ -95,7 +95,7 @@ class LedgerStore:
         self.settings = settings or StoreSettings()
         self.reserve = Reserve(reserve_path(data_dir), files)
         self._metadata = metadata
-        self._files = files
+        self.files = self._files = files
         self._appending = AppendFiles(files, OPEN_WRITERS_MAX)
         self._folders = SharedSync(self.ledgers_dir, files)
         self._clock_ms = clock_ms
@@ -362,6 +362,17 @@ class LedgerStore:
             failed |= delete_left(left, self.ledgers_dir, self._metadata, self._files)
             with self._left_lock:
                 self._left |= failed
+
+    def delete_all_files(self, ledger_ids: Sequence[int]) -> None:
+        """Deletes many ledgers without a writer at once, as delete_files() does one.
+
+        What could not be removed is retried by the next deletion, or the next start.
+        """
+        left = delete_together(ledger_ids, self.ledgers_dir, self._metadata, self._files)
+        for ledger_id in ledger_ids:
+            self._forget(ledger_id)
+        with self._left_lock:
+            self._left |= left
 
     def _delete(self, ledger_id: int) -> None:
         try:

@@ -39,8 +39,10 @@ from ledgerfold.storage.records import (
     new_store_record,
     schema_key,
 )
+from ledgerfold.storage.shared_lock import SharedLock
 from ledgerfold.storage.write_mark import WriteMark
 from ledgerfold.v1.records_pb2 import (
+    LEDGER_STATE_DELETING,
     CursorRecord,
     LedgerRecord,
     NamespaceRecord,
@@ -92,6 +94,9 @@ class MetadataStore:
         self._writes = 0 if counted is None else counted.writes
         # The last write that allowed files to be removed.
         self._deleting_write = 0
+        # Shared by removals of ledgers; held by a restore of a snapshot, which lists its ledgers.
+        self.removals = SharedLock()
+        self.restored: set[int] = set()
 
     @property
     def writes(self) -> int:
@@ -118,6 +123,15 @@ class MetadataStore:
         Raises IncompatibleFormat if a later build has upgraded the store.
         """
         return self._get(StoreRecord, STORE_KEY)
+
+    def pairs(self) -> list[tuple[bytes, bytes]]:
+        """Returns all records as they are stored, in order of key."""
+        return self._store.scan(b"")
+
+    def is_restored(self, ledger_id: int) -> bool:
+        """Returns whether a snapshot has brought the ledger back, so that its deletion ends."""
+        record = self.ledger(ledger_id) if ledger_id in self.restored else None
+        return record is not None and record.state != LEDGER_STATE_DELETING
 
     def topic(self, name: str) -> TopicRecord | None:
         return self._get(TopicRecord, key("topic", name))

@@ -5,7 +5,15 @@ from __future__ import annotations
 from google.protobuf.message import Message
 
 from ledgerfold.storage.key_value import KeyValueStore
-from ledgerfold.storage.records import encode_record, key, key_of, ledger_key
+from ledgerfold.storage.records import (
+    STORE_KEY,
+    WRITES_KEY,
+    decode,
+    encode_record,
+    key,
+    key_of,
+    ledger_key,
+)
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_DELETING, LedgerRecord
 
 
@@ -50,6 +58,26 @@ class MetadataBatch:
         for at in later.deletes:
             self._delete(at)
         self.marks_deleting |= later.marks_deleting
+
+    def delete_everything(self) -> list[int]:
+        """Deletes the records of all topics, namespaces and tenants, and marks all ledgers as
+        DELETING. Returns the ids of those, whose files the caller deletes.
+        """
+        ledger_ids = []
+        for at, value in self._store.scan(b""):
+            if at.startswith(key("ledger", "")):
+                record = decode(LedgerRecord, at, value)
+                record.state = LEDGER_STATE_DELETING
+                self.put(record)
+                ledger_ids.append(record.ledger_id)
+            elif at not in (STORE_KEY, WRITES_KEY):
+                self._delete(at)
+        return ledger_ids
+
+    def put_encoded(self, at: bytes, value: bytes) -> None:
+        """Puts a record as it was read from this store."""
+        self.deletes.discard(at)
+        self.puts[at] = value
 
     def delete_producer(self, topic: str, name: str) -> None:
         self._delete(key("producer", topic, name))

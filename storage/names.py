@@ -21,6 +21,9 @@ COMPACTOR = "compactor"
 # Manifests of repairs, and copies of the data they changed.
 REPAIRS = "repairs"
 MANIFEST = "manifest.json"
+# Snapshots, and the file in each that has the records.
+SNAPSHOTS = "snapshots"
+SNAPSHOT_RECORDS = "records"
 SEGMENT_SUFFIX = ".log"
 # The file beside a compacted segment that finds its keys.
 KEY_INDEX_SUFFIX = ".keys"

@@ -34,6 +34,7 @@ from typing import Any
 
 from ledgerfold.storage.errors import Corruption, DiskFailure
 from ledgerfold.storage.files import REAL, Files
+from ledgerfold.storage.shared_lock import SharedLock
 
 RETRY_S = 1.0
 _OPEN_FILES_MAX = 128
@@ -42,35 +43,6 @@ _WRITE_BUFFER_BYTES = 4 * 1024 * 1024
 _NOT_WRITTEN = ("While appending to file", "Writer has previous error")
 _NO_SPACE = "No space left on device"
 _log = logging.getLogger(__name__)
-
-
-class _SharedLock:
-    """A readers-writer lock, which may be held during disk access: others need what the holder
-    opens.
-    """
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._inside = 0
-
-    @contextmanager
-    def shared(self) -> Iterator[None]:
-        with self._changed:
-            self._inside += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._inside -= 1
-                self._changed.notify_all()
-
-    @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        with self._changed:
-            while self._inside:
-                self._changed.wait()
-            # New sharers wait while this is held.
-            yield
 
 
 class RocksKeyValue:
@@ -96,7 +68,7 @@ class RocksKeyValue:
         self._files, self._clock_s = files, clock_s
         self._batch = WriteBatch
         self._options = WriteOptions()
-        self._access = _SharedLock()
+        self._access = SharedLock()
         # NOTE: held during disk access. RocksDB serializes writes anyway; and a failure must be
         # known before the next write is tried.
         self._writing = threading.Lock()

@@ -29,6 +29,8 @@ _BY_CLASS: dict[type[BaseException], int] = {
     errors.Timeout: TIMED_OUT,
     errors.TenantNotFound: NOT_FOUND,
     errors.NamespaceNotFound: NOT_FOUND,
+    errors.SnapshotNotFound: NOT_FOUND,
+    errors.SnapshotExists: CONFLICT,
     errors.TenantExists: CONFLICT,
     errors.NamespaceExists: CONFLICT,
     errors.TopicExists: CONFLICT,

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ledgerfold.broker.cli import inspecting, serving
+from ledgerfold.broker.cli import inspecting, serving, state
 from ledgerfold.broker.cli.data import consuming, damage, export_kafka, importing, producing
 from ledgerfold.broker.cli.demo import demos
 from ledgerfold.broker.cli.exit_codes import DONE, USAGE, exit_code
@@ -37,6 +37,7 @@ _COMMANDS = (
     explaining.COMMANDS,
     what_if.COMMANDS,
     inspecting.BROKER,
+    state.COMMANDS,
     importing.COMMANDS,
     export_kafka.COMMANDS,
     inspecting.FILES,

@@ -123,6 +123,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="use a manual clock that starts at TIME or now; `ledgerfold clock` moves it",
     )
+    resets = "let clients delete everything at once, as tests do; implied by --test-clock"
+    add("--allow-reset", action="store_true", help=resets)
     _add_compactor(parser.add_argument_group("compaction"))
     _add_policies(parser.add_argument_group("default policies of namespaces and topics"))
     KAFKA_CONFIG.add_to(parser.add_argument_group("Kafka topics"))
@@ -266,6 +268,7 @@ def _serve(options: argparse.Namespace) -> int:
         kafka_config=serve_config(options),
         compaction_monitor_interval_ms=options.compaction_monitor_interval,
         test_clock_start_ms=options.test_clock,
+        allow_reset=options.allow_reset,
         message_bytes_max=options.max_message_size,
         unsent_bytes_max=options.unsent_max,
         store=StoreSettings(durability=options.durability, **given),

@@ -75,6 +75,8 @@ class BrokerSettings:
     message_bytes_max: int = 5 * 1024 * 1024
     # The start time of a manual clock (broker/common/clock.py). None: the machine's clock.
     test_clock_start_ms: int | None = None
+    # Whether clients may reset the broker. A broker with a manual clock always allows it.
+    allow_reset: bool = False
     # One of ENGINES: start and supervise a worker; "off"; or the address of a remote worker.
     compactor: str = "auto"
     spark_master: str = "local[2]"

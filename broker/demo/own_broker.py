@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from ledgerfold.storage.errors import LedgerfoldError
 
@@ -17,13 +18,29 @@ _STOP_S = 30
 _LOG_SHOWN = 1000
 
 
+class Started(NamedTuple):
+    """A broker that runs: where it serves, and its files. None: it does not serve that."""
+
+    listen: str
+    pulsar: str | None
+    admin: str | None
+    data_dir: Path
+    log: Path
+
+
 @contextmanager
 def own_broker(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> Iterator[str]:
-    """Starts a broker, yields "host:port", and stops it. Raises LedgerfoldError if it does not
-    start.
+    """Starts a broker, yields "host:port", and stops it. See started()."""
+    with started(data_dir, arguments) as broker:
+        yield broker.listen
 
-    Its data are in `data_dir`, or in a temporary directory that is deleted with it. `arguments`:
-    additional arguments of `serve`.
+
+@contextmanager
+def started(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> Iterator[Started]:
+    """Starts a broker, and stops it after the block. Raises LedgerfoldError if it does not start.
+
+    Its data are in `data_dir`, or in a temporary directory that is deleted with it, as its log is.
+    `arguments`: additional arguments of `serve`.
     """
     with tempfile.TemporaryDirectory(prefix="ledgerfold-") as folder:
         data = data_dir or Path(folder) / "data"
@@ -39,19 +56,20 @@ def own_broker(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> I
                 start_new_session=True,
             )
         try:
-            yield _listen(process, log)
+            yield _started(process, data, log)
         finally:
             _stop(process)
 
 
-def _listen(process: subprocess.Popen[bytes], log: Path) -> str:
-    """Waits until the broker is ready. Returns its address."""
+def _started(process: subprocess.Popen[bytes], data_dir: Path, log: Path) -> Started:
+    """Waits until the broker is ready."""
     assert process.stdout is not None
     with process.stdout as stdout:
         ready = stdout.readline()
     if not ready:
         raise LedgerfoldError(f"The broker did not start: {log.read_text()[-_LOG_SHOWN:]}")
-    return str(json.loads(ready)["listen"])
+    told = json.loads(ready)
+    return Started(told["listen"], told.get("pulsar"), told.get("admin"), data_dir, log)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

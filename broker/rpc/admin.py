@@ -21,6 +21,7 @@ from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.rpc.admin_namespaces import NamespaceHandlers
 from ledgerfold.broker.rpc.admin_partitions import PartitionedTopicHandlers
 from ledgerfold.broker.rpc.admin_schemas import SchemaHandlers
+from ledgerfold.broker.rpc.admin_state import StateHandlers
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
 from ledgerfold.broker.rpc.admin_topics import TopicHandlers
 from ledgerfold.broker.rpc.handlers import Handler
@@ -99,6 +100,7 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
         "WhatIf": compaction.what_if,
         "GetClock": clock.get,
         "MoveClock": clock.move,
+        **StateHandlers(broker).calls(),
     }
 
 

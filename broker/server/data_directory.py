@@ -29,6 +29,7 @@ from ledgerfold.storage.names import metadata_dir, reserve_path
 from ledgerfold.storage.owner_only import narrow
 from ledgerfold.storage.reserve import RESERVE_BYTES, Reserve
 from ledgerfold.storage.rocks import RocksKeyValue
+from ledgerfold.storage.snapshot_folder import SnapshotFolder
 from ledgerfold.version import __version__
 
 DESCRIPTORS_MAX = 65_536
@@ -85,6 +86,7 @@ def recovered(
     # Leftover processes would write into what recovery removes.
     end_left_over(settings.data_dir)
     report = store.recover(is_same_boot=lock.is_same_boot)
+    SnapshotFolder(settings.data_dir, files).sweep()
     lock.record_boot()
     store.reserve.keep()
     _log.info("Recovered %s: %s", settings.data_dir, report)

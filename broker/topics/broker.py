@@ -17,7 +17,6 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Any, TypeVar
-from weakref import WeakValueDictionary
 
 from ledgerfold.broker.common.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.common.names import is_non_persistent
@@ -35,6 +34,7 @@ from ledgerfold.broker.topics.housekeeping import Housekeeping
 from ledgerfold.broker.topics.kafka_settings import defects_of, prepare_kafka_topic, start_cleaning
 from ledgerfold.broker.topics.kafka_topic import IS_KAFKA, IS_NOT_KAFKA, KafkaTopic
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic
+from ledgerfold.broker.topics.locks import TopicLocks
 from ledgerfold.broker.topics.lost_records import check_records
 from ledgerfold.broker.topics.namespaces import Namespaces
 from ledgerfold.broker.topics.non_persistent_topic import IS_NON_PERSISTENT, NonPersistentTopic
@@ -101,8 +101,8 @@ class Broker:
         # Called with the name of every deleted topic.
         self.on_deleted: set[Callable[[str], None]] = {self.compaction.history.forget}
         self.on_deleted.update((self.cleaner.deleted, self.names.deleted))
-        # Each lock exists while a task holds it or waits for it.
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        # Held by loads, unloads, deletions and additions of partitions.
+        self.locks = TopicLocks()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
 
@@ -130,15 +130,9 @@ class Broker:
             task.cancel()
         # Last, because the tasks above may be about to start it.
         await self.cleaner.stop()
-        # Includes topics being loaded, unloaded or deleted; those operations finish first.
-        places = asyncio.Semaphore(DISK_THREADS)
-
-        async def unload(name: str) -> None:
-            async with places, self._lock(name):
-                await self._unload(name)
-
-        names = {*self.topics, *self.kafka_topics, *self._locks}
-        await asyncio.gather(*map(unload, sorted(names)))
+        # Topics being loaded, unloaded or deleted: those operations finish first.
+        async with self.locks.every():
+            await self.unload_all()
         # They remove files that are no longer referenced.
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.compactor.stop()
@@ -214,8 +208,8 @@ class Broker:
     ) -> StoredKind:
         partition, exists = parse_partition(name), self.metadata.topic(name) is not None
         # A new partition: its partitioned topic is neither created nor grown meanwhile.
-        parent = nullcontext() if partition is None or exists else self._lock(partition.topic)
-        async with parent, self._lock(name):
+        parent = nullcontext() if partition is None or exists else self.locks.one(partition.topic)
+        async with parent, self.locks.one(name):
             if is_new:  # Another call may have created it meanwhile.
                 self.partitions.check_creatable(name)
             if (loaded := self._usable(name, to_write)) is not None:
@@ -267,10 +261,6 @@ class Broker:
         self.kafka_topics[topic.name] = topic
         return topic
 
-    def _lock(self, name: str) -> asyncio.Lock:
-        """Returns the lock of loads, unloads, deletions and additions of partitions."""
-        return self._locks.setdefault(name, asyncio.Lock())
-
     async def create_topic(self, name: str, kafka: KafkaValues = None) -> None:
         """Raises TopicExists, NotAllowed, InvalidConfig. `kafka`: the settings of a Kafka topic."""
         if is_non_persistent(name):
@@ -299,7 +289,7 @@ class Broker:
     @asynccontextmanager
     async def held(self, name: str) -> AsyncIterator[Topic]:
         """Keeps the topic loaded inside. Raises Moved if it was unloaded before."""
-        async with self._lock(name):
+        async with self.locks.one(name):
             topic = self.topics.get(name)
             if topic is None:
                 raise Moved(f"{name} was unloaded; try again.")
@@ -308,10 +298,20 @@ class Broker:
     @asynccontextmanager
     async def taken_out(self, name: str) -> AsyncIterator[StoredKind | None]:
         """Unloads the topic and keeps it unloaded inside; yields it if it was loaded."""
-        async with self._lock(name):
+        async with self.locks.one(name):
             topic = self._loaded(name)
             await self._unload(name)
             yield topic
+
+    async def unload_all(self) -> None:
+        """Unloads all topics, whose names the caller has locked."""
+        places = asyncio.Semaphore(DISK_THREADS)
+
+        async def unload(name: str) -> None:
+            async with places:
+                await self._unload(name)
+
+        await asyncio.gather(*map(unload, sorted({*self.topics, *self.kafka_topics})))
 
     async def _unload(self, name: str) -> None:
         """Unloads the topic even on a failure; the next load finds what is durable."""
@@ -341,7 +341,7 @@ class Broker:
     @runs_to_completion
     async def delete_partitioned_topic(self, name: str, force: bool) -> None:
         """Deletes the topic and its partitions. Raises TopicNotFound, TopicBusy, NotAllowed."""
-        async with self._lock(name):
+        async with self.locks.one(name):
             self.partitions.record(name)
             names = self.partitions.names(name)
             await self._delete(names, force, lambda batch: batch.delete_partitioned_topic(name))
@@ -368,7 +368,7 @@ class Broker:
         self, name: str, update: Callable[[Policies], Policies]
     ) -> None:
         """Raises NotAllowed, TopicNotFound, and what `update` raises."""
-        async with self._lock(name):
+        async with self.locks.one(name):
             await self.partitions.update_policies(name, update)
 
     @asynccontextmanager
@@ -378,7 +378,7 @@ class Broker:
         check_records(self.store, name)
         async with AsyncExitStack() as locks:
             for each in (name, *names):
-                await locks.enter_async_context(self._lock(each))
+                await locks.enter_async_context(self.locks.one(each))
             with self.names.announced(names):
                 yield
 
@@ -389,7 +389,7 @@ class Broker:
         check_records(self.store, *names)
         async with AsyncExitStack() as locks:
             for name in names:
-                await locks.enter_async_context(self._lock(name))
+                await locks.enter_async_context(self.locks.one(name))
             for name in () if force else names:
                 topic = self._loaded(name) or self.non_persistent.get(name)
                 if topic is not None:

@@ -55,6 +55,10 @@ class TopicNames:
             made = [each for each in new if self._metadata.topic(each) is not None]
             self._tell(made, exists=True)
 
+    def created(self, names: Sequence[str]) -> None:
+        """Tells watchers of topics that were created by other means."""
+        self._tell(names, exists=True)
+
     def deleted(self, name: str) -> None:
         self._tell([name], exists=False)
 

@@ -51,6 +51,7 @@ from ledgerfold.storage.repair.ledger_check import LedgerCheck, check_ledger
 from ledgerfold.storage.repair_manifest import split_by_unfinished
 from ledgerfold.storage.segment import with_segments
 from ledgerfold.storage.segment_check import SegmentCheck
+from ledgerfold.storage.snapshot_folder import SnapshotFolder
 from ledgerfold.storage.unnamed import UnnamedFile, unnamed_files
 from ledgerfold.v1.records_pb2 import (
     LEDGER_KIND_COMPACTED,
@@ -106,6 +107,8 @@ class Survey:
     has_mark: bool = False
     losses: list[str] = field(default_factory=list)
     writes: int = 0
+    # The snapshots that cannot be restored.
+    snapshots: dict[str, StorageError] = field(default_factory=dict)
 
     @property
     def is_incomplete(self) -> bool:
@@ -189,6 +192,7 @@ def take(
     if files.exists(folder):
         _look_into(survey, folder, files)
     _find_losses(survey, data_dir, files)
+    survey.snapshots = SnapshotFolder(data_dir, files).damaged()
     if is_tail and is_same_boot and survey.has_mark and not survey.losses:
         # All counted writes are stored: the end is a truncated, never acknowledged write.
         survey.metadata_damage, survey.torn_metadata = None, metadata_damage

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import Corruption, StorageError
-from ledgerfold.storage.names import ASIDE_SUFFIX, LABEL, METADATA, TORN_SUFFIX
+from ledgerfold.storage.names import ASIDE_SUFFIX, LABEL, METADATA, SNAPSHOTS, TORN_SUFFIX
 from ledgerfold.storage.records import LABELS
 from ledgerfold.storage.repair.ledger_check import LedgerCheck
 from ledgerfold.storage.repair.survey import Survey, compacted_ids
@@ -42,7 +42,7 @@ class Finding:
     """A finding. `path` is relative to the data directory; `offset` is a byte in that file.
 
     Kinds: metadata, record, reference, label, unrecorded, file, entry, order, gap, sums, vector,
-    format; of notes: torn-tail, torn-copy, aside, orphan.
+    format, snapshot; of notes: torn-tail, torn-copy, aside, orphan.
     """
 
     kind: str
@@ -88,7 +88,8 @@ def totals(survey: Survey) -> Totals:
 
 
 def findings(survey: Survey) -> Iterator[Finding]:
-    """Yields findings: records, then topics, then ledgers by id, then unnamed files."""
+    """Yields findings: records, then topics, then ledgers by id, unnamed files,
+    snapshots."""
     if survey.metadata_damage is not None:
         yield metadata_finding(survey.metadata_damage)
     if survey.torn_metadata is not None:
@@ -106,6 +107,9 @@ def findings(survey: Survey) -> Iterator[Finding]:
         yield from _ledger(survey, survey.ledgers[ledger_id])
     yield from _copies(survey)
     yield from map(_unnamed, survey.unnamed)
+    for name, error in survey.snapshots.items():
+        path = f"{SNAPSHOTS}/{name}"
+        yield Finding("snapshot", "a snapshot that can be restored", str(error), path=path)
 
 
 def metadata_finding(damage: Corruption) -> Finding:

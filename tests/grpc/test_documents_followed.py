@@ -29,6 +29,7 @@ FOLLOWED = (
     "docs/STRATEGIES.md",
     "docs/PROFILES.md",
     "docs/ADMIN.md",
+    "docs/TESTING.md",
     "docs/METRICS.md",
     "docs/RELIABILITY.md",
     "docs/CASES.md",

@@ -210,6 +210,11 @@ class LossyFiles(Files):
         with self.step("replace", target):
             self._seen[target] = self._node(source)
             del self._seen[source]
+            # Of a folder: until its own folder is synced, a crash shows the old name.
+            for each in [each for each in self._seen if source in each.parents]:
+                self._seen[target / each.relative_to(source)] = self._seen.pop(each)
+            for each in [each for each in self._durable if source in each.parents]:
+                self._durable[target / each.relative_to(source)] = self._durable[each]
 
     def link(self, source: Path, target: Path) -> None:
         with self.step("link", target):

@@ -24,6 +24,7 @@ from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.administration.namespace_calls import NamespaceCalls
 from ledgerfold.broker.client.administration.schema_calls import SchemaCalls
+from ledgerfold.broker.client.administration.state_calls import StateCalls
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.streams.forks import invalidate_after_fork
@@ -31,7 +32,7 @@ from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.v1 import admin_pb2, data_pb2, records_pb2
 
 
-class Admin(NamespaceCalls, PolicyCalls, SchemaCalls, AnalysisCalls, Closing):
+class Admin(NamespaceCalls, PolicyCalls, SchemaCalls, StateCalls, AnalysisCalls, Closing):
     """A connection for administration. Thread-safe.
 
     `timeout_seconds` bounds each call except `watch_compaction`, `explain` and `what_if`. No call

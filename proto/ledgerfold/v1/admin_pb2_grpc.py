@@ -51,6 +51,31 @@ class AdminServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.MoveClockRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.MoveClockResponse.FromString,
                 _registered_method=True)
+        self.Reset = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/Reset',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ResetRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ResetResponse.FromString,
+                _registered_method=True)
+        self.SaveSnapshot = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/SaveSnapshot',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.SaveSnapshotRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.SaveSnapshotResponse.FromString,
+                _registered_method=True)
+        self.ListSnapshots = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/ListSnapshots',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListSnapshotsRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListSnapshotsResponse.FromString,
+                _registered_method=True)
+        self.RestoreSnapshot = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/RestoreSnapshot',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.RestoreSnapshotRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.RestoreSnapshotResponse.FromString,
+                _registered_method=True)
+        self.DeleteSnapshot = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/DeleteSnapshot',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteSnapshotRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteSnapshotResponse.FromString,
+                _registered_method=True)
         self.CreateTopic = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/CreateTopic',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.CreateTopicRequest.SerializeToString,
@@ -283,6 +308,44 @@ class AdminServiceServicer:
     def MoveClock(self, request, context):
         """Advances a manual clock, and returns when all work that became due is done. FAILED_PRECONDITION (NOT_ALLOWED) if
         the broker uses the machine's clock.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Reset(self, request, context):
+        """Deletes all topics, schemas, policies, namespaces and tenants, and ends all runs. FAILED_PRECONDITION (NOT_ALLOWED)
+        unless the broker was started with a manual clock, or to allow it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SaveSnapshot(self, request, context):
+        """Saves the whole state under a name. All topics are unloaded: clients reconnect, and runs in progress are ended.
+        ALREADY_EXISTS (SNAPSHOT_EXISTS) if there is a snapshot of that name. This and the following three are refused like
+        Reset.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSnapshots(self, request, context):
+        """Lists the snapshots by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestoreSnapshot(self, request, context):
+        """Replaces the whole state by that of a snapshot, which stays. NOT_FOUND (SNAPSHOT_NOT_FOUND) if there is none.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSnapshot(self, request, context):
+        """Deletes a snapshot.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -614,6 +677,31 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.MoveClockRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.MoveClockResponse.SerializeToString,
             ),
+            'Reset': grpc.unary_unary_rpc_method_handler(
+                    servicer.Reset,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ResetRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ResetResponse.SerializeToString,
+            ),
+            'SaveSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.SaveSnapshot,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.SaveSnapshotRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.SaveSnapshotResponse.SerializeToString,
+            ),
+            'ListSnapshots': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSnapshots,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListSnapshotsRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListSnapshotsResponse.SerializeToString,
+            ),
+            'RestoreSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestoreSnapshot,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.RestoreSnapshotRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.RestoreSnapshotResponse.SerializeToString,
+            ),
+            'DeleteSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSnapshot,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteSnapshotRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteSnapshotResponse.SerializeToString,
+            ),
             'CreateTopic': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateTopic,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.CreateTopicRequest.FromString,
@@ -906,6 +994,141 @@ class AdminService:
             '/ledgerfold.v1.AdminService/MoveClock',
             ledgerfold_dot_v1_dot_admin__pb2.MoveClockRequest.SerializeToString,
             ledgerfold_dot_v1_dot_admin__pb2.MoveClockResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Reset(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/Reset',
+            ledgerfold_dot_v1_dot_admin__pb2.ResetRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.ResetResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SaveSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/SaveSnapshot',
+            ledgerfold_dot_v1_dot_admin__pb2.SaveSnapshotRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.SaveSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSnapshots(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/ListSnapshots',
+            ledgerfold_dot_v1_dot_admin__pb2.ListSnapshotsRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.ListSnapshotsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestoreSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/RestoreSnapshot',
+            ledgerfold_dot_v1_dot_admin__pb2.RestoreSnapshotRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.RestoreSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/DeleteSnapshot',
+            ledgerfold_dot_v1_dot_admin__pb2.DeleteSnapshotRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.DeleteSnapshotResponse.FromString,
             options,
             channel_credentials,
             insecure,

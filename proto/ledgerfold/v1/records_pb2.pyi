@@ -664,6 +664,35 @@ class RunCounts(_message.Message):
     bytes_new: int
     def __init__(self, messages_in: _Optional[int] = ..., messages_out: _Optional[int] = ..., entries_in: _Optional[int] = ..., entries_out: _Optional[int] = ..., bytes_in: _Optional[int] = ..., bytes_out: _Optional[int] = ..., keys: _Optional[int] = ..., tombstones: _Optional[int] = ..., null_keys: _Optional[int] = ..., removed_events: _Optional[int] = ..., phase_one_ms: _Optional[int] = ..., phase_two_ms: _Optional[int] = ..., worker_peak_bytes: _Optional[int] = ..., write_latency_counts: _Optional[_Iterable[int]] = ..., write_latency_us: _Optional[int] = ..., bytes_kept: _Optional[int] = ..., garbage_bytes: _Optional[int] = ..., vector_bytes: _Optional[int] = ..., bytes_new: _Optional[int] = ...) -> None: ...
 
+class Snapshot(_message.Message):
+    __slots__ = ("name", "created_ms", "topics", "size_bytes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    created_ms: int
+    topics: int
+    size_bytes: int
+    def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., topics: _Optional[int] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class SnapshotRecords(_message.Message):
+    __slots__ = ("name", "created_ms", "pairs")
+    class Pair(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: bytes
+        value: bytes
+        def __init__(self, key: _Optional[bytes] = ..., value: _Optional[bytes] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    CREATED_MS_FIELD_NUMBER: _ClassVar[int]
+    PAIRS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    created_ms: int
+    pairs: _containers.RepeatedCompositeFieldContainer[SnapshotRecords.Pair]
+    def __init__(self, name: _Optional[str] = ..., created_ms: _Optional[int] = ..., pairs: _Optional[_Iterable[_Union[SnapshotRecords.Pair, _Mapping]]] = ...) -> None: ...
+
 class RunRecord(_message.Message):
     __slots__ = ("topic", "number", "state", "trigger", "strategy", "queued_ms", "started_ms", "ended_ms", "ledger_id", "previous_ledger_id", "horizon", "counts", "error_reason", "error_message", "retain_null_key", "strategy_settings", "strategy_version", "plan_time_ms", "retention_floor", "unsized_empties_survive", "engine")
     class StrategySettingsEntry(_message.Message):

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.process
 
 SECRET = {"LEDGERFOLD_COMPACTOR_SECRET": "s"}
 T, K = "public/walked/t", "public/walked/k"
-# What each is given; {} are paths. None: it needs Spark, and has tests of its own.
+# What each is given; {} are paths. None: it needs Spark, or replaces what others are given, and has
+# tests of its own.
 SHOWING: dict[str, str | None] = {
     "produce": f"{T} -k a -m 1",
     "consume": f"{T} -s s -p Earliest",
@@ -69,6 +70,10 @@ SHOWING: dict[str, str | None] = {
     "explain": f"{T} --key a",
     "what-if": None,
     "info": "",
+    "reset": None,
+    "snapshot save": None,
+    "snapshot list": "",
+    "snapshot restore": None,
     "clock show": "",
     "clock set": "2040-01-01T00:00:00Z",
     "clock advance": "1s",
@@ -93,6 +98,7 @@ SILENT: dict[str, str] = {
     "tenants delete": "walked",
     "namespaces create": "public/walked-too",
     "namespaces delete": "public/walked-too",
+    "snapshot delete": "walked",
     "cleaner set-config": "log.cleaner.threads=1",
     "cleaner unset-config": "log.cleaner.threads",
 }
@@ -175,6 +181,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledgerfold]:
                 f"produce {K} -k a -m 1",
                 f"produce {K} -k a -m 2",
                 f"schemas upload public/walked/s -f {schema}",
+                "snapshot save walked",
             ):
                 assert cli(*setup.split()).code == 0, setup
             yield cli

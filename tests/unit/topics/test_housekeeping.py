@@ -181,7 +181,7 @@ def test_locks_go_with_those_who_hold_them_or_wait(lab: BrokerLab) -> None:
 
     lab.topic  # noqa: B018 - loads it
     assert lab.run(ask()) == ["first", "second"]
-    assert len(lab.broker._locks) == 0
+    assert len(lab.broker.locks) == 0
 
 
 def test_without_compactions_cursor_the_slowest_durable_one_counts(lab: BrokerLab) -> None:

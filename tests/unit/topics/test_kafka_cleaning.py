@@ -247,7 +247,7 @@ def test_a_topic_that_is_unloaded_meanwhile_ends_no_thread(
 
     async def plans_slowly() -> Any:
         found = await plans()
-        async with lab.broker._lock(TOPIC):
+        async with lab.broker.locks.one(TOPIC):
             await lab.broker._unload(TOPIC)
         return found
 

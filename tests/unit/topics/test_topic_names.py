@@ -100,7 +100,7 @@ def test_callers_that_give_up(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -
         """Waits for the locks, which the work holds until it is done."""
 
         async def wait() -> None:
-            async with broker._lock(TOPIC), broker._lock(NAMES[0]):
+            async with broker.locks.one(TOPIC), broker.locks.one(NAMES[0]):
                 pass
 
         lab.run(wait())

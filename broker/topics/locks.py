@@ -1,0 +1,73 @@
+"""The locks of topic names, and one of all of them together.
+
+Loads, unloads and deletions hold the lock of each name that they change. An operation on the whole
+broker, such as a reset, holds all names: it waits until no lock is held, and others wait for it.
+
+  >>> async def example() -> None:
+  ...     locks = TopicLocks()
+  ...     async with locks.one("t-partition-0"), locks.one("t"):
+  ...         every = asyncio.create_task(reset(locks))
+  ...         await asyncio.sleep(0)
+  ...         print("changed")
+  ...     await every
+  >>> async def reset(locks: TopicLocks) -> None:
+  ...     async with locks.every():
+  ...         print("reset")
+  >>> asyncio.run(example())
+  changed
+  reset
+
+While the lock of all names is only waited for, others are still given: who holds one may need
+another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from weakref import WeakValueDictionary
+
+
+class TopicLocks:
+    """The locks of one broker, on its event loop."""
+
+    def __init__(self) -> None:
+        # Each lock exists while a task holds it or waits for it.
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._inside = 0
+        self._is_idle, self._is_open = asyncio.Event(), asyncio.Event()
+        self._is_idle.set()
+        self._is_open.set()
+        self._turn = asyncio.Lock()
+
+    def __len__(self) -> int:
+        """Returns how many names have a lock now."""
+        return len(self._locks)
+
+    @asynccontextmanager
+    async def one(self, name: str) -> AsyncIterator[None]:
+        """Holds the lock of a name."""
+        while not self._is_open.is_set():
+            await self._is_open.wait()
+        self._inside += 1
+        self._is_idle.clear()
+        try:
+            async with self._locks.setdefault(name, asyncio.Lock()):
+                yield
+        finally:
+            self._inside -= 1
+            if not self._inside:
+                self._is_idle.set()
+
+    @asynccontextmanager
+    async def every(self) -> AsyncIterator[None]:
+        """Holds the locks of all names, also of those that do not exist yet."""
+        async with self._turn:
+            while self._inside:
+                await self._is_idle.wait()
+            self._is_open.clear()
+            try:
+                yield
+            finally:
+                self._is_open.set()

@@ -1,0 +1,84 @@
+"""A reset: the broker is empty again, as on a new data directory.
+
+Topics, subscriptions, schemas, policies, namespaces and tenants are deleted; `public/default`
+always exists. Runs in progress are ended. Clients that stay connected reconnect, as after a
+deletion. The broker's clock, its compactor, and the ids of ledgers, which are never used twice,
+continue.
+
+1. All topics are unloaded, and none is loaded meanwhile (`held_empty`).
+2. One synced write deletes all records, and marks the ledgers for deletion: that is the reset.
+   After a crash a start finds everything, or nothing.
+3. The files are deleted in the background; a start continues a deletion that was interrupted.
+
+Only brokers that allow it can be reset: those with a manual clock, and with `serve --allow-reset`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from ledgerfold.broker.common.shielding import runs_to_completion
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.storage.crash_points import reach
+from ledgerfold.storage.errors import NotAllowed
+from ledgerfold.storage.metadata import MetadataBatch
+
+
+def check_allowed(broker: Broker) -> None:
+    """Raises NotAllowed."""
+    if broker.manual_clock is None and not broker.settings.allow_reset:
+        raise NotAllowed(
+            "The broker does not allow it. Start it with --allow-reset or --test-clock: then all "
+            "who reach it may delete everything."
+        )
+
+
+@runs_to_completion
+async def reset(broker: Broker) -> int:
+    """Deletes everything. Returns how many topics there were, partitions included.
+
+    Raises NotAllowed, MetadataLost (a repair can restore what was lost), StorageError.
+    """
+    check_allowed(broker)
+    async with held_empty(broker):
+        names, ledger_ids = broker.metadata.topic_names(), list[int]()
+
+        def edit(batch: MetadataBatch) -> None:
+            ledger_ids.extend(batch.delete_everything())
+
+        await broker.in_thread(lambda: broker.metadata.change(edit))
+        reach("reset.recorded")
+        forget(broker, names)
+        delete_later(broker, ledger_ids)
+    return len(names)
+
+
+@asynccontextmanager
+async def held_empty(broker: Broker) -> AsyncIterator[None]:
+    """Unloads all topics and keeps them unloaded inside; no namespace changes, either.
+
+    Raises MetadataLost if the records of a topic are lost.
+    """
+    for lost in broker.store.unrecorded.values():
+        raise lost
+    async with broker.locks.every(), broker.policies.turn:
+        await broker.unload_all()
+        for topic in broker.non_persistent:
+            broker.non_persistent.end(topic.name)
+        reach("reset.unloaded")
+        yield
+
+
+def forget(broker: Broker, names: Sequence[str]) -> None:
+    """Drops what is remembered of deleted topics, and tells those who watch names."""
+    for name in names:
+        for callback in broker.on_deleted:
+            callback(name)
+
+
+def delete_later(broker: Broker, ledger_ids: Sequence[int]) -> None:
+    """Deletes the files of ledgers that are marked as DELETING, in the background."""
+    work = functools.partial(broker.store.delete_all_files, ledger_ids)
+    broker.spawn(broker.in_thread(work))

@@ -1,0 +1,75 @@
+"""Snapshots of the broker's whole state: saved, restored and deleted (storage/snapshots.py).
+
+A save and a restore unload all topics, as a reset does (broker/topics/reset.py): clients that stay
+connected reconnect, and runs in progress are ended. A restore brings back what a reset deletes; the
+broker's clock and the ids of ledgers go on. Brokers that can be reset allow it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+
+from ledgerfold.broker.common.shielding import runs_to_completion
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.reset import check_allowed, delete_later, forget, held_empty
+from ledgerfold.storage.snapshot_folder import described, topics_of
+from ledgerfold.storage.snapshots import Snapshots
+from ledgerfold.v1.records_pb2 import Snapshot
+
+
+class BrokerSnapshots:
+    """The snapshots of one broker. One operation runs at a time."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._snapshots = Snapshots(
+            broker.settings.data_dir, broker.metadata, broker.store.files, broker.clock_ms
+        )
+        self._turn = asyncio.Lock()
+
+    @runs_to_completion
+    async def save(self, name: str) -> Snapshot:
+        """Raises NotAllowed, InvalidRequest, SnapshotExists, LimitExceeded, StorageError."""
+        check_allowed(self._broker)
+        self._check_undamaged()
+        async with self._turn, held_empty(self._broker):
+            return await self._broker.in_thread(functools.partial(self._snapshots.save, name))
+
+    def _check_undamaged(self) -> None:
+        """Raises the damage of a ledger: a snapshot would have it, too."""
+        for ledger_id in self._broker.store.damaged_ids():
+            damage = self._broker.store.damage_of(ledger_id)
+            if damage is not None:
+                raise damage
+
+    async def listed(self) -> list[Snapshot]:
+        """Raises NotAllowed, StorageError."""
+        check_allowed(self._broker)
+        async with self._turn:
+            return await self._broker.in_thread(self._snapshots.listed)
+
+    @runs_to_completion
+    async def restore(self, name: str) -> Snapshot:
+        """Raises NotAllowed, InvalidRequest, SnapshotNotFound, StorageError; then nothing has
+        changed.
+        """
+        broker = self._broker
+        check_allowed(broker)
+        async with self._turn:
+            records = await broker.in_thread(functools.partial(self._snapshots.load, name))
+            async with held_empty(broker):
+                before = broker.metadata.topic_names()
+                restore = functools.partial(self._snapshots.restore, records)
+                gone = await broker.in_thread(restore)
+                forget(broker, before)
+                broker.names.created(topics_of(records))
+                delete_later(broker, gone)
+        return described(records)
+
+    @runs_to_completion
+    async def delete(self, name: str) -> None:
+        """Raises NotAllowed, InvalidRequest, SnapshotNotFound, StorageError."""
+        check_allowed(self._broker)
+        async with self._turn:
+            await self._broker.in_thread(functools.partial(self._snapshots.delete, name))

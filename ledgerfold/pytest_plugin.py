@@ -1,0 +1,146 @@
+"""The pytest plugin: a broker for a run of tests, and a namespace for each test.
+
+A test that takes the fixture `ledgerfold` has a `ledgerfold.testing.Namespace`. docs/TESTING.md is
+the manual. pytest loads this module at every start, so it imports nothing but pytest: what needs
+the client is imported by the fixtures.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import uuid
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from ledgerfold.testing import ExistingBroker, Namespace
+
+_TENANT = "tests"
+_NAME_CHARS_MAX = 60
+# The end of the log that a report shows.
+_LOG_BYTES_MAX = 16 * 1024
+_FIXTURE = "ledgerfold_broker"
+_HAS_FAILED = pytest.StashKey[bool]()
+
+
+class _Session:
+    """The broker of this run, if there is one, as far as reports need it."""
+
+    def __init__(self) -> None:
+        self.log: Path | None = None
+        self.data_dir: Path | None = None
+        # Where the log ended when the current test began.
+        self.log_began = 0
+        self.has_failed = False
+
+    @property
+    def log_end(self) -> int:
+        return 0 if self.log is None else self.log.stat().st_size
+
+    def log_of_test(self) -> str:
+        """Returns what the broker has logged during the current test."""
+        if self.log is None or self.log_end == self.log_began:
+            return "(nothing)"
+        with self.log.open("rb") as file:
+            file.seek(max(self.log_began, self.log_end - _LOG_BYTES_MAX))
+            return file.read().decode(errors="replace")
+
+
+_SESSION = pytest.StashKey[_Session]()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("ledgerfold")
+    profile = "the broker's profile: documented (the default) or pulsar-4"
+    group.addoption("--ledgerfold-profile", metavar="NAME", help=profile)
+    url = "use the broker at this address instead of starting one"
+    group.addoption("--ledgerfold-url", metavar="HOST:PORT", help=url)
+    keep = "keep the data directory if a test fails, and say where it is"
+    group.addoption("--ledgerfold-keep", action="store_true", help=keep)
+    clock = "manual (the default): only tests move the broker's time; real: the machine's clock"
+    choices = ("manual", "real")
+    group.addoption("--ledgerfold-clock", choices=choices, default="manual", help=clock)
+    compactor = "where compactions run, as in serve --compactor: local (the default), off, ..."
+    group.addoption("--ledgerfold-compactor", default="local", metavar="WHERE", help=compactor)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[_SESSION] = _Session()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    session = item.config.stash[_SESSION]
+    session.log_began = session.log_end
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and _FIXTURE in getattr(item, "fixturenames", ()):
+        session = item.config.stash[_SESSION]
+        session.has_failed = item.stash[_HAS_FAILED] = True
+        if session.log is not None:
+            report.sections.append(("Log of the ledgerfold broker", session.log_of_test()))
+        if item.config.getoption("--ledgerfold-keep") and session.data_dir is not None:
+            report.sections.append(("Data of the ledgerfold broker", str(session.data_dir)))
+    return report
+
+
+@pytest.fixture(scope="session")
+def ledgerfold_broker(request: pytest.FixtureRequest) -> Iterator[ExistingBroker]:
+    """A broker for all tests of the run, or of one worker of pytest-xdist."""
+    from ledgerfold.testing import Broker, ExistingBroker
+
+    url = request.config.getoption("--ledgerfold-url")
+    if url is not None:
+        with ExistingBroker(url) as existing:
+            yield existing
+        return
+    session = request.config.stash[_SESSION]
+    folder = Path(tempfile.mkdtemp(prefix="ledgerfold-tests-"))
+    try:
+        with Broker(folder / "data", arguments=_arguments(request.config)) as broker:
+            session.log, session.data_dir = broker.log, broker.data_dir
+            yield broker
+    finally:
+        session.log = None
+        if not (session.has_failed and request.config.getoption("--ledgerfold-keep")):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def ledgerfold(
+    request: pytest.FixtureRequest, ledgerfold_broker: ExistingBroker
+) -> Iterator[Namespace]:
+    """A namespace for one test, deleted after it with all that is in it."""
+    from ledgerfold.testing import Namespace
+
+    # Tests of several runs may share a broker.
+    local = re.sub(r"[^A-Za-z0-9_.=-]+", "-", request.node.name)[:_NAME_CHARS_MAX]
+    name = f"{_TENANT}/{local}-{uuid.uuid4().hex[:8]}"
+    with Namespace(ledgerfold_broker, name) as namespace:
+        yield namespace
+        has_failed = request.node.stash.get(_HAS_FAILED, False)
+        namespace.keep = has_failed and request.config.getoption("--ledgerfold-keep")
+
+
+def _arguments(config: pytest.Config) -> list[str]:
+    """Returns the arguments of `serve`."""
+    any_port = "127.0.0.1:0"
+    arguments = ["--pulsar-listen", any_port, "--admin-listen", any_port, "--allow-reset"]
+    arguments += ["--compactor", config.getoption("--ledgerfold-compactor")]
+    # The data are deleted after the run: they need not survive the machine.
+    arguments += ["--durability", "os"]
+    if config.getoption("--ledgerfold-clock") == "manual":
+        arguments.append("--test-clock")
+    if profile := config.getoption("--ledgerfold-profile"):
+        arguments += ["--profile", profile]
+    return arguments

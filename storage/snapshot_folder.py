@@ -1,0 +1,151 @@
+"""The folder of snapshots, DATA/snapshots/: their names, their records, and whether they are whole.
+
+Each is a folder with a file of all records, and links to the files of all ledgers, in one level:
+only one folder is synced. What storage/snapshots.py saves and restores is checked here, by
+`ledgerfold verify`, too. Format: docs/FORMATS.md, "Snapshots".
+
+    >>> from ledgerfold.storage.files import REAL
+    >>> SnapshotFolder(folder, REAL).names()
+    []
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import closing
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+
+from ledgerfold.storage.entry import crc32c
+from ledgerfold.storage.errors import (
+    Corruption,
+    InvalidRequest,
+    MissingFile,
+    SnapshotNotFound,
+    StorageError,
+)
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.names import ASIDE_SUFFIX, SNAPSHOT_RECORDS, SNAPSHOTS
+from ledgerfold.storage.records import decode, key
+from ledgerfold.v1.records_pb2 import LedgerRecord, Snapshot, SnapshotRecords
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_LEDGER, _TOPIC = key("ledger", ""), key("topic", "")
+_CRC_BYTES = 4
+
+
+class SnapshotFolder:
+    """The folder of one data directory. It need not exist."""
+
+    def __init__(self, data_dir: Path, files: Files) -> None:
+        self.path, self._files = data_dir / SNAPSHOTS, files
+
+    def sweep(self) -> None:
+        """Removes what a crash has left unfinished. Raises DiskFailure."""
+        for name in self._listed():
+            if name.endswith(ASIDE_SUFFIX):
+                self._files.remove_dir(self.path / name)
+
+    def names(self) -> list[str]:
+        return [each for each in self._listed() if _NAME.fullmatch(each)]
+
+    def _listed(self) -> list[str]:
+        return self._files.listdir(self.path) if self._files.exists(self.path) else []
+
+    def damaged(self) -> dict[str, StorageError]:
+        """Returns the snapshots that cannot be restored, and why. Raises DiskFailure."""
+        found: dict[str, StorageError] = {}
+        for name in self.names():
+            try:
+                self.check_files(self.load(name))
+            except (Corruption, MissingFile) as error:
+                found[name] = error
+            except SnapshotNotFound:
+                path = str(self.path / name / SNAPSHOT_RECORDS)
+                found[name] = MissingFile(path, f"snapshot {name}")
+        return found
+
+    def load(self, name: str) -> SnapshotRecords:
+        """Returns the records, after a check of their checksum.
+
+        Raises InvalidRequest, SnapshotNotFound, Corruption, DiskFailure.
+        """
+        check_name(name)
+        path = self.path / name / SNAPSHOT_RECORDS
+        try:
+            with closing(self._files.open_read(path)) as file:
+                data = file.pread(file.size_bytes, 0)
+        except FileNotFoundError as error:
+            raise SnapshotNotFound(name) from error
+        checksum, data = data[:_CRC_BYTES], data[_CRC_BYTES:]
+        try:
+            if checksum == checksum_of(data):
+                return SnapshotRecords.FromString(data)
+            found = "other bytes"
+        except DecodeError as error:
+            found = str(error)
+        raise Corruption(str(path), 0, "the records of a snapshot, with their checksum", found)
+
+    def check_files(self, records: SnapshotRecords) -> None:
+        """Checks that each segment is there, with its size. Raises MissingFile, DiskFailure."""
+        folder = self.path / records.name
+        for record in ledgers_of(records).values():
+            for segment in record.segments:
+                path = folder / flat(segment.path)
+                if not self._files.exists(path) or self._files.size(path) != segment.size_bytes:
+                    raise MissingFile(str(path), f"snapshot {records.name}")
+
+    def delete(self, name: str) -> None:
+        """Raises InvalidRequest, SnapshotNotFound, DiskFailure."""
+        check_name(name)
+        if name not in self.names():
+            raise SnapshotNotFound(name)
+        aside = self.path / f"{name}{ASIDE_SUFFIX}"
+        self._files.remove_dir(aside)
+        self._files.replace(self.path / name, aside)
+        self._files.sync_dir(self.path)
+        self._files.remove_dir(aside)
+
+
+def ledgers_of(records: SnapshotRecords) -> dict[int, LedgerRecord]:
+    """Returns the ledgers by id. Raises Corruption."""
+    decoded = [
+        decode(LedgerRecord, pair.key, pair.value)
+        for pair in records.pairs
+        if pair.key.startswith(_LEDGER)
+    ]
+    return {each.ledger_id: each for each in decoded}
+
+
+def topics_of(records: SnapshotRecords) -> list[str]:
+    """Returns the names of the topics, partitions included."""
+    keys = [pair.key for pair in records.pairs if pair.key.startswith(_TOPIC)]
+    return [each.removeprefix(_TOPIC).decode() for each in keys]
+
+
+def described(records: SnapshotRecords) -> Snapshot:
+    segments = [each for ledger in ledgers_of(records).values() for each in ledger.segments]
+    return Snapshot(
+        name=records.name,
+        created_ms=records.created_ms,
+        topics=len(topics_of(records)),
+        size_bytes=sum(each.size_bytes for each in segments),
+    )
+
+
+def check_name(name: str) -> None:
+    if not _NAME.fullmatch(name):
+        raise InvalidRequest(
+            f"{name!r} is no name of a snapshot: it has 1 to 64 letters, digits, '-' and '_', and "
+            "begins with a letter or a digit."
+        )
+
+
+def flat(path: str) -> str:
+    """Returns the name in a snapshot of a file of a ledger: one folder is synced, not many."""
+    return path.replace("/", "-")
+
+
+def checksum_of(data: bytes) -> bytes:
+    return crc32c(data).to_bytes(_CRC_BYTES, "little")

@@ -1,0 +1,201 @@
+"""Snapshots of a whole data directory, in DATA/snapshots/<name>/ (docs/FORMATS.md, "Snapshots").
+
+A snapshot has a hard link to each file of each ledger, and a file with all records. Nothing is
+copied: a ledger that is closed never changes. So while one is saved or restored no topic is loaded,
+and all ledgers are closed. A crash leaves either state whole:
+
+* **Save**: everything is built in <name>.tmp, synced, and renamed. A start removes what was not.
+* **Restore**: ledgers that exist no more are listed as DELETING, so that a start would remove
+  them, and linked; then one synced write replaces all records. Ledgers that the snapshot does not
+  have are DELETING from then on.
+* **Delete**: it is renamed to <name>.tmp, and removed.
+
+Ids of ledgers are never used twice, whatever is restored: the store record is not part of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from ledgerfold.storage.crash_points import reach
+from ledgerfold.storage.errors import (
+    LimitExceeded,
+    MissingFile,
+    NotAllowed,
+    SnapshotExists,
+)
+from ledgerfold.storage.files import Files, make_durable_dir, write_file
+from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.names import (
+    ASIDE_SUFFIX,
+    KEY_INDEX_SUFFIX,
+    LABEL,
+    SNAPSHOT_RECORDS,
+    ledgers_dir,
+)
+from ledgerfold.storage.records import STORE_KEY, WRITES_KEY, decode, key
+from ledgerfold.storage.removal import delete_ledger
+from ledgerfold.storage.segment import file_names
+from ledgerfold.storage.snapshot_folder import (
+    SnapshotFolder,
+    check_name,
+    checksum_of,
+    described,
+    flat,
+    ledgers_of,
+)
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_STATE_CLOSED,
+    LEDGER_STATE_DELETING,
+    LedgerRecord,
+    Snapshot,
+    SnapshotRecords,
+)
+
+SNAPSHOTS_MAX = 1000
+RECORDS_BYTES_MAX: Final = 512 * 1024 * 1024
+_LEDGER = key("ledger", "")
+
+
+class Snapshots(SnapshotFolder):
+    """The snapshots of one data directory. One thread at a time uses them."""
+
+    def __init__(
+        self, data_dir: Path, metadata: MetadataStore, files: Files, clock_ms: Callable[[], int]
+    ) -> None:
+        super().__init__(data_dir, files)
+        self._ledgers_dir = ledgers_dir(data_dir)
+        self._metadata, self._clock_ms = metadata, clock_ms
+
+    def listed(self) -> list[Snapshot]:
+        """Returns all snapshots by name. Raises Corruption, DiskFailure."""
+        return [described(self.load(name)) for name in self.names()]
+
+    # Saving.
+
+    def save(self, name: str) -> Snapshot:
+        """Saves the state, while all ledgers are closed.
+
+        Raises InvalidRequest, SnapshotExists, LimitExceeded, NotAllowed (a ledger is not closed),
+        MissingFile, DiskFailure.
+        """
+        check_name(name)
+        if name in (names := self.names()):
+            raise SnapshotExists(name)
+        if len(names) >= SNAPSHOTS_MAX:
+            raise LimitExceeded("Snapshots", len(names) + 1, SNAPSHOTS_MAX, "Delete some.")
+        records = self._records(name)
+        data = records.SerializeToString()
+        if len(data) > RECORDS_BYTES_MAX:
+            what = "Bytes of all metadata records"
+            raise LimitExceeded(what, len(data), RECORDS_BYTES_MAX, "Delete topics.")
+        make_durable_dir(self.path, self._files)
+        target, aside = self.path / name, self.path / f"{name}{ASIDE_SUFFIX}"
+        self._files.remove_dir(aside)
+        self._files.make_dir(aside)
+        for record in ledgers_of(records).values():
+            for path in self._paths(record):
+                self._link(self._ledgers_dir / path, aside / flat(path))
+        write_file(aside / SNAPSHOT_RECORDS, [checksum_of(data), data], self._files)
+        self._files.sync_dir(aside)
+        reach("snapshot.linked")
+        self._files.replace(aside, target)
+        self._files.sync_dir(self.path)
+        reach("snapshot.renamed")
+        return described(records)
+
+    def _records(self, name: str) -> SnapshotRecords:
+        """Returns all records but those of ledgers that are being deleted."""
+        records = SnapshotRecords(name=name, created_ms=self._clock_ms())
+        for at, value in self._metadata.pairs():
+            if at in (STORE_KEY, WRITES_KEY):
+                continue
+            if at.startswith(_LEDGER):
+                ledger = decode(LedgerRecord, at, value)
+                if ledger.state == LEDGER_STATE_DELETING:
+                    continue
+                if ledger.state != LEDGER_STATE_CLOSED:
+                    raise NotAllowed(
+                        f"Ledger {ledger.ledger_id} of {ledger.topic} could not be closed: see the "
+                        "broker's log."
+                    )
+            records.pairs.add(key=at, value=value)
+        return records
+
+    def _paths(self, record: LedgerRecord) -> Iterator[str]:
+        """Yields the ledger's existing files, relative to the ledgers folder."""
+        for path in sorted(file_names(record)):
+            # A key index may be deleted at any time.
+            if not path.endswith(KEY_INDEX_SUFFIX) or self._files.exists(self._ledgers_dir / path):
+                yield path
+        label = f"{record.ledger_id}/{LABEL}"
+        if self._files.exists(self._ledgers_dir / label):
+            yield label
+
+    def _link(self, source: Path, target: Path) -> None:
+        try:
+            self._files.link(source, target)
+        except FileNotFoundError as error:
+            raise MissingFile(str(source), "a ledger's record") from error
+
+    # Restoring.
+
+    def restore(self, records: SnapshotRecords) -> list[int]:
+        """Replaces all records by those of the snapshot, while all ledgers are closed.
+
+        Returns the ids of the ledgers that are DELETING then, whose files the caller deletes. On an
+        error nothing has changed. Raises MissingFile, NotAllowed, StorageError.
+        """
+        self.check_files(records)
+        wanted = ledgers_of(records)
+        gone = list[int]()
+
+        def edit(batch: MetadataBatch) -> None:
+            gone.extend(each for each in batch.delete_everything() if each not in wanted)
+            for pair in records.pairs:
+                batch.put_encoded(pair.key, pair.value)
+
+        with self._metadata.removals.exclusive():
+            self._bring_back(records, wanted)
+            self._metadata.change(edit)
+            self._metadata.restored.update(wanted)
+        reach("restore.recorded")
+        return gone
+
+    def _bring_back(self, records: SnapshotRecords, wanted: dict[int, LedgerRecord]) -> None:
+        """Links the files of the ledgers that exist no more; a start would remove them again."""
+        missing = list[LedgerRecord]()
+        for ledger_id, record in wanted.items():
+            existing = self._metadata.ledger(ledger_id)
+            if existing is not None and existing.state == LEDGER_STATE_DELETING:
+                delete_ledger(ledger_id, self._ledgers_dir, self._metadata, self._files)
+                existing = self._metadata.ledger(ledger_id)
+            if existing is None:
+                missing.append(record)
+            elif existing != record:
+                raise NotAllowed(f"Ledger {ledger_id} was repaired since {records.name} was saved.")
+        with self._metadata.batch() as batch:
+            for record in missing:
+                listed = LedgerRecord()
+                listed.CopyFrom(record)
+                listed.state = LEDGER_STATE_DELETING
+                batch.put(listed)
+        reach("restore.marked")
+        folder = self.path / records.name
+        for record in missing:
+            self._link_back(record, folder)
+        if missing:
+            self._files.sync_dir(self._ledgers_dir)
+        reach("restore.linked")
+
+    def _link_back(self, record: LedgerRecord, folder: Path) -> None:
+        paths = [*sorted(file_names(record)), f"{record.ledger_id}/{LABEL}"]
+        existing = [each for each in paths if self._files.exists(folder / flat(each))]
+        if existing:
+            ledger = self._ledgers_dir / str(record.ledger_id)
+            self._files.make_dir(ledger)
+            for path in existing:
+                self._files.link(folder / flat(path), self._ledgers_dir / path)
+            self._files.sync_dir(ledger)

@@ -1,0 +1,128 @@
+"""The pytest plugin, as projects use it: the example of docs/TESTING.md, and tests that fail."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ledgerfold.admin import Admin
+from tests.conftest import MakeBroker
+from tests.support.documents import document
+from tests.tidy import ROOT
+
+_TIMEOUT_S = 110
+FAILING = """
+def test_that_fails(ledgerfold):
+    topic = ledgerfold.topic("t")
+    ledgerfold.client.create_producer(topic).send(b"kept")
+    assert ledgerfold.admin.unload(topic), ledgerfold.name
+
+
+def test_after_it(ledgerfold):
+    names = ledgerfold.admin.list_namespaces("tests")
+    print(len(names))
+    assert False
+"""
+WITHOUT_COMPACTOR = """
+import asyncio
+
+import pytest
+from ledgerfold.errors import CompactorUnavailable
+
+
+def test_it_compacts(ledgerfold):
+    ledgerfold.client.create_producer(ledgerfold.topic("t")).send(b"1", partition_key="k")
+    with pytest.raises(CompactorUnavailable):
+        ledgerfold.compact("t")
+    with pytest.raises(CompactorUnavailable):
+        asyncio.run(ledgerfold.compact_async(ledgerfold.topic("t")))
+    assert ledgerfold.pulsar_url.startswith("pulsar://")
+    assert ledgerfold.admin_url.startswith("http://")
+"""
+UNUSED = """
+import sys
+
+
+def test_without_it():
+    loaded = {name.partition(".")[0] for name in sys.modules}
+    assert not loaded & {"grpc", "google", "rocksdict", "pyarrow", "pyspark"}
+    assert not [name for name in sys.modules if name.startswith("ledgerfold.broker")]
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Runs pytest in a project of its own, with its temporary files in it."""
+    temporary = folder / "temporary"
+    temporary.mkdir(exist_ok=True)
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    for name in ("GRPC_ENABLE_FORK_SUPPORT", "PYTHONPATH", "PYTEST_ADDOPTS"):
+        environment.pop(name, None)
+    options = ("-q", "-p", "no:cacheprovider", "-W", "error", "--ledgerfold-compactor", "off")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT_S,
+        check=False,
+    )
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """Returns the folder of the document's project."""
+    for block in document(ROOT / "docs" / "TESTING.md"):
+        if block.file is not None:
+            (tmp_path / block.file).write_text(block.text)
+    return tmp_path
+
+
+def test_the_example_with_workers(shop: Path) -> None:
+    """Each worker has a broker, and nothing is left of them."""
+    (shop / "test_calls.py").write_text(WITHOUT_COMPACTOR)
+    ran = run(shop, "-n", "2")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "5 passed" in ran.stdout
+    assert not list((shop / "temporary").glob("ledgerfold-*"))
+
+
+def test_the_example_on_a_broker_that_runs(shop: Path, broker_process: MakeBroker) -> None:
+    """Its namespaces are deleted from it."""
+    broker = broker_process("--test-clock")
+    ran = run(shop, "--ledgerfold-url", broker.url, "test_shop.py")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    with Admin(broker.url) as admin:
+        assert admin.list_topics() == []
+        assert admin.list_namespaces() == ["public/default"]
+
+
+def test_a_failure_has_the_log_and_keeps_the_data(tmp_path: Path) -> None:
+    (tmp_path / "test_failing.py").write_text(FAILING)
+    ran = run(tmp_path, "--ledgerfold-keep", "--ledgerfold-profile", "pulsar-4")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert ran.stdout.count("Log of the ledgerfold broker") == 2
+    # The namespace of the first one is still there.
+    assert "\n2\n" in ran.stdout
+    found = re.search(r"^/.*/data$", ran.stdout, re.MULTILINE)
+    assert found is not None
+    assert Path(found[0], "ledgers").is_dir()
+
+
+def test_a_failure_leaves_nothing_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "test_failing.py").write_text(FAILING)
+    ran = run(tmp_path, "-k", "fails")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert "Data of the ledgerfold broker" not in ran.stdout
+    assert not list((tmp_path / "temporary").glob("ledgerfold-*"))
+
+
+def test_it_costs_nothing_unused(tmp_path: Path) -> None:
+    (tmp_path / "test_unused.py").write_text(UNUSED)
+    ran = run(tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

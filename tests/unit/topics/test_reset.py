@@ -1,0 +1,142 @@
+"""A reset of a broker: everything is deleted in one write, whatever is in progress."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.broker.topics.locks import TopicLocks
+from ledgerfold.broker.topics.reset import reset
+from ledgerfold.storage.entry import EARLIEST
+from ledgerfold.storage.errors import DiskFailure, Moved, NotAllowed
+from ledgerfold.v1.records_pb2 import Policies, SchemaDefinition
+from tests.model.broker_lab import TOPIC, BrokerLab
+from tests.model.log_model import Message
+from tests.support.lossy_files import everything, nothing
+
+ENTRY = ([Message(b"a", b"1")], False)
+KAFKA = "persistent://acme/ns/k"
+PARTITIONED = "persistent://acme/ns/p"
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    yield lab
+    lab.stop()
+
+
+def fill(lab: BrokerLab) -> None:
+    lab.publish([ENTRY] * 9)
+    assert lab.compact() is not None
+    broker = lab.broker
+    lab.run(broker.create_topic(KAFKA, {"cleanup.policy": "compact"}))
+    lab.run(broker.create_partitioned_topic(PARTITIONED, 2))
+    lab.run(broker.namespaces.put_tenant("acme", ["root"]))
+    lab.run(broker.policies.update_namespace("acme/ns", Policies(message_ttl_ms=5), ()))
+    lab.run(broker.schemas.put(TOPIC, SchemaDefinition(type="SCHEMA_TYPE_STRING")))
+
+
+def check_empty(lab: BrokerLab) -> None:
+    metadata, namespaces = lab.metadata, lab.broker.namespaces
+    assert (namespaces.tenants(), namespaces.names()) == (["public"], ["public/default"])
+    records = (metadata.topics(), metadata.partitioned_topics(), metadata.schemas(TOPIC))
+    assert (*records, metadata.runs(), metadata.ledgers()) == ([], [], [], [], [])
+    assert lab.files.listdir(lab.store.ledgers_dir) == []
+
+
+def test_everything_is_deleted(lab: BrokerLab) -> None:
+    fill(lab)
+    highest = max(each.ledger_id for each in lab.metadata.ledgers())
+    told = list[tuple[str, bool]]()
+    lab.broker.names.watchers.add(lambda name, exists: told.append((name, exists)))
+    assert lab.run(reset(lab.broker)) == 4
+    lab.settle()
+    check_empty(lab)
+    names = [TOPIC, KAFKA, *(f"{PARTITIONED}-partition-{index}" for index in (0, 1))]
+    assert sorted(told) == sorted((name, False) for name in names)
+    # A new topic of the name has nothing of the old one; ids are never used twice.
+    assert lab.publish([ENTRY])[0].ledger_id > highest
+    assert len(lab.read(EARLIEST, read_compacted=True)) == 1
+    assert lab.topic.record.last_run_number == 0
+
+
+@pytest.mark.parametrize("tail", [nothing, everything])
+def test_it_is_durable(lab: BrokerLab, tail: object) -> None:
+    """A start deletes the files that a crash has left."""
+    fill(lab)
+    lab.run(reset(lab.broker))
+    lab.crash(tail)  # type: ignore[arg-type]
+    check_empty(lab)
+
+
+def test_clients_are_disconnected_as_by_a_deletion(lab: BrokerLab) -> None:
+    producer = lab.run(lab.topic.attach_producer("p"))
+    lab.run(reset(lab.broker))
+    with pytest.raises(Moved):
+        lab.run(producer.receipts())
+
+
+def test_a_load_waits_for_it(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that began before is in it; one that begins meanwhile creates the topic afterwards."""
+    fill(lab)
+
+    async def both() -> int:
+        unloading = lab.broker.unload_all
+        has_begun = asyncio.Event()
+
+        async def unload_all() -> None:
+            has_begun.set()
+            await unloading()
+
+        monkeypatch.setattr(lab.broker, "unload_all", unload_all)
+        deleted = asyncio.create_task(reset(lab.broker))
+        await has_begun.wait()
+        created = asyncio.create_task(lab.broker.topic(TOPIC))
+        found = await deleted
+        assert (await created).record.last_run_number == 0
+        return found
+
+    assert lab.run(both()) == 4
+    assert lab.broker.names.listed() == [TOPIC]
+
+
+def test_a_failed_write_changes_nothing(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(lab)
+
+    def fails(*_: object) -> None:
+        raise DiskFailure("metadata", "A metadata write", OSError(28, "full"))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lab.metadata, "change", fails)
+        with pytest.raises(DiskFailure):
+            lab.run(reset(lab.broker))
+    assert len(lab.read(EARLIEST, read_compacted=True)) == 1
+    assert len(lab.broker.names.listed()) == 4
+
+
+def test_only_where_it_is_allowed(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab.broker, "manual_clock", None)
+    with pytest.raises(NotAllowed, match="--allow-reset"):
+        lab.run(reset(lab.broker))
+
+
+def test_who_holds_a_name_may_hold_another_while_all_are_waited_for(lab: BrokerLab) -> None:
+    async def example() -> list[str]:
+        locks, order = TopicLocks(), list[str]()
+
+        async def every() -> None:
+            async with locks.every():
+                order.append("all")
+
+        async with locks.one("a"):
+            waiting = asyncio.create_task(every())
+            await asyncio.sleep(0)
+            async with locks.one("b"):
+                order.append("b")
+        await waiting
+        return order
+
+    assert lab.run(example()) == ["b", "all"]

@@ -1,0 +1,216 @@
+"""Snapshots of a broker: what is restored is what was saved, wherever the machine stops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from ledgerfold.broker.topics.reset import reset
+from ledgerfold.broker.topics.snapshots import BrokerSnapshots
+from ledgerfold.storage.entry import EARLIEST
+from ledgerfold.storage.errors import (
+    Corruption,
+    InvalidRequest,
+    MissingFile,
+    NotAllowed,
+    SnapshotExists,
+    SnapshotNotFound,
+)
+from ledgerfold.v1.records_pb2 import Policies
+from tests.model.broker_lab import DATA, TOPIC, BrokerLab
+from tests.model.log_model import Message
+from tests.support.lossy_files import Tail, everything, nothing
+
+OTHER, KAFKA = "persistent://acme/ns/other", "persistent://acme/ns/k"
+FOLDER = DATA / "snapshots"
+
+
+def entry(value: bytes) -> tuple[list[Message], bool]:
+    return [Message(b"a", value)], False
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    yield lab
+    lab.stop()
+
+
+def snapshots(lab: BrokerLab) -> BrokerSnapshots:
+    return BrokerSnapshots(lab.broker)
+
+
+def fill(lab: BrokerLab) -> None:
+    """A compacted view, a tail behind it, a cursor, a policy, a Kafka topic."""
+    lab.publish([entry(b"%d" % number) for number in range(9)])
+    assert lab.compact() is not None
+    lab.publish([entry(b"tail")])
+    lab.consume(2, read_compacted=True)
+    lab.run(lab.broker.create_topic(KAFKA, {"cleanup.policy": "compact"}))
+    lab.run(lab.broker.policies.update_namespace("acme/ns", Policies(message_ttl_ms=5), ()))
+
+
+def change(lab: BrokerLab) -> None:
+    """Everything that was saved is deleted, or goes on."""
+    lab.run(lab.broker.delete_topic(KAFKA, force=True))
+    lab.run(lab.broker.policies.update_namespace("acme/ns", Policies(message_ttl_ms=7), ()))
+    lab.publish([entry(b"later") for _ in range(9)])
+    lab.compact()
+    lab.publish([entry(b"new")], OTHER)
+    lab.settle()
+
+
+def state(lab: BrokerLab) -> object:
+    """Everything of which a client can tell; message ids included."""
+    names = lab.broker.names.listed()
+    ttl_ms = lab.broker.policies.of_namespace("acme/ns", applied=False).message_ttl_ms
+    views: tuple[str, ...] = ()
+    if TOPIC in names:
+        views = tuple(str(lab.read(EARLIEST, read_compacted=each)) for each in (True, False))
+    return names, ttl_ms, views, [str(each) for each in lab.metadata.cursors(TOPIC)]
+
+
+def check_files(lab: BrokerLab) -> None:
+    """No file is left that no record names, and none is missing."""
+    records = {each.ledger_id: each for each in lab.metadata.ledgers()}
+    folders = {int(each) for each in lab.files.listdir(lab.store.ledgers_dir)}
+    assert folders <= set(records)
+    for record in records.values():
+        assert lab.store.missing_of(record.ledger_id) is None
+
+
+def test_what_was_saved_is_restored(lab: BrokerLab) -> None:
+    fill(lab)
+    saved = lab.run(snapshots(lab).save("first"))
+    assert (saved.topics, saved.size_bytes > 0) == (2, True)
+    before = state(lab)
+    highest = max(each.ledger_id for each in lab.metadata.ledgers())
+    for _ in range(2):
+        change(lab)
+        assert state(lab) != before
+        assert lab.run(snapshots(lab).restore("first")) == saved
+        lab.settle()
+        assert state(lab) == before
+        check_files(lab)
+    # What is published then has ids that nothing ever had.
+    assert lab.publish([entry(b"after")])[0].ledger_id > highest + 1
+    lab.crash(everything)
+    assert [str(each) for each in lab.run(snapshots(lab).listed())] == [str(saved)]
+    assert not lab.report.damaged
+    assert not lab.report.is_incomplete
+
+
+def test_a_reset_is_undone(lab: BrokerLab) -> None:
+    fill(lab)
+    lab.run(snapshots(lab).save("s"))
+    before = state(lab)
+
+    async def both() -> None:
+        # The files may still be being deleted.
+        await reset(lab.broker)
+        await BrokerSnapshots(lab.broker).restore("s")
+
+    lab.run(both())
+    lab.settle()
+    assert state(lab) == before
+    lab.crash(nothing)
+    assert state(lab) == before
+
+
+def test_a_snapshot_of_an_earlier_one(lab: BrokerLab) -> None:
+    """Each is whole, whichever was restored before, and whatever is deleted."""
+    fill(lab)
+    lab.run(snapshots(lab).save("a"))
+    first = state(lab)
+    change(lab)
+    lab.run(snapshots(lab).save("b"))
+    second = state(lab)
+    for name, expected in (("a", first), ("b", second), ("a", first)):
+        lab.run(snapshots(lab).restore(name))
+        lab.settle()
+        assert state(lab) == expected
+    lab.run(snapshots(lab).delete("a"))
+    assert state(lab) == first
+    lab.run(snapshots(lab).restore("b"))
+    assert state(lab) == second
+
+
+Act = Callable[[BrokerSnapshots], Coroutine[Any, Any, Any]]
+ACTS: dict[str, Act] = {
+    "save": lambda each: each.save("new"),
+    "restore": lambda each: each.restore("old"),
+    "delete": lambda each: each.delete("old"),
+}
+
+
+@pytest.mark.parametrize("tail", [nothing, everything])
+@pytest.mark.parametrize("name", ACTS)
+def test_a_crash_at_each_step(name: str, tail: Tail) -> None:
+    """Either state is there, whole, and every snapshot that is listed can be restored."""
+    number, found = 0, set[str]()
+    while True:
+        number += 1
+        lab = BrokerLab()
+        fill(lab)
+        lab.run(snapshots(lab).save("old"))
+        old = state(lab)
+        change(lab)
+        now = state(lab)
+        lab.files.crash_at(number)
+        lab.run_until_crash(ACTS[name](snapshots(lab)))
+        is_over = not lab.files.has_crashed
+        lab.crash(tail)
+        assert not lab.report.damaged
+        assert not lab.report.is_incomplete
+        store = snapshots(lab)
+        store._snapshots.sweep()
+        listed = [each.name for each in lab.run(store.listed())]
+        after = state(lab)
+        assert after in ((old, now) if name == "restore" else (now,))
+        found.add(f"{listed} {after == old}")
+        check_files(lab)
+        for each in listed:
+            lab.run(store.restore(each))
+            assert state(lab) == (old if each == "old" else now)
+        lab.stop()
+        if is_over:
+            break
+    assert len(found) == 2
+    assert number > 4
+
+
+def test_what_is_refused(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(lab)
+    store = snapshots(lab)
+    for name in ("", "..", "a/b", "a.tmp", "-a", "x" * 65, "é"):
+        with pytest.raises(InvalidRequest):
+            lab.run(store.save(name))
+    lab.run(store.save("s"))
+    with pytest.raises(SnapshotExists):
+        lab.run(store.save("s"))
+    for act in (store.restore, store.delete):
+        with pytest.raises(SnapshotNotFound):
+            lab.run(act("t"))
+    monkeypatch.setattr(lab.broker, "manual_clock", None)
+    for call in (store.save("t"), store.restore("s"), store.delete("s"), store.listed()):
+        with pytest.raises(NotAllowed, match="--allow-reset"):
+            lab.run(call)
+
+
+def test_a_damaged_snapshot_changes_nothing(lab: BrokerLab) -> None:
+    fill(lab)
+    store = snapshots(lab)
+    lab.run(store.save("records"))
+    lab.run(store.save("files"))
+    change(lab)
+    before = state(lab)
+    lab.files.damage(FOLDER / "records" / "records", lambda data: data[:-1] + b"\xff")
+    segment = next(each for each in lab.files.listdir(FOLDER / "files") if each.endswith(".log"))
+    lab.files.remove(FOLDER / "files" / segment)
+    with pytest.raises(Corruption):
+        lab.run(store.restore("records"))
+    with pytest.raises(MissingFile):
+        lab.run(store.restore("files"))
+    assert state(lab) == before
