@@ -65,8 +65,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     clock = "manual (the default): only tests move the broker's time; real: the machine's clock"
     choices = ("manual", "real")
     group.addoption("--ledgerfold-clock", choices=choices, default="manual", help=clock)
-    compactor = "where compactions run, as in serve --compactor: local (the default), off, ..."
-    group.addoption("--ledgerfold-compactor", default="local", metavar="WHERE", help=compactor)
+    compactor = "where compactions run, as in serve --compactor: inline (the default), spark, ..."
+    group.addoption("--ledgerfold-compactor", default="inline", metavar="WHERE", help=compactor)
 
 
 def pytest_configure(config: pytest.Config) -> None:
