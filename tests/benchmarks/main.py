@@ -28,6 +28,7 @@ BENCHMARKS = (
     "small-entries",
     "read",
     "compact-small",
+    "inline",
     "compact-large",
     "cost",
     "many-keys",
