@@ -33,6 +33,7 @@ from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.topics.partitions import Partitions
 from ledgerfold.broker.worker.compactor import OnProgress
 from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.files import Files
 from ledgerfold.storage.key_value import MemoryKeyValue
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.v1.admin_pb2 import CompactionProgress
@@ -77,6 +78,7 @@ class FakeStore:
 
     def __init__(self) -> None:
         self.ledgers_dir = Path("/ledgers")
+        self.files = Files()
         self.removed: list[int] = []
         self.failure: BaseException | None = None
         self.verify_failure: BaseException | None = None
