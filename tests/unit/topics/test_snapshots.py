@@ -214,3 +214,17 @@ def test_a_damaged_snapshot_changes_nothing(lab: BrokerLab) -> None:
     with pytest.raises(MissingFile):
         lab.run(store.restore("files"))
     assert state(lab) == before
+
+
+def test_topics_are_loaded_again(lab: BrokerLab) -> None:
+    """Otherwise nothing would clean or trim those that no client uses."""
+    fill(lab)
+    store = snapshots(lab)
+    lab.run(store.save("s"))
+    lab.settle()
+    assert (*lab.broker.topics, *lab.broker.kafka_topics) == (TOPIC, KAFKA)
+    lab.run(lab.broker.delete_topic(KAFKA, force=True))
+    lab.publish([entry(b"new")], OTHER)
+    lab.run(store.restore("s"))
+    lab.settle()
+    assert (*lab.broker.topics, *lab.broker.kafka_topics) == (TOPIC, KAFKA)
