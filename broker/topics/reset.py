@@ -62,7 +62,7 @@ async def reset(broker: Broker) -> int:
 async def held_empty(broker: Broker) -> AsyncIterator[None]:
     """Unloads all topics and keeps them unloaded inside; no namespace changes, either.
 
-    Those that exist afterwards are loaded again in the background.
+    Those that exist afterwards are loaded again in the background. Non-persistent topics go on.
 
     Raises MetadataLost if the records of a topic are lost.
     """
@@ -71,8 +71,6 @@ async def held_empty(broker: Broker) -> AsyncIterator[None]:
     async with broker.locks.every(), broker.policies.turn:
         loaded = {*broker.topics, *broker.kafka_topics}
         await broker.unload_all()
-        for topic in broker.non_persistent:
-            broker.non_persistent.end(topic.name)
         reach("reset.unloaded")
         try:
             yield
@@ -97,7 +95,12 @@ async def _load_again(broker: Broker, loaded: Collection[str]) -> None:
 
 
 def forget(broker: Broker, names: Sequence[str]) -> None:
-    """Drops what is remembered of deleted topics, and tells those who watch names."""
+    """Drops what is remembered of deleted topics, and tells those who watch names.
+
+    Non-persistent topics end, also those that began since the others were unloaded.
+    """
+    for topic in broker.non_persistent:
+        broker.non_persistent.end(topic.name)
     for name in names:
         for callback in broker.on_deleted:
             callback(name)

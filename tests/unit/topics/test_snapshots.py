@@ -24,6 +24,7 @@ from tests.model.log_model import Message
 from tests.support.lossy_files import Tail, everything, nothing
 
 OTHER, KAFKA = "persistent://acme/ns/other", "persistent://acme/ns/k"
+MEMORY = "non-persistent://acme/ns/m"
 FOLDER = DATA / "snapshots"
 
 
@@ -228,3 +229,22 @@ def test_topics_are_loaded_again(lab: BrokerLab) -> None:
     lab.run(store.restore("s"))
     lab.settle()
     assert (*lab.broker.topics, *lab.broker.kafka_topics) == (TOPIC, KAFKA)
+
+
+def test_non_persistent_topics_end_with_a_restore(lab: BrokerLab) -> None:
+    """A save is nothing to them; one that begins meanwhile ends, too."""
+    fill(lab)
+    store, topics = snapshots(lab), lab.broker.non_persistent
+    topics.create(MEMORY)
+    lab.run(store.save("s"))
+    assert topics.get(MEMORY) is not None
+    change_records = lab.metadata.change
+
+    def meanwhile(edit: Any) -> None:
+        topics.create(MEMORY + "2")
+        change_records(edit)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lab.metadata, "change", meanwhile)
+        lab.run(store.restore("s"))
+    assert topics.listed() == []
