@@ -98,6 +98,11 @@ class Snapshots(SnapshotFolder):
         for record in ledgers_of(records).values():
             for path in self._paths(record):
                 self._link(self._ledgers_dir / path, aside / flat(path))
+        try:
+            self.check_files(records, aside)
+        except MissingFile:
+            self._files.remove_dir(aside)
+            raise
         write_file(aside / SNAPSHOT_RECORDS, [checksum_of(data), data], self._files)
         self._files.sync_dir(aside)
         reach("snapshot.linked")

@@ -248,3 +248,13 @@ def test_non_persistent_topics_end_with_a_restore(lab: BrokerLab) -> None:
         patched.setattr(lab.metadata, "change", meanwhile)
         lab.run(store.restore("s"))
     assert topics.listed() == []
+
+
+def test_what_is_not_whole_is_not_saved(lab: BrokerLab) -> None:
+    """A restore would refuse it."""
+    fill(lab)
+    segment = lab.metadata.ledgers()[0].segments[0]
+    lab.files.damage(lab.store.ledgers_dir / segment.path, lambda data: data[:-1])
+    with pytest.raises(MissingFile):
+        lab.run(snapshots(lab).save("s"))
+    assert lab.files.listdir(FOLDER) == []
