@@ -11,6 +11,7 @@ only one folder is synced. What storage/snapshots.py saves and restores is check
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -21,6 +22,7 @@ from google.protobuf.message import DecodeError
 from ledgerfold.storage.entry import crc32c
 from ledgerfold.storage.errors import (
     Corruption,
+    DiskFailure,
     InvalidRequest,
     MissingFile,
     SnapshotNotFound,
@@ -35,6 +37,7 @@ from ledgerfold.v1.records_pb2 import LedgerRecord, Snapshot, SnapshotRecords
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _LEDGER, _TOPIC = key("ledger", ""), key("topic", "")
 _CRC_BYTES = 4
+_log = logging.getLogger(__name__)
 
 
 class SnapshotFolder:
@@ -44,10 +47,13 @@ class SnapshotFolder:
         self.path, self._files = data_dir / SNAPSHOTS, files
 
     def sweep(self) -> None:
-        """Removes what a crash has left unfinished. Raises DiskFailure."""
-        for name in self._listed():
-            if name.endswith(ASIDE_SUFFIX):
-                self._files.remove_dir(self.path / name)
+        """Removes what a crash has left unfinished, as far as possible."""
+        try:
+            for name in self._listed():
+                if name.endswith(ASIDE_SUFFIX):
+                    self._files.remove_dir(self.path / name)
+        except DiskFailure as error:
+            _log.warning("Not removed yet: %s", error)
 
     def names(self) -> list[str]:
         return [each for each in self._listed() if _NAME.fullmatch(each)]

@@ -12,12 +12,14 @@ from ledgerfold.broker.topics.snapshots import BrokerSnapshots
 from ledgerfold.storage.entry import EARLIEST
 from ledgerfold.storage.errors import (
     Corruption,
+    DiskFailure,
     InvalidRequest,
     MissingFile,
     NotAllowed,
     SnapshotExists,
     SnapshotNotFound,
 )
+from ledgerfold.storage.snapshot_folder import SnapshotFolder
 from ledgerfold.v1.records_pb2 import Policies
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message
@@ -258,3 +260,27 @@ def test_what_is_not_whole_is_not_saved(lab: BrokerLab) -> None:
     with pytest.raises(MissingFile):
         lab.run(snapshots(lab).save("s"))
     assert lab.files.listdir(FOLDER) == []
+
+
+def test_a_damaged_snapshot_hides_no_other(lab: BrokerLab) -> None:
+    fill(lab)
+    store = snapshots(lab)
+    for name in ("damaged", "emptied", "whole"):
+        lab.run(store.save(name))
+    lab.files.damage(FOLDER / "damaged" / "records", lambda data: data[:-1] + b"\xff")
+    lab.files.remove(FOLDER / "emptied" / "records")
+    assert [each.name for each in lab.run(store.listed())] == ["whole"]
+
+
+def test_what_cannot_be_removed_ends_no_start(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(lab)
+    lab.run(snapshots(lab).save("s"))
+    lab.files.replace(FOLDER / "s", FOLDER / "s.tmp")
+
+    def fails(path: object) -> None:
+        raise DiskFailure(str(path), "A removal", OSError(5, "broken"))
+
+    monkeypatch.setattr(lab.files, "remove_dir", fails)
+    SnapshotFolder(DATA, lab.files).sweep()
