@@ -11,7 +11,9 @@ only one folder is synced. What storage/snapshots.py saves and restores is check
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -20,19 +22,22 @@ from google.protobuf.message import DecodeError
 from ledgerfold.storage.entry import crc32c
 from ledgerfold.storage.errors import (
     Corruption,
+    DiskFailure,
     InvalidRequest,
     MissingFile,
     SnapshotNotFound,
     StorageError,
 )
 from ledgerfold.storage.files import Files
-from ledgerfold.storage.names import ASIDE_SUFFIX, SNAPSHOT_RECORDS, SNAPSHOTS
+from ledgerfold.storage.names import ASIDE_SUFFIX, KEY_INDEX_SUFFIX, SNAPSHOT_RECORDS, SNAPSHOTS
 from ledgerfold.storage.records import decode, key
+from ledgerfold.storage.segment import file_names
 from ledgerfold.v1.records_pb2 import LedgerRecord, Snapshot, SnapshotRecords
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _LEDGER, _TOPIC = key("ledger", ""), key("topic", "")
 _CRC_BYTES = 4
+_log = logging.getLogger(__name__)
 
 
 class SnapshotFolder:
@@ -42,10 +47,13 @@ class SnapshotFolder:
         self.path, self._files = data_dir / SNAPSHOTS, files
 
     def sweep(self) -> None:
-        """Removes what a crash has left unfinished. Raises DiskFailure."""
-        for name in self._listed():
-            if name.endswith(ASIDE_SUFFIX):
-                self._files.remove_dir(self.path / name)
+        """Removes what a crash has left unfinished, as far as possible."""
+        try:
+            for name in self._listed():
+                if name.endswith(ASIDE_SUFFIX):
+                    self._files.remove_dir(self.path / name)
+        except DiskFailure as error:
+            _log.warning("Not removed yet: %s", error)
 
     def names(self) -> list[str]:
         return [each for each in self._listed() if _NAME.fullmatch(each)]
@@ -87,14 +95,26 @@ class SnapshotFolder:
             found = str(error)
         raise Corruption(str(path), 0, "the records of a snapshot, with their checksum", found)
 
-    def check_files(self, records: SnapshotRecords) -> None:
-        """Checks that each segment is there, with its size. Raises MissingFile, DiskFailure."""
-        folder = self.path / records.name
+    def check_files(self, records: SnapshotRecords, folder: Path | None = None) -> None:
+        """Checks that each file is there, and each segment has its size; key indexes may be absent.
+
+        `folder`: where the snapshot is being saved. Raises MissingFile, DiskFailure.
+        """
+        folder = folder or self.path / records.name
         for record in ledgers_of(records).values():
-            for segment in record.segments:
-                path = folder / flat(segment.path)
-                if not self._files.exists(path) or self._files.size(path) != segment.size_bytes:
-                    raise MissingFile(str(path), f"snapshot {records.name}")
+            for path in self.unwhole(record, lambda each: folder / flat(each)):
+                raise MissingFile(str(folder / flat(path)), f"snapshot {records.name}")
+
+    def unwhole(self, record: LedgerRecord, place: Callable[[str], Path]) -> Iterator[str]:
+        """Yields the ledger's files that are missing in a place, or not of the recorded size."""
+        sizes = {each.path: each.size_bytes for each in record.segments}
+        for path in sorted(file_names(record)):
+            # A key index may be deleted at any time.
+            if path.endswith(KEY_INDEX_SUFFIX):
+                continue
+            size_bytes = self._files.size(place(path)) if self._files.exists(place(path)) else None
+            if size_bytes is None or size_bytes != sizes.get(path, size_bytes):
+                yield path
 
     def delete(self, name: str) -> None:
         """Raises InvalidRequest, SnapshotNotFound, DiskFailure."""

@@ -15,16 +15,19 @@ Ids of ledgers are never used twice, whatever is restored: the store record is n
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.errors import (
+    Corruption,
     LimitExceeded,
     MissingFile,
     NotAllowed,
     SnapshotExists,
+    SnapshotNotFound,
 )
 from ledgerfold.storage.files import Files, make_durable_dir, write_file
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
@@ -57,6 +60,7 @@ from ledgerfold.v1.records_pb2 import (
 SNAPSHOTS_MAX = 1000
 RECORDS_BYTES_MAX: Final = 512 * 1024 * 1024
 _LEDGER = key("ledger", "")
+_log = logging.getLogger(__name__)
 
 
 class Snapshots(SnapshotFolder):
@@ -70,8 +74,14 @@ class Snapshots(SnapshotFolder):
         self._metadata, self._clock_ms = metadata, clock_ms
 
     def listed(self) -> list[Snapshot]:
-        """Returns all snapshots by name. Raises Corruption, DiskFailure."""
-        return [described(self.load(name)) for name in self.names()]
+        """Returns the snapshots by name, without damaged ones. Raises DiskFailure."""
+        found = []
+        for name in self.names():
+            try:
+                found.append(described(self.load(name)))
+            except (Corruption, SnapshotNotFound) as error:
+                _log.warning("Snapshot %s is not listed: %s", name, error)
+        return found
 
     # Saving.
 
@@ -98,6 +108,11 @@ class Snapshots(SnapshotFolder):
         for record in ledgers_of(records).values():
             for path in self._paths(record):
                 self._link(self._ledgers_dir / path, aside / flat(path))
+        try:
+            self.check_files(records, aside)
+        except MissingFile:
+            self._files.remove_dir(aside)
+            raise
         write_file(aside / SNAPSHOT_RECORDS, [checksum_of(data), data], self._files)
         self._files.sync_dir(aside)
         reach("snapshot.linked")

@@ -16,14 +16,17 @@ Only brokers that allow it can be reset: those with a manual clock, and with `se
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Sequence
+import logging
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.crash_points import reach
-from ledgerfold.storage.errors import NotAllowed
+from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, TopicNotFound, Unavailable
 from ledgerfold.storage.metadata import MetadataBatch
+
+_log = logging.getLogger(__name__)
 
 
 def check_allowed(broker: Broker) -> None:
@@ -59,20 +62,45 @@ async def reset(broker: Broker) -> int:
 async def held_empty(broker: Broker) -> AsyncIterator[None]:
     """Unloads all topics and keeps them unloaded inside; no namespace changes, either.
 
+    Those that exist afterwards are loaded again in the background. Non-persistent topics go on.
+
     Raises MetadataLost if the records of a topic are lost.
     """
     for lost in broker.store.unrecorded.values():
         raise lost
     async with broker.locks.every(), broker.policies.turn:
+        loaded = {*broker.topics, *broker.kafka_topics}
         await broker.unload_all()
-        for topic in broker.non_persistent:
-            broker.non_persistent.end(topic.name)
         reach("reset.unloaded")
-        yield
+        try:
+            yield
+        finally:
+            broker.spawn(_load_again(broker, loaded))
+
+
+async def _load_again(broker: Broker, loaded: Collection[str]) -> None:
+    """Loads the topics that were loaded, and, as a start does, all Kafka topics, if they exist.
+
+    Otherwise idle ones would be neither cleaned nor trimmed until a client uses them.
+    """
+    for record in broker.metadata.topics():
+        if record.name in loaded or record.HasField("kafka"):
+            try:
+                await broker.any_topic(record.name, create=False)
+            except (TopicNotFound, Unavailable):
+                # Deleted meanwhile, or the broker is stopping.
+                continue
+            except LedgerfoldError as error:
+                _log.error("%s cannot be loaded: %s", record.name, error)
 
 
 def forget(broker: Broker, names: Sequence[str]) -> None:
-    """Drops what is remembered of deleted topics, and tells those who watch names."""
+    """Drops what is remembered of deleted topics, and tells those who watch names.
+
+    Non-persistent topics end, also those that began since the others were unloaded.
+    """
+    for topic in broker.non_persistent:
+        broker.non_persistent.end(topic.name)
     for name in names:
         for callback in broker.on_deleted:
             callback(name)

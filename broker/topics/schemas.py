@@ -254,6 +254,9 @@ class _Adding:
             # A deletion of the topic is either before this, or deletes this version, too.
             if exists is not None and not exists():
                 raise Moved(f"{self._given} was deleted; try again.")
+            # A reset or a restore may have come since the comparison; neither waits for it.
+            if self._metadata.schemas(self._topic) != stored:
+                raise Moved(f"The schemas of {self._given} were changed meanwhile; try again.")
             batch.put(record)
 
         self._metadata.need_feature(SCHEMAS)

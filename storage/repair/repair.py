@@ -210,10 +210,8 @@ class Repair:
     def _cut(self, plan: RepairPlan) -> None:
         folder = ledgers_dir(self.data_dir)
         for path, offset, size in plan.cuts:
-            if offset:
-                replace_file(folder / path, self._blocks(folder / path, offset, size), self.files)
-            else:
-                self.files.truncate(folder / path, size)
+            # Not in place: a snapshot may share the file.
+            replace_file(folder / path, self._blocks(folder / path, offset, size), self.files)
 
     def _blocks(self, path: Path, offset: int, size_bytes: int) -> Iterator[bytes]:
         end = offset + size_bytes

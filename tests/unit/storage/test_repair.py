@@ -430,6 +430,18 @@ def test_bytes_behind_a_sealed_segment_are_no_lost_entry(disk: Disk) -> None:
     assert list(record.lost) == []
 
 
+def test_a_repair_changes_no_file_in_place(disk: Disk) -> None:
+    """A snapshot may share it."""
+    (name, _) = disk.files.listdir(LEDGERS / "4")
+    disk.files.damage(LEDGERS / "4" / name, lambda data: data + b"garbage" * 20)
+    shared = DATA / "shared"
+    disk.files.link(LEDGERS / "4" / name, shared)
+    before = disk.files.size(shared)
+    assert disk.mended() == (RAW, VIEW)
+    assert disk.files.size(LEDGERS / "4" / name) < before
+    assert disk.files.size(shared) == before
+
+
 def test_after_a_power_loss_a_good_entry_proves_only_what_was_durable_before_it(
     disk: Disk,
 ) -> None:

@@ -243,6 +243,22 @@ def test_a_write_that_comes_between(lab: BrokerLab, monkeypatch: pytest.MonkeyPa
     assert numbers(lab) == []
 
 
+def test_a_reset_that_comes_between(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A version is added only after those that it was compared with."""
+    put(lab, "a")
+    metadata = lab.broker.metadata
+    change = metadata.change
+
+    def late(edit: Any) -> None:
+        change(lambda batch: batch.delete_everything())
+        change(edit)
+
+    monkeypatch.setattr(metadata, "change", late)
+    with pytest.raises(Moved):
+        put(lab, "b")
+    assert numbers(lab) == []
+
+
 def test_comparisons_occupy_no_thread_of_the_disk(lab: BrokerLab) -> None:
     """Nor do they wait for one."""
     put(lab, "a")

@@ -12,18 +12,21 @@ from ledgerfold.broker.topics.snapshots import BrokerSnapshots
 from ledgerfold.storage.entry import EARLIEST
 from ledgerfold.storage.errors import (
     Corruption,
+    DiskFailure,
     InvalidRequest,
     MissingFile,
     NotAllowed,
     SnapshotExists,
     SnapshotNotFound,
 )
+from ledgerfold.storage.snapshot_folder import SnapshotFolder
 from ledgerfold.v1.records_pb2 import Policies
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.lossy_files import Tail, everything, nothing
 
 OTHER, KAFKA = "persistent://acme/ns/other", "persistent://acme/ns/k"
+MEMORY = "non-persistent://acme/ns/m"
 FOLDER = DATA / "snapshots"
 
 
@@ -214,3 +217,70 @@ def test_a_damaged_snapshot_changes_nothing(lab: BrokerLab) -> None:
     with pytest.raises(MissingFile):
         lab.run(store.restore("files"))
     assert state(lab) == before
+
+
+def test_topics_are_loaded_again(lab: BrokerLab) -> None:
+    """Otherwise nothing would clean or trim those that no client uses."""
+    fill(lab)
+    store = snapshots(lab)
+    lab.run(store.save("s"))
+    lab.settle()
+    assert (*lab.broker.topics, *lab.broker.kafka_topics) == (TOPIC, KAFKA)
+    lab.run(lab.broker.delete_topic(KAFKA, force=True))
+    lab.publish([entry(b"new")], OTHER)
+    lab.run(store.restore("s"))
+    lab.settle()
+    assert (*lab.broker.topics, *lab.broker.kafka_topics) == (TOPIC, KAFKA)
+
+
+def test_non_persistent_topics_end_with_a_restore(lab: BrokerLab) -> None:
+    """A save is nothing to them; one that begins meanwhile ends, too."""
+    fill(lab)
+    store, topics = snapshots(lab), lab.broker.non_persistent
+    topics.create(MEMORY)
+    lab.run(store.save("s"))
+    assert topics.get(MEMORY) is not None
+    change_records = lab.metadata.change
+
+    def meanwhile(edit: Any) -> None:
+        topics.create(MEMORY + "2")
+        change_records(edit)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lab.metadata, "change", meanwhile)
+        lab.run(store.restore("s"))
+    assert topics.listed() == []
+
+
+def test_what_is_not_whole_is_not_saved(lab: BrokerLab) -> None:
+    """A restore would refuse it."""
+    fill(lab)
+    segment = lab.metadata.ledgers()[0].segments[0]
+    lab.files.damage(lab.store.ledgers_dir / segment.path, lambda data: data[:-1])
+    with pytest.raises(MissingFile):
+        lab.run(snapshots(lab).save("s"))
+    assert lab.files.listdir(FOLDER) == []
+
+
+def test_a_damaged_snapshot_hides_no_other(lab: BrokerLab) -> None:
+    fill(lab)
+    store = snapshots(lab)
+    for name in ("damaged", "emptied", "whole"):
+        lab.run(store.save(name))
+    lab.files.damage(FOLDER / "damaged" / "records", lambda data: data[:-1] + b"\xff")
+    lab.files.remove(FOLDER / "emptied" / "records")
+    assert [each.name for each in lab.run(store.listed())] == ["whole"]
+
+
+def test_what_cannot_be_removed_ends_no_start(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(lab)
+    lab.run(snapshots(lab).save("s"))
+    lab.files.replace(FOLDER / "s", FOLDER / "s.tmp")
+
+    def fails(path: object) -> None:
+        raise DiskFailure(str(path), "A removal", OSError(5, "broken"))
+
+    monkeypatch.setattr(lab.files, "remove_dir", fails)
+    SnapshotFolder(DATA, lab.files).sweep()
