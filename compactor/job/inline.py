@@ -192,6 +192,10 @@ class InlineEngine(Engine):
         self._is_isolated = False
         self._process: TaskProcess | None = None
 
+    @property
+    def tasks_at_once(self) -> int:
+        return 1
+
     @contextmanager
     def job_group(self, name: str, topic: str) -> Iterator[None]:
         # An earlier group of that name may have been cancelled.
