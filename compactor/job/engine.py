@@ -62,6 +62,11 @@ class Engine(ABC):
         """The number of tasks that jobs are divided for."""
         return max(1, self.context.defaultParallelism)
 
+    @property
+    def tasks_at_once(self) -> int:
+        """The number of tasks that run beside each other."""
+        return self.cores
+
     @abstractmethod
     def job_group(self, name: str, topic: str) -> AbstractContextManager[None]:
         """Assigns the jobs that this thread starts inside to a group, which can be cancelled."""

@@ -8,7 +8,7 @@ runs, and a job is divided as for Spark on CORES cores, so that its files are th
 * **Memory**: that of one task, and the rows of one shuffle, which Spark would write to its local
   disk: the key columns of the input after a scan (the messages, for a strategy of messages),
   8 bytes for each survivor after a merge.
-* Cancelled work ends at its next row, or between tasks.
+* Cancelled work ends at its next row, between tasks, or while a task pauses (pauses.py).
 * A user-defined strategy must not run in the worker: its job runs in a process of its own
   (inline_process.py), which is killed when the work is cancelled.
 
@@ -21,6 +21,7 @@ runs, and a job is divided as for Spark on CORES cores, so that its files are th
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -36,11 +37,13 @@ from ledgerfold.compactor.job.inline_process import (
     ProcessEnded,
     TaskProcess,
 )
+from ledgerfold.compactor.job.pauses import pauses_by
 from ledgerfold.compactor.user_strategies.own import Own
 
 # As Spark's default master, local[2].
 CORES = 2
-
+# The longest time until a pausing task sees that its work was cancelled.
+_PAUSE_SECONDS = 0.1
 
 Check = Callable[[], None]
 
@@ -189,6 +192,10 @@ class InlineEngine(Engine):
         self._is_isolated = False
         self._process: TaskProcess | None = None
 
+    @property
+    def tasks_at_once(self) -> int:
+        return 1
+
     @contextmanager
     def job_group(self, name: str, topic: str) -> Iterator[None]:
         # An earlier group of that name may have been cancelled.
@@ -233,7 +240,8 @@ class InlineEngine(Engine):
     def _run(self, stage: Stage) -> list[list[Any]]:
         if self._is_isolated:
             return self._isolated(stage)
-        return stage.lists_of(self._check)
+        with pauses_by(self._pause):
+            return stage.lists_of(self._check)
 
     def _isolated(self, stage: Stage) -> list[list[Any]]:
         self._check()
@@ -245,6 +253,14 @@ class InlineEngine(Engine):
                 return process.computed(stage)
             finally:
                 self._process = None
+
+    def _pause(self, seconds: float) -> None:
+        """Waits. Raises Interrupted when the work is cancelled."""
+        end = time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            self._check()
+            time.sleep(min(left, _PAUSE_SECONDS))
+        self._check()
 
     def _check(self) -> None:
         if self._group and self._cancelled_group == self._group:

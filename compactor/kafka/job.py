@@ -222,10 +222,10 @@ class CleaningJob:
         return list(copied)
 
     def _bytes_per_second(self, tasks: int) -> float:
-        """Returns each task's share of the rate; as many tasks as cores run at a time."""
+        """Returns the rate of each of the tasks: those that run at once share the limit."""
         if not self._plan.HasField("io_bytes_per_second"):
             return inf
-        return self._plan.io_bytes_per_second / min(tasks, self._cores)
+        return self._plan.io_bytes_per_second / min(tasks, self._engine.tasks_at_once)
 
     def _group(
         self,

@@ -12,7 +12,8 @@ exceeds the limit.
     >>> throttle.spend(300), waits
     (None, [0.5])
 
-A waiting task is killed like any other: Spark kills the Python process of a task that it stops.
+A waiting task ends when its run is cancelled: Spark kills its Python process, and the inline engine
+ends the pause.
 
 Source: Throttler of Kafka 4.1, which all of its threads share and which outlives cleanings.
 """
@@ -22,6 +23,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from math import inf
+
+from ledgerfold.compactor.job.pauses import pause
 
 INTERVAL_S = 0.3
 # A rate of 0 waits forever, but the system's sleep has a maximum.
@@ -35,7 +38,7 @@ class TaskThrottle:
         self,
         bytes_per_second: float = inf,
         clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = pause,
     ) -> None:
         self._rate, self._clock, self._sleep = bytes_per_second, clock, sleep
         self._began, self._spent_bytes = clock(), 0

@@ -15,6 +15,7 @@ from ledgerfold.compactor.job.inline import InlineEngine, Interrupted
 from ledgerfold.compactor.job.inline_process import ProcessEnded, TaskFailed
 from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.job.run import CompactionRun
+from ledgerfold.compactor.kafka.throttle import TaskThrottle
 from ledgerfold.compactor.user_strategies.own import STRATEGIC, Own
 from ledgerfold.storage.errors import CompactionCancelled, CompactionFailed, StrategyFailed
 from ledgerfold.storage.files import REAL
@@ -86,6 +87,20 @@ def test_cancelled_work_ends_at_its_next_row() -> None:
         rows.collect()
     with engine.job_group("next", "t"):
         assert engine.context.parallelize([1], 1).collect() == [1]
+
+
+def test_a_cancelled_task_does_not_go_on_pausing() -> None:
+    """A throttled cleaning yields no row while it waits."""
+    engine = InlineEngine()
+
+    def waiting(rows: Iterable[int]) -> Iterator[int]:
+        engine.cancel("group")
+        TaskThrottle(0).spend(1)
+        yield 1
+
+    rows = engine.context.parallelize([0], 1).mapPartitions(waiting)
+    with engine.job_group("group", "t"), pytest.raises(Interrupted):
+        rows.collect()
 
 
 def test_a_cancelled_run_leaves_nothing(tmp_path: Path) -> None:
