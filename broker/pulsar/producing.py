@@ -166,7 +166,10 @@ class Producing:
             return
         # Nobody but an exclusive producer knows its epoch.
         had_access = bool(opening.producer_access_mode) and opening.HasField("topic_epoch")
-        is_same = had_access and opening.topic_epoch == attached.producer.topic_epoch
+        was_exclusive = attached.producer.claim.mode is not AccessMode.SHARED
+        is_same = (
+            had_access and was_exclusive and opening.topic_epoch == attached.producer.topic_epoch
+        )
         if is_same or not attached.has_own_name:
             attached.detach()
 

@@ -82,8 +82,10 @@ async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen, context: Conte
 def _replace(topic: PulsarTopic, name: str, mode: AccessMode, epoch: int | None) -> None:
     """Disconnects the stream that an exclusive producer had, which may not have ended yet."""
     old = topic.producers.get(name)
-    # Nobody but the producer knows its epoch.
-    if old is None or epoch is None or mode is AccessMode.SHARED or epoch != old.topic_epoch:
+    if old is None or epoch is None or epoch != old.topic_epoch:
+        return
+    # Nobody but an exclusive producer knows its epoch; a shared one's may be anybody's.
+    if AccessMode.SHARED in (mode, old.claim.mode):
         return
     old.end(Moved("The producer has connected again."))
     old.detach()

@@ -10,18 +10,26 @@ from __future__ import annotations
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.strategies.watch import ENVIRONMENT
 
-if TYPE_CHECKING:
-    from ledgerfold.compactor.job.inline import Stage
+# Not by -m: what is pickled names this module, not __main__.
+_MAIN = f"from {__name__} import main; main()"
+
+
+class Computed(Protocol):
+    """What is computed there: a stage of a job (inline.py)."""
+
+    def lists_of(self, check: Callable[[], None]) -> list[list[Any]]: ...
 
 
 class ProcessEnded(Exception):
@@ -60,7 +68,9 @@ class TaskProcess:
     def __init__(self, progress: InlineProgress) -> None:
         self._progress = progress
         self._process = subprocess.Popen(
-            (sys.executable, "-m", "ledgerfold.compactor.job.inline_process"),
+            (sys.executable, "-c", _MAIN),
+            # What the strategy starts ends with it.
+            start_new_session=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | ENVIRONMENT,
@@ -85,9 +95,10 @@ class TaskProcess:
                 continue
 
     def kill(self) -> None:
-        self._process.kill()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
-    def computed(self, stage: Stage) -> list[list[Any]]:
+    def computed(self, stage: Computed) -> list[list[Any]]:
         """Returns the partitions of a stage. Raises ProcessEnded, TaskFailed."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
@@ -133,10 +144,3 @@ def main() -> None:
     # The strategy may have started threads that do not end.
     sys.stderr.flush()
     os._exit(0)
-
-
-if __name__ == "__main__":
-    # Under its name: what was pickled names this module.
-    from ledgerfold.compactor.job import inline_process
-
-    inline_process.main()

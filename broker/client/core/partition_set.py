@@ -178,11 +178,23 @@ def _answer(outcome: Answer | BaseException) -> Answer:
 
 
 async def open_all(openings: Iterable[Coroutine[Any, Any, AnyCore]]) -> list[AnyCore]:
-    """Opens all or, if one fails, none: those that are open are closed again."""
-    tasks = [asyncio.ensure_future(each) for each in openings]
+    """Opens all or, if one fails, none: those that are open are closed again.
+
+    The first is open before the others begin: of two producers that wait for exclusive access, the
+    one that gets the first partition gets all of them.
+    """
+    waiting = list(openings)
+    tasks: list[asyncio.Future[AnyCore]] = []
     try:
-        return list(await asyncio.gather(*tasks))
+        while waiting:
+            count = len(waiting) if tasks else 1
+            tasks += map(asyncio.ensure_future, waiting[:count])
+            del waiting[:count]
+            await asyncio.gather(*tasks)
+        return [task.result() for task in tasks]
     except BaseException:
+        for unopened in waiting:
+            unopened.close()
         for task in tasks:
             task.cancel()
         for opened in await asyncio.gather(*tasks, return_exceptions=True):
