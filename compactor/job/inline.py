@@ -21,7 +21,7 @@ runs, and a job is divided as for Spark on CORES cores, so that its files are th
 
 from __future__ import annotations
 
-import time
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -42,8 +42,6 @@ from ledgerfold.compactor.user_strategies.own import Own
 
 # As Spark's default master, local[2].
 CORES = 2
-# The longest time until a pausing task sees that its work was cancelled.
-_PAUSE_SECONDS = 0.1
 
 Check = Callable[[], None]
 
@@ -189,6 +187,8 @@ class InlineEngine(Engine):
         self.context = InlineContext(self._run, cores)
         self.progress: InlineProgress = InlineProgress()
         self._group, self._cancelled_group = "", ""
+        # Set with the second, while its job runs.
+        self._cancelled = threading.Event()
         self._is_isolated = False
         self._process: TaskProcess | None = None
 
@@ -200,6 +200,7 @@ class InlineEngine(Engine):
     def job_group(self, name: str, topic: str) -> Iterator[None]:
         # An earlier group of that name may have been cancelled.
         self._group, self._cancelled_group = name, ""
+        self._cancelled.clear()
         try:
             yield
         finally:
@@ -208,7 +209,10 @@ class InlineEngine(Engine):
     def cancel(self, group: str) -> None:
         self._cancelled_group = group
         process = self._process
-        if process is not None and group == self._group:
+        if group != self._group:
+            return
+        self._cancelled.set()
+        if process is not None:
             process.kill()
 
     @contextmanager
@@ -256,10 +260,7 @@ class InlineEngine(Engine):
 
     def _pause(self, seconds: float) -> None:
         """Waits. Raises Interrupted when the work is cancelled."""
-        end = time.monotonic() + seconds
-        while (left := end - time.monotonic()) > 0:
-            self._check()
-            time.sleep(min(left, _PAUSE_SECONDS))
+        self._cancelled.wait(seconds)
         self._check()
 
     def _check(self) -> None:

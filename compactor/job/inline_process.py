@@ -27,7 +27,7 @@ _MAIN = f"from {__name__} import main; main()"
 
 
 class Computed(Protocol):
-    """What is computed there: a stage of a job (inline.py)."""
+    """A stage of a job (inline.py)."""
 
     def lists_of(self, check: Callable[[], None]) -> list[list[Any]]: ...
 

@@ -156,10 +156,10 @@ def test_the_bound_on_memory_is_for_what_is_taken(
         ("Answers", r"should_keep_left returned 1, which is not a bool, at message 1:2:-1:0"),
         ("Hangs", r"it did not answer within 2 s, at message 1:2:-1:0"),
         ("Eats", r"a task with it takes more than 200 MiB of memory, at message 1:2:-1:0"),
-        ("Exits", r"strategy 'outside:Exits': its Python worker of Spark ended"),
+        ("Exits", r"strategy 'outside:Exits': the process of its task ended"),
         pytest.param(
             "Stubborn",
-            r"strategy 'outside:Stubborn': its Python worker of Spark ended",
+            r"strategy 'outside:Stubborn': the process of its task ended",
             marks=pytest.mark.slow,
         ),
     ],
@@ -280,7 +280,7 @@ def test_an_error_of_a_what_if_concerns_it_alone(
     """Within the bounds of a run, and before it is asked at all; the worker serves on."""
     wrong = {
         "outside:Hangs": "it did not answer within 2 s, at message 1:1:-1:0",
-        "outside:Exits": "its Python worker of Spark ended",
+        "outside:Exits": "the process of its task ended",
         "outside:Early": "it returned 'maybe'",
     }
     found = _asked(own_worker, _log(tmp_path, A1, HARM), "newest", *wrong)

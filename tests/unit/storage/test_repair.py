@@ -30,8 +30,7 @@ from tests.model.log_model import Message
 from tests.support.lossy_files import CountedKeyValue, LossyFiles
 from tests.support.offline import LEDGERS, NOW_MS, Offline, Snapshot, started, taken
 
-# Messages, and those of the compacted view: five keys, then what came since.
-RAW, VIEW = 20, 5 + 11
+RAW, VIEW = 20, 5 + 11  # Messages; in the view five keys, and what came since.
 
 
 class Disk:
