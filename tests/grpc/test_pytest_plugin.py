@@ -62,7 +62,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "TMPDIR": str(temporary)}
     for name in ("GRPC_ENABLE_FORK_SUPPORT", "PYTHONPATH", "PYTEST_ADDOPTS"):
         environment.pop(name, None)
-    options = ("-q", "-p", "no:cacheprovider", "-W", "error", "--ledgerfold-compactor", "off")
+    options = ("-q", "-p", "no:cacheprovider", "-W", "error")
     return subprocess.run(
         [sys.executable, "-m", "pytest", *options, *arguments],
         cwd=folder,
@@ -85,16 +85,21 @@ def shop(tmp_path: Path) -> Path:
 
 def test_the_example_with_workers(shop: Path) -> None:
     """Each worker has a broker, and nothing is left of them."""
-    (shop / "test_calls.py").write_text(WITHOUT_COMPACTOR)
     ran = run(shop, "-n", "2")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "5 passed" in ran.stdout
     assert not list((shop / "temporary").glob("ledgerfold-*"))
 
 
+def test_without_a_compactor(tmp_path: Path) -> None:
+    (tmp_path / "test_calls.py").write_text(WITHOUT_COMPACTOR)
+    ran = run(tmp_path, "--ledgerfold-compactor", "off")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
 def test_the_example_on_a_broker_that_runs(shop: Path, broker_process: MakeBroker) -> None:
     """Its namespaces are deleted from it."""
-    broker = broker_process("--test-clock")
+    broker = broker_process("--test-clock", compactor="inline")
     ran = run(shop, "--ledgerfold-url", broker.url, "test_shop.py")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     with Admin(broker.url) as admin:
