@@ -105,9 +105,9 @@ class PulsarBatch(DecodedBatch):
     def last_batch_index(header: EntryHeader, key_section: Buffer) -> int:
         if header.is_plain:
             return -1
-        metadata = parse_metadata(key_section)
-        indexes = indexes_of(metadata, header.rows)
-        if header.live_rows and not is_sealed(metadata):
+        # An encrypted batch never has live rows: its segment gets no key index.
+        indexes = indexes_of(parse_metadata(key_section), header.rows)
+        if header.live_rows:
             return indexes[row_numbers(header.live_rows, header.rows)[-1]]
         return indexes[-1]
 

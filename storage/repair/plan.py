@@ -345,12 +345,12 @@ class _Planner(Draft):
     def _mend_labels(self) -> None:
         """Writes labels that are missing, wrong, or contain a changed record."""
         store = self.plan.puts.get(STORE_KEY, self.survey.store())
-        if not isinstance(store, StoreRecord) or LABELS not in store.features:
-            return
+        has_labels = isinstance(store, StoreRecord) and LABELS in store.features
         wrong = {each.record.ledger_id for each in wrongly_labelled(self.survey)}
         for ledger_id in sorted(self.ledgers.keys() & self.survey.folders.keys()):
             record = self.ledgers[ledger_id]
-            is_changed = record.kind == LEDGER_KIND_COMPACTED and key_of(record) in self.plan.puts
+            is_compacted = record.kind == LEDGER_KIND_COMPACTED
+            is_changed = has_labels and is_compacted and key_of(record) in self.plan.puts
             if ledger_id in wrong or is_changed:
                 path = f"{ledger_id}/{LABEL}"
                 self.plan.copies |= {path} if self.exists(path) else set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -507,6 +508,37 @@ def test_the_history_is_bounded() -> None:
         assert numbers == list(range(3, RUNS_KEPT + 3))
         newest = lab.scheduler.history.runs(topic.name, limit=2)
         assert [run.number for run in newest] == [RUNS_KEPT + 2, RUNS_KEPT + 1]
+
+    asyncio.run(body())
+
+
+def test_a_fence_waits_for_a_trigger_that_is_being_answered() -> None:
+    """It may have recorded a run already, which must be ended before what the fence is for."""
+
+    async def body() -> None:
+        lab = Lab()
+        topic = lab.topic("t")
+        may_write = asyncio.Event()
+        change = topic.stored.change
+
+        async def held(edit: Any) -> None:
+            await change(edit)
+            await may_write.wait()
+
+        topic.stored.change = held
+        trigger = asyncio.create_task(lab.scheduler.trigger(topic, RUN_TRIGGER_ADMIN))
+        await asyncio.sleep(0)
+        fence = asyncio.create_task(lab.scheduler.fence(topic.name))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not fence.done()
+        may_write.set()
+        await fence
+        assert trigger.done()
+        with pytest.raises(CompactionFenced):
+            await trigger
+        assert not lab.scheduler.has_run(topic.name)
+        assert all(run.state == RUN_STATE_ERROR for run in lab.metadata.runs(topic.name))
 
     asyncio.run(body())
 

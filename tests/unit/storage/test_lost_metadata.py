@@ -23,9 +23,10 @@ from ledgerfold.storage.errors import (
     MetadataLost,
     MissingFile,
 )
+from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import write_mark_path
 from ledgerfold.storage.partition_names import partition_name
-from ledgerfold.storage.records import STORE_KEY
+from ledgerfold.storage.records import STORE_KEY, key_of
 from ledgerfold.storage.unnamed import unnamed_files
 from ledgerfold.v1.records_pb2 import ProducerRecord
 from tests.model.broker_lab import DATA, STORE, TOPIC, BrokerLab
@@ -302,6 +303,23 @@ def test_a_new_producer_gets_no_number_that_entries_have() -> None:
     assert isinstance(found, ProducerRecord)
     assert found.number == 2
     lab.stop()
+
+
+@pytest.mark.parametrize(("is_known", "number"), [(True, 1), (False, 0)])
+def test_a_rebuilt_topic_goes_on_with_the_numbers_of_its_producers(
+    is_known: bool, number: int
+) -> None:
+    """The topic's record alone is lost; without producers the next one gets the first number."""
+    lab = BrokerLab()
+    files, pairs = recorded(lab, lambda: publish(lab, 0, 3)).lost(0).disk()
+    metadata = MetadataStore(pairs)
+    gone = [key for key, _ in pairs.scan(b"") if key.startswith(b"topic/")]
+    gone += [] if is_known else [key_of(each) for each in metadata.producers(TOPIC)]
+    pairs.write({}, gone)
+    Offline(DATA, pairs, files).repair()
+    mended = MetadataStore(pairs).topic(TOPIC)
+    assert mended is not None
+    assert mended.last_producer_number == number
 
 
 def test_entries_of_no_known_topic_stay_as_copies_and_are_counted() -> None:

@@ -278,6 +278,17 @@ def test_aborted_records_stay_aborted_after_their_producers_expire(lab: KafkaLab
         assert (offsets(lab, committed=True), len(described(lab).aborted)) == ([2], 1)
 
 
+def test_an_aborted_transaction_before_the_cut_is_listed_once(lab: KafkaLab) -> None:
+    """The segment's figures list it already when the load replays its marker."""
+    batch: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
+    lab.add([A], base_sequence=0, **batch)
+    lab.run(lab.kafka.end_transaction(7, 0, commit=False, timestamp_ms=5))
+    lab.add([B], [C])
+    truncate(lab, 3)
+    assert len(described(lab).aborted) == 1
+    assert len(lab.kafka.log.segments.active.aborted) == 1
+
+
 def test_a_high_watermark_that_is_held_stays_held(lab: KafkaLab) -> None:
     lab.add([A], [B], [C])
     lab.kafka.partition.hold_high_watermark(1)
