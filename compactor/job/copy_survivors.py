@@ -2,8 +2,9 @@
 
 An entry is copied as bytes if all its rows survive, rebuilt if some do (rebuild.py), and omitted if
 none does. The checksums of both sections are verified: damage is detected here at the latest and
-never gets a fresh checksum. An indexed segment of the previous ledger is kept, unless too much of
-it is dead: the new ledger gets a link to its file, and a deletion vector if messages have died.
+never gets a fresh checksum. An indexed segment of the previous ledger is shared, unless too much of
+it is dead: the new ledger gets a link to its file, and a deletion vector if messages have died. So
+is a raw segment of which enough survives (shared_segments.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ledgerfold.compactor.job.pulsar_rebuild import changes_ids, keep_pulsar_row
 from ledgerfold.compactor.job.rebuild import RawEntry, keep_rows
 from ledgerfold.compactor.job.rows import Dead, Failure, Positions, Row, Written
 from ledgerfold.compactor.job.segment_map import PlacedEntry, SegmentMap, vector_of
+from ledgerfold.compactor.job.shared_segments import share_raw
 from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX, Codec, EntryHeader, read_header
 from ledgerfold.storage.errors import Corruption, InvalidRequest
@@ -60,20 +62,22 @@ def copy_survivors(
                 changed = _rows_of(segment, lost)
                 may_stay = not segment.is_merged and not _is_garbage(segment, output)
                 if may_stay and not len(changed):
-                    ledger.keep(segment)
+                    ledger.share(segment)
                     continue
                 dead = np.union1d(dead_rows(vector_of(segment)), changed)
                 vector = new_vector(segment, dead, output.garbage_max) if may_stay else None
                 if vector is not None:
-                    ledger.keep(segment, vector)
+                    ledger.share(segment, vector)
                     continue
                 rows_left = complement(segment.record.messages, dead)
+            elif not renumber and share_raw(segment, rows_left, ledger, output):
+                continue
             if len(rows_left):
                 _copy_segment(segment, rows_left, ledger, renumber)
         ledger.finish()
     for record in ledger.sealed:
         yield 0, Written(record.SerializeToString())
-    for record in ledger.kept:
+    for record in ledger.shared:
         yield 0, Written(record.SerializeToString(), record.size_bytes)
     yield 0, ledger.write_times
 

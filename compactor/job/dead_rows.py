@@ -1,8 +1,8 @@
-"""The dead rows of old segments, as numbers, and the vectors of segments that lose more of them.
+"""The dead rows of shared segments, as numbers, and the vectors of segments that lose more of them.
 
 A segment that loses messages is linked into the new ledger with a deletion vector
 (storage/deletion_vector.py), unless too much of it would be dead: then it is written again. Only
-the key index is read for that, which knows where entries begin.
+the places of its entries are needed for that; the key index of an old segment has them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ledgerfold.compactor.job.key_index import KeyIndex
+from ledgerfold.compactor.job.key_index import EntryPlaces, KeyIndex
 from ledgerfold.compactor.job.plan import InputSegment
 from ledgerfold.compactor.job.segment_map import SegmentMap
 from ledgerfold.compactor.positions import Booleans, Integers
@@ -59,17 +59,19 @@ class Vectored(NamedTuple):
     record: DeletionVectorRecord
 
 
-def new_vector(segment: InputSegment, dead: Integers, garbage_max: float) -> Vectored | None:
+def new_vector(
+    segment: InputSegment, dead: Integers, garbage_max: float, places: EntryPlaces | None = None
+) -> Vectored | None:
     """Returns the vector of a segment with these dead rows, which ascend.
 
-    None if the segment must be written again: more than `garbage_max` of it would be dead, or an
-    entry with its live rows would be too large for a reader. Raises as KeyIndex does.
+    `places`: read from its key index if omitted. None if the segment must be written again: more
+    than `garbage_max` of it would be dead, or an entry with its live rows would be too large for a
+    reader. Raises as KeyIndex does.
     """
     record = segment.record
     if not garbage_max:
         return None
-    with KeyIndex(key_index_path(segment.path), record.key_index) as index:
-        firsts, offsets = index.first_rows, index.offsets
+    firsts, offsets = _indexed_places(segment) if places is None else places
     counts = np.diff(firsts, append=record.messages)
     sizes = np.diff(offsets, append=record.size_bytes)
     entries = np.searchsorted(firsts, dead, "right") - 1
@@ -98,6 +100,11 @@ def new_vector(segment: InputSegment, dead: Integers, garbage_max: float) -> Vec
             **_bounds(segment, is_dead, offsets),
         ),
     )
+
+
+def _indexed_places(segment: InputSegment) -> EntryPlaces:
+    with KeyIndex(key_index_path(segment.path), segment.record.key_index) as index:
+        return EntryPlaces(index.first_rows, index.offsets)
 
 
 def _entries(

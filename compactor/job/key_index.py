@@ -13,7 +13,7 @@ hash only selects candidates: compactor/job/lookup.py compares their keys.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from ledgerfold.compactor.job.key_columns import KeyColumns, Place
 from ledgerfold.compactor.job.key_sections import is_opaque, key_columns
-from ledgerfold.compactor.job.rebuild import RawEntry
 from ledgerfold.compactor.key_hash import Hashes, hashes_of
 from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.entry import EntryHeader, crc32c
@@ -48,8 +47,15 @@ ROWS_MAX = 16_000_000
 _HEAD = struct.Struct("<IIQQQII")
 
 
+class EntryPlaces(NamedTuple):
+    """The first row and the offset of each entry of a segment."""
+
+    first_rows: Integers
+    offsets: Integers
+
+
 class KeyIndexBuilder:
-    """Collects the keys of one segment that is being written.
+    """Collects the keys of one segment.
 
     Bound: KEY_BYTES_MAX of keys, and about 150 bytes for each of up to ROWS_MAX messages.
     """
@@ -61,12 +67,30 @@ class KeyIndexBuilder:
         # The segment gets no index.
         self._is_without = False
 
-    def add(self, header: EntryHeader, entry: RawEntry) -> None:
-        """Adds the next entry. Raises Corruption if its keys do not parse."""
+    @property
+    def is_given_up(self) -> bool:
+        """Returns whether the segment gets no index."""
+        return self._is_without
+
+    @property
+    def places(self) -> EntryPlaces:
+        """The places of the entries that were added."""
+        counts = np.array(self._columns.counts, np.int64)
+        return EntryPlaces(np.cumsum(counts) - counts, np.array(self._offsets, np.int64))
+
+    def has_key(self) -> Booleans:
+        """Returns for each row whether it has a key."""
+        return self._columns.has_key()
+
+    def add(self, header: EntryHeader, keys: bytes, values: Callable[[], bytes]) -> None:
+        """Adds the next entry. `values`: returns the value section, which only some codecs need.
+
+        Raises Corruption if its keys do not parse.
+        """
         if self._is_without:
             return
         try:
-            section = key_columns(header, entry.key_section, lambda: entry.value_section)
+            section = key_columns(header, keys, values)
         except InvalidRequest as error:
             raise Corruption("its entry", 0, "a key section", str(error)) from error
         if is_opaque(section):

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -63,8 +64,8 @@ class LedgerOutput:
 
     def __init__(self, output: Output) -> None:
         self.sealed: list[SegmentRecord] = []
-        # The segments of the previous ledger that it shares.
-        self.kept: list[SegmentRecord] = []
+        # The segments of the input that it shares.
+        self.shared: list[SegmentRecord] = []
         self._index = KeyIndexBuilder() if output.is_indexed else None
         self.write_times = WriteTimes()
         self._files = Files(attempt=attempt_number())
@@ -90,7 +91,7 @@ class LedgerOutput:
         if self._writer is None:
             self._writer = self._created(ordinal)
         if self._index is not None:
-            self._index.add(header, entry)
+            self._index.add(header, entry.key_section, partial(getattr, entry, "value_section"))
         self._headers.append(header)
         self._entries.extend(entry)
         self._pending_bytes += header.size_bytes
@@ -128,10 +129,16 @@ class LedgerOutput:
                 self._index = KeyIndexBuilder()
         self._writer = None
 
-    def keep(self, segment: InputSegment, vector: Vectored | None = None) -> None:
-        """Adds a segment of the previous ledger, as a link. `vector`: its new deletion vector.
+    def share(
+        self,
+        segment: InputSegment,
+        vector: Vectored | None = None,
+        index: KeyIndexBuilder | None = None,
+    ) -> None:
+        """Adds a segment of the run's input, as a link.
 
-        Raises MissingFile, DiskFailure.
+        `vector`: its new deletion vector; `index`: its new key index. Raises MissingFile,
+        DiskFailure.
         """
         self.finish()
         output = self._output
@@ -150,7 +157,10 @@ class LedgerOutput:
                 replace_file(path, [vector.stored], self._files)
             reach("worker.vector-written")
             linked.dead.CopyFrom(vector.record)
-        self.kept.append(linked)
+        if index is not None:
+            with self._timed():
+                index.write(ledgers_dir, linked, self._files)
+        self.shared.append(linked)
 
     def _created(self, ordinal: int) -> SegmentWriter:
         output = self._output

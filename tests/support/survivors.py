@@ -1,7 +1,7 @@
 """The segments that compactors in memory write, with the survivors that the pure model names.
 
-They decide about segments of the previous ledger as the real worker does
-(compactor/job/copy_survivors.py), but from entries that they have read: a segment that is linked
+They decide about segments as the real worker does (compactor/job/copy_survivors.py,
+compactor/job/shared_segments.py), but from entries that they have read: a segment that is linked
 gets a deletion vector of all rows that are not left of it.
 """
 
@@ -104,9 +104,12 @@ class Survivors:
     def _is_linked(
         self, number: int, placed: Sequence[Placed], left_of: dict[int, list[int]]
     ) -> bool:
-        """Links a segment of the previous ledger, unless it must be written again."""
+        """Links a segment, unless it must be written again."""
         plan, segment = self._plan, self._plan.segments[number]
-        if number >= plan.compacted_segments or not plan.keeps_segments or is_strategic(plan):
+        is_raw = number >= plan.compacted_segments
+        if is_strategic(plan) or not (is_raw or plan.keeps_segments):
+            return False
+        if is_raw and 2 * segment.size_bytes < plan.segment_bytes_max:
             return False
         tally, entries = DeadTally(), 0
         for at, each in enumerate(placed):
@@ -116,7 +119,7 @@ class Survivors:
                 entries += 1
         stored, record = tally.finish()
         is_garbage = record.bytes > plan.segment_garbage_max * segment.size_bytes
-        # Retention may hide the first entries of a segment.
+        # Retention may hide the first entries of a segment; a raw one may begin before the range.
         if is_garbage or entries < segment.entries:
             return False
         self._check()

@@ -547,10 +547,10 @@ def test_a_view_that_raw_ledgers_cover_is_dropped(disk: Disk) -> None:
 def test_the_good_entries_of_a_view_are_kept_where_raw_data_are_trimmed(disk: Disk) -> None:
     """One of its five messages is lost, and it is said which."""
     disk.trim(1)
-    disk.flip(3, 3 * disk.entry_bytes - 1)
+    disk.flip(3, 2 * disk.entry_bytes - 1)
     (step,) = disk.offline.plan().steps
     assert step.messages == 1
-    assert step.entries == "1 between 1:4 and 2:2"
+    assert step.entries == "1 between 1:4 and 1:5"
     assert disk.mended() == (RAW - 6, VIEW - 1)
 
 
