@@ -62,6 +62,8 @@ _LEDGER_IDS_PER_BLOCK = 64
 _LEDGER_IDS_LOW = 32
 # Kafka's producer ids, in blocks of the size that Kafka's brokers use.
 _PRODUCER_IDS_PER_BLOCK = 1000
+# A cursor has 2**_SEEK_BITS incarnations, one after each seek.
+_SEEK_BITS = 20
 
 
 class _QueuedWrite:
@@ -92,6 +94,7 @@ class MetadataStore:
         self._queued: deque[_QueuedWrite] = deque()
         counted = self._get(WriteCountRecord, WRITES_KEY)
         self._writes = 0 if counted is None else counted.writes
+        self._incarnations = 0
         # The last write that allowed files to be removed.
         self._deleting_write = 0
         # Shared by removals of ledgers; held by a restore of a snapshot, which lists its ledgers.
@@ -102,6 +105,14 @@ class MetadataStore:
     def writes(self) -> int:
         """The number of writes, as far as the store records it."""
         return self._writes
+
+    def new_incarnation(self, now_ms: int) -> int:
+        """Returns the incarnation of a new cursor: no earlier one had it, or reached it by seeks.
+
+        The number of writes makes it differ after a restart, even if a manual clock stands.
+        """
+        self._incarnations = max(self._incarnations + 1, now_ms + self._writes)
+        return self._incarnations << _SEEK_BITS
 
     def follow(self, mark: WriteMark) -> None:
         """Counts writes in the mark, too, from now on. Lost writes stay counted."""

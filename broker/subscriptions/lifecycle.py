@@ -62,6 +62,10 @@ class SubscriptionTopic(Protocol):
         """Returns whether shared subscriptions hold delayed messages back."""
         ...
 
+    def new_incarnation(self) -> int:
+        """Returns the incarnation of a new cursor, which no earlier one had."""
+        ...
+
     async def persist_cursor(self, record: CursorRecord) -> None:
         """Writes the cursor in one synced metadata write."""
         ...
@@ -134,8 +138,7 @@ async def create_subscription(
         return existing
     if name in topic.reader_names:
         raise SubscriptionBusy(topic.name, name, "a reader or table view uses it.")
-    # The time makes it differ from a later subscription of the same name.
-    cursor = Cursor(mark_delete, incarnation=created_ms)
+    cursor = Cursor(mark_delete, incarnation=topic.new_incarnation())
     subscription = _subscription_of(topic, name, cursor, created_ms, durable=durable)
     topic.subscriptions[name] = subscription
     try:

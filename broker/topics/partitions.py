@@ -249,7 +249,8 @@ class Partitions:
                     made.kafka.CopyFrom(KafkaLog(config=record.kafka.config))
                 batch.put(made)
                 for cursor in cursors:
-                    batch.put(_cursor_from_earliest(cursor, name, now_ms))
+                    incarnation = self._metadata.new_incarnation(now_ms)
+                    batch.put(_cursor_from_earliest(cursor, name, now_ms, incarnation))
 
 
 async def on_each(names: Iterable[str], call: Callable[[str], Awaitable[Answer]]) -> list[Answer]:
@@ -274,13 +275,15 @@ def _conflicts(topic: str, name: str) -> bool:
     return topic == name or (partition is not None and partition.topic == name)
 
 
-def _cursor_from_earliest(cursor: CursorRecord, topic: str, created_ms: int) -> CursorRecord:
+def _cursor_from_earliest(
+    cursor: CursorRecord, topic: str, created_ms: int, incarnation: int
+) -> CursorRecord:
     return CursorRecord(
         topic=topic,
         subscription=cursor.subscription,
         mark_delete=Position(ledger_id=EARLIEST.ledger_id, entry_id=EARLIEST.entry_id),
         created_ms=created_ms,
-        incarnation=created_ms,
+        incarnation=incarnation,
     )
 
 

@@ -255,6 +255,10 @@ class Topic(LoadedTopic):
 
     # -- cursors (broker/subscriptions/lifecycle.py) ------------------------------------------
 
+    def new_incarnation(self) -> int:
+        """Returns the incarnation of a new cursor, which no earlier one had."""
+        return self.broker.metadata.new_incarnation(self.clock.now_ms())
+
     async def persist_cursor(self, record: CursorRecord) -> None:
         def write() -> None:
             with self.broker.metadata.batch() as batch:

@@ -44,6 +44,7 @@ class MemoryTopic:
         self.reader_names: set[str] = set()
         self.written: list[CursorRecord] = []
         self.deleted: list[str] = []
+        self.incarnations = 0
         self.sent = Traffic()
         self.error: Exception | None = None
         self.may_write = asyncio.Event()
@@ -58,6 +59,10 @@ class MemoryTopic:
 
     def count_out(self, sent: Traffic) -> None:
         self.sent = self.sent.plus(sent)
+
+    def new_incarnation(self) -> int:
+        self.incarnations += 1
+        return self.incarnations
 
     async def persist_cursor(self, record: CursorRecord) -> None:
         self.writing.set()

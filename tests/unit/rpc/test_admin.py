@@ -79,6 +79,9 @@ class StatsTopic(LabTopic):
     def compaction_mark_delete(self) -> Position:
         return self.log.views.horizon or EARLIEST
 
+    def new_incarnation(self) -> int:
+        return 1
+
     async def persist_cursor(self, record: CursorRecord) -> None:
         self.cursors[record.subscription] = record
 
