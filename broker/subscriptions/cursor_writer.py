@@ -11,14 +11,15 @@ and callers that asked for an answer wait.
 
   >>> async def persist(record: CursorRecord) -> None:
   ...     print("written:", record.subscription)
-  >>> async def example() -> None:
+  >>> async def example() -> bool:
   ...     writer = CursorWriter(lambda: CursorRecord(subscription="s"), persist, print)
   ...     writer.changed()  # soon
   ...     writer.when_durable(lambda: print("durable"))  # now
-  ...     await writer.flush()
+  ...     return await writer.flush()
   >>> asyncio.run(example())
   written: s
   durable
+  True
 """
 
 from __future__ import annotations
@@ -91,8 +92,9 @@ class CursorWriter:
             self._waiting.append((self._made, answer))
             self._schedule()
 
-    async def flush(self) -> None:
-        """Returns when every change made so far is durable. Raises the error of persisting them.
+    async def flush(self) -> bool:
+        """Returns when every change made so far is durable: True. Raises the error of persisting
+        them. Returns False if stop() was called before they were.
 
         Later changes of others are not waited for: their write may fail.
         """
@@ -104,6 +106,7 @@ class CursorWriter:
             await asyncio.wait((self._writing,))
             if self._failure is not None and self._durable < made:
                 raise self._failure
+        return self._durable >= made
 
     async def stop(self) -> None:
         """Stops all writing; nothing is written after it returns."""

@@ -294,7 +294,8 @@ class Subscription:
         self._check_open()
         if self._writer is not None:
             self._writer.changed()
-            await self._writer.flush()
+            if not await self._writer.flush():
+                self._check_open()
 
     async def move(self, mark_delete: Position) -> None:
         """Seeks: the next entry delivered is the first after `mark_delete` (EARLIEST: all).

@@ -64,6 +64,37 @@ def test_rte_19_seek_below_the_horizon_is_not_clamped_to_raw_ledgers() -> None:
     run(test)
 
 
+def test_a_seek_of_a_subscription_that_is_deleted_meanwhile_is_not_confirmed() -> None:
+    """Its write never begins: a crash before the deletion would bring the old position back.
+
+    The simulator found it (in one of 9,000 seeds): a seek during a write of the cursor, then a
+    deletion, which stops all writes. Unit tests had each pair of the three, not all of them.
+    """
+
+    async def test(topic: MemoryTopic) -> None:
+        topic.log.publish("a=1", "b=1")
+        await subscribed(topic, EXCLUSIVE)
+        subscription = topic.subscriptions["s"]
+        topic.may_write.clear()
+        topic.writing.clear()
+        written = len(topic.written)
+        first = asyncio.create_task(subscription.persist())
+        await topic.writing.wait()
+        before = subscription.incarnation
+        seek = asyncio.create_task(seek_subscription(topic, "s", FROM_EARLIEST))
+        while subscription.incarnation == before:
+            await asyncio.sleep(0)
+        deletion = asyncio.create_task(delete_subscription(topic, "s", force=True))
+        await asyncio.sleep(0)
+        topic.may_write.set()
+        with pytest.raises(SubscriptionNotFound):
+            await seek
+        await asyncio.gather(first, deletion)
+        assert len(topic.written) == written + 1
+
+    run(test)
+
+
 def test_seek_to_the_first_entry_of_a_ledger() -> None:
     """It is exact: the mark-delete is the end of the ledger before, not (L, -1)."""
 
