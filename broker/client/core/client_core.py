@@ -98,6 +98,9 @@ class ClientCore:
         except asyncio.CancelledError:
             if opening.cancelled() and self.is_closed:
                 raise AlreadyClosed("The client is closed.") from None
+            if not opening.cancelled() and opening.exception() is None:
+                # It was opened as the caller was cancelled: nobody else knows it.
+                await opening.result().shut_down()
             raise
         finally:
             self._opening.discard(opening)

@@ -56,6 +56,8 @@ class ReconnectingStream(ABC):
         self._closing = False
         # The broker has accepted the call, and opens the stream later.
         self._is_queued = False
+        # So it had, at some time since open() last looked.
+        self._was_queued = False
         # The call was cancelled locally, to open another one.
         self._is_dropped = False
         self._exchange: asyncio.Task[None] | None = None
@@ -101,15 +103,17 @@ class ReconnectingStream(ABC):
     async def open(self) -> None:
         """Connects. Raises the broker's error, or the last failure after the timeout.
 
-        There is no timeout while the broker lets the stream wait.
+        There is no timeout while the broker lets the stream wait; if the connection is lost then,
+        another timeout begins.
         """
         self._task = self.loop.create_task(self._run())
         timeout_s = self.connection.settings.operation_timeout_seconds
         try:
             while True:
                 done, _ = await asyncio.wait({self._opened}, timeout=timeout_s)
-                if done or not self._is_queued:
+                if done or not self._was_queued:
                     break
+                self._was_queued = self._is_queued
         except asyncio.CancelledError:
             await self._stop()
             raise
@@ -272,7 +276,7 @@ class ReconnectingStream(ABC):
         await call.write(self._open_frame())
         response = await call.read()
         while response is not _END and self._is_waiting(response):
-            self._is_queued = True
+            self._is_queued = self._was_queued = True
             response = await call.read()
         self._is_queued = False
         if response is not _END:

@@ -230,6 +230,26 @@ def test_a_closed_client_opens_nothing() -> None:
     play(scenario)
 
 
+def test_a_producer_opened_as_its_caller_is_cancelled_is_closed() -> None:
+    async def scenario(broker: FakeBroker, client: Client) -> None:
+        caller = asyncio.create_task(client.create_producer("t", "me"))
+        opening = client._core._opening
+        while not opening:
+            await asyncio.sleep(0)
+        (task,) = opening
+        while not task.done():
+            await asyncio.sleep(0)
+        assert not caller.done()
+        caller.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await caller
+        assert task.exception() is None
+        # Its name is free.
+        await client.create_producer("t", "me")
+
+    play(scenario)
+
+
 def test_table_views() -> None:
     """The same rules; listeners run on the loop; closing fails what waits (TVW-10)."""
 

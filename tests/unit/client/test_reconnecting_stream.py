@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from ledgerfold.broker.client.streams.connection import ClientSettings, Connection
 from ledgerfold.broker.client.streams.reconnecting_stream import ReconnectingStream
-from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError
+from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError, Unavailable
 
 
 class Stream(ReconnectingStream):
@@ -59,3 +60,86 @@ def test_a_pause_does_not_wait_for_a_broker_that_says_nothing() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         asyncio.run(run(f"127.0.0.1:{silent.getsockname()[1]}"))
+
+
+class QueuedCall:
+    """A call with these answers, until its connection is lost."""
+
+    def __init__(self, answers: list[str], lost: asyncio.Event) -> None:
+        self._answers, self._lost = answers, lost
+
+    async def write(self, frame: bytes) -> None: ...
+
+    async def read(self) -> Any:
+        if self._answers:
+            return self._answers.pop()
+        await self._lost.wait()
+        raise Unavailable("The test broke the connection.")
+
+    def cancel(self) -> None: ...
+
+
+class WaitingStream(Stream):
+    """Has its place in the queue in its first call; in later ones the broker says nothing."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection, "test stream")
+        self.lost = asyncio.Event()
+
+    def _start_call(self) -> Any:
+        self.calls += 1
+        if self.calls == 1:
+            return QueuedCall(["queued"], self.lost)
+        return QueuedCall([], asyncio.Event())
+
+    def _is_waiting(self, response: Any) -> bool:
+        return bool(response == "queued")
+
+
+def test_a_lost_connection_while_it_waits_begins_another_timeout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    really_wait = asyncio.wait
+
+    async def run() -> None:
+        # One item for each timeout that passes, and one for each that has begun.
+        passed, begun = asyncio.Queue[None](), asyncio.Queue[None]()
+
+        async def wait(tasks: Any, *, timeout: float | None = None) -> Any:
+            if timeout is None:
+                return await really_wait(tasks)
+            begun.put_nowait(None)
+            timer = asyncio.ensure_future(passed.get())
+            done, left = await really_wait(
+                {*tasks, timer}, return_when=asyncio.FIRST_COMPLETED
+            )
+            return done - {timer}, left
+
+        monkeypatch.setattr(asyncio, "wait", wait)
+        settings = ClientSettings("127.0.0.1:1", starting_backoff_interval_ms=1)
+        connection = Connection(settings)
+        stream = WaitingStream(connection)
+        opening = asyncio.ensure_future(stream.open())
+
+        async def time_passes() -> None:
+            passed.put_nowait(None)
+            await begun.get()
+
+        await begun.get()
+        await until(lambda: stream._is_queued)
+        await time_passes()
+        stream.lost.set()
+        await until(lambda: stream.calls == 2)
+        await time_passes()
+        assert not opening.done()
+        passed.put_nowait(None)
+        with pytest.raises(Unavailable, match="broke"):
+            await opening
+        await connection.close()
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        await asyncio.sleep(0)
