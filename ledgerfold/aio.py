@@ -13,5 +13,27 @@ from ledgerfold.broker.client.asyncio_client.client import (
     Reader,
     TableView,
 )
+from ledgerfold.broker.client.messages.options import (
+    BatchingType,
+    CompressionType,
+    InitialPosition,
+    PartitionsRoutingMode,
+    ProducerAccessMode,
+    RegexSubscriptionMode,
+)
+from ledgerfold.errors import PulsarException
 
-__all__ = ["Client", "Consumer", "Producer", "Reader", "TableView"]
+__all__ = [
+    "BatchingType",
+    "Client",
+    "CompressionType",
+    "Consumer",
+    "InitialPosition",
+    "PartitionsRoutingMode",
+    "Producer",
+    "ProducerAccessMode",
+    "PulsarException",
+    "Reader",
+    "RegexSubscriptionMode",
+    "TableView",
+]

@@ -20,7 +20,7 @@ should start a task for longer work.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Self
 
@@ -49,6 +49,8 @@ class Producer(BaseProducer):
         partition_key: str | bytes | None = None,
         ordering_key: str | bytes | None = None,
         sequence_id: int | None = None,
+        replication_clusters: Sequence[str] | None = None,
+        disable_replication: bool | None = None,
         event_timestamp: int | None = None,
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
@@ -64,6 +66,8 @@ class Producer(BaseProducer):
             partition_key,
             ordering_key,
             sequence_id,
+            replication_clusters,
+            disable_replication,
             event_timestamp,
             deliver_at,
             deliver_after,

@@ -22,7 +22,8 @@ Other arguments are rejected: features of Pulsar that are not emulated, and typo
       ...
     ledgerfold.storage.errors.InvalidRequest: open has no argument sise. Did you mean size?
 
-Arguments of Pulsar's Python client are accepted with a value that requests nothing: None or False.
+Arguments of Pulsar's Python client are accepted with a value that requests nothing: None, False, or
+the default of that client.
 """
 
 from __future__ import annotations
@@ -101,6 +102,16 @@ AIO_READER_NOT_EMULATED: Final[Mapping[str, str]] = {
     **READER_NOT_EMULATED,
     "reader_listener": "reader listeners of the asyncio client",
 }
+# Their defaults in Pulsar's client, where those are neither None nor False.
+_DEFAULTS: Final[Mapping[str, int]] = {
+    "io_threads": 1,
+    "message_listener_threads": 1,
+    "concurrent_lookup_requests": 50_000,
+    "stats_interval_in_seconds": 600,
+    "connection_timeout_ms": 10_000,
+    "broker_consumer_stats_cache_time_ms": 30_000,
+    "max_pending_chunked_message": 10,
+}
 
 
 def takes(
@@ -127,7 +138,7 @@ def takes(
                 if unknown not in not_emulated:
                     raise InvalidRequest(_no_such(name, unknown, set(known)))
                 value = kwargs.pop(unknown)
-                if value is not None and value is not False:
+                if not (value is None or value is False or value == _DEFAULTS.get(unknown)):
                     what = not_emulated[unknown]
                     raise NotAllowed(f"{name}: {what} are not emulated ({unknown}=).")
             try:

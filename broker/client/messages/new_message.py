@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import NamedTuple
 
 from ledgerfold.storage.decoded import key_bytes
 from ledgerfold.storage.entry import Buffer
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
 INT64_MAX = 2**63 - 1
 # Bytes of a message in its entry in addition to its key and value: offsets, size, flags.
@@ -49,13 +49,15 @@ def checked_message(
     partition_key: str | bytes | None,
     ordering_key: str | bytes | None,
     sequence_id: int | None,
-    event_timestamp: int | None,
+    replication_clusters: Sequence[str] | None = None,
+    disable_replication: bool | None = None,
+    event_timestamp: int | None = None,
     deliver_at: int | None = None,
     deliver_after: timedelta | None = None,
     *,
     clock_ms: Callable[[], int],
 ) -> NewMessage:
-    """Builds a message from the arguments of a send. Raises InvalidRequest.
+    """Builds a message from the arguments of a send. Raises InvalidRequest, NotAllowed.
 
     `clock_ms`: the time that `deliver_after` is counted from.
     """
@@ -64,6 +66,7 @@ def checked_message(
     check_properties(properties)
     _check_number("sequence_id", sequence_id)
     _check_number("event_timestamp", event_timestamp)
+    _check_replication(replication_clusters, disable_replication)
     return NewMessage(
         value=None if content is None else bytes(content),
         key=base64.b64encode(partition_key)
@@ -81,6 +84,15 @@ def checked_message(
 def _check_number(what: str, number: object) -> None:
     if number is not None and not (isinstance(number, int) and 0 <= number <= INT64_MAX):
         raise InvalidRequest(f"{what} {number!r:.100} is not an integer from 0 to {INT64_MAX}.")
+
+
+def _check_replication(clusters: object, is_disabled: object) -> None:
+    if clusters:
+        raise NotAllowed("Replication to other clusters is not emulated (replication_clusters=).")
+    if not (is_disabled is None or isinstance(is_disabled, bool)):
+        raise InvalidRequest(
+            f"disable_replication must be True or False, not {is_disabled!r:.100}."
+        )
 
 
 def _delivery_time(

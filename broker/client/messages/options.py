@@ -15,17 +15,21 @@ from enum import IntEnum
 from ledgerfold.storage.entry import Compression
 from ledgerfold.storage.errors import (
     AlreadyClosed,
+    BacklogQuotaExceeded,
     IncompatibleSchema,
     InvalidRequest,
     KafkaError,
     LedgerfoldError,
+    MessageTooLarge,
     NotAllowed,
     Overloaded,
+    ProducerBlocked,
     ProducerBusy,
     ProducerFenced,
     StorageError,
     Timeout,
     TopicNotFound,
+    TopicTerminated,
     Unavailable,
 )
 
@@ -129,9 +133,17 @@ class Result(IntEnum):
     BrokerPersistenceError = 10
     ProducerFenced = 11
     IncompatibleSchema = 12
+    MessageTooBig = 13
+    TopicTerminated = 14
+    ProducerBlockedQuotaExceededError = 15
+    ProducerBlockedQuotaExceededException = 16
 
 
 _RESULTS: tuple[tuple[type[LedgerfoldError], Result], ...] = (
+    (MessageTooLarge, Result.MessageTooBig),
+    (TopicTerminated, Result.TopicTerminated),
+    (ProducerBlocked, Result.ProducerBlockedQuotaExceededError),
+    (BacklogQuotaExceeded, Result.ProducerBlockedQuotaExceededException),
     (Timeout, Result.Timeout),
     (AlreadyClosed, Result.AlreadyClosed),
     (Overloaded, Result.ProducerQueueIsFull),

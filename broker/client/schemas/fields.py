@@ -154,13 +154,7 @@ class CustomEnum(Field):
 class _Collection(Field):
     """A field of several values, all of one type."""
 
-    def __init__(
-        self,
-        item: Any,
-        default: Any = None,
-        required: bool = False,
-        required_default: bool = False,
-    ) -> None:
+    def __init__(self, item: Any, default: Any, required: bool, required_default: bool) -> None:
         self.item = field_of(item)
         if self.item is None:
             raise TypeError(f"{type(self).__name__} takes a field or a Record, not {item!r:.100}.")
@@ -177,6 +171,15 @@ class _Collection(Field):
 class Array(_Collection):
     avro, kinds, wanted = "array", (list,), "a list"
 
+    def __init__(
+        self,
+        array_type: Any,
+        default: Any = None,
+        required: bool = False,
+        required_default: bool = False,
+    ) -> None:
+        super().__init__(array_type, default, required, required_default)
+
     def _converted(self, name: str, value: Any) -> Any:
         return list(map(self._one(name), super()._converted(name, value)))
 
@@ -191,6 +194,15 @@ class Array(_Collection):
 
 class Map(_Collection):
     avro, kinds, wanted = "map", (dict,), "a dict with strings as keys"
+
+    def __init__(
+        self,
+        value_type: Any,
+        default: Any = None,
+        required: bool = False,
+        required_default: bool = False,
+    ) -> None:
+        super().__init__(value_type, default, required, required_default)
 
     def _converted(self, name: str, value: Any) -> Any:
         pairs = super()._converted(name, value).items()

@@ -71,9 +71,9 @@ def _check_is(kind: type, obj: object, schema: str) -> None:
 class BytesSchema(Schema):
     """Bytes, as they are."""
 
-    def encode(self, obj: Any) -> bytes:
-        _check_is(bytes, obj, "BytesSchema")
-        return bytes(obj)
+    def encode(self, data: Any) -> bytes:
+        _check_is(bytes, data, "BytesSchema")
+        return bytes(data)
 
     def decode(self, data: bytes) -> bytes:
         return data

@@ -13,20 +13,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from ledgerfold.broker.client.core.client_core import Forget
 from ledgerfold.broker.client.core.opened import BaseProducer
 from ledgerfold.broker.client.core.partitioned_producer import AnyProducer
 from ledgerfold.broker.client.messages.message_id import MessageId
-from ledgerfold.broker.client.messages.new_message import ROW_BYTES
+from ledgerfold.broker.client.messages.new_message import ROW_BYTES, NewMessage
 from ledgerfold.broker.client.messages.options import Result
 from ledgerfold.broker.client.streams.closing import Closing
 from ledgerfold.broker.client.sync.io_thread import IoThread
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed, Overloaded
+
+Callback: TypeAlias = Callable[[Result, MessageId | None], object]
 
 
 class Producer(BaseProducer, Closing):
@@ -52,6 +54,8 @@ class Producer(BaseProducer, Closing):
         partition_key: str | bytes | None = None,
         ordering_key: str | bytes | None = None,
         sequence_id: int | None = None,
+        replication_clusters: Sequence[str] | None = None,
+        disable_replication: bool = False,
         event_timestamp: int | None = None,
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
@@ -70,6 +74,8 @@ class Producer(BaseProducer, Closing):
             partition_key,
             ordering_key,
             sequence_id,
+            replication_clusters,
+            disable_replication,
             event_timestamp,
             deliver_at,
             deliver_after,
@@ -82,11 +88,13 @@ class Producer(BaseProducer, Closing):
     def send_async(
         self,
         content: Any,
-        callback: Callable[[Result, MessageId | None], object] | None,
+        callback: Callback | None,
         properties: dict[str, str] | None = None,
         partition_key: str | bytes | None = None,
         ordering_key: str | bytes | None = None,
         sequence_id: int | None = None,
+        replication_clusters: Sequence[str] | None = None,
+        disable_replication: bool = False,
         event_timestamp: int | None = None,
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
@@ -111,6 +119,8 @@ class Producer(BaseProducer, Closing):
             and properties is None
             and ordering_key is None
             and sequence_id is None
+            and replication_clusters is None
+            and disable_replication is False
             and event_timestamp is None
             and deliver_at is None
             and deliver_after is None
@@ -131,18 +141,23 @@ class Producer(BaseProducer, Closing):
                 if not quick.is_watched:
                     quick.watch()
                 return
-        if callback is not None and not callable(callback):
-            raise InvalidRequest(f"A callback must be callable, not {type(callback).__name__}.")
         message = self._checked(
             self._encoded(content),
             properties,
             partition_key,
             ordering_key,
             sequence_id,
+            replication_clusters,
+            disable_replication,
             event_timestamp,
             deliver_at,
             deliver_after,
         )
+        self._add_for_callback(message, callback)
+
+    def _add_for_callback(self, message: NewMessage, callback: Callback | None) -> None:
+        if callback is not None and not callable(callback):
+            raise InvalidRequest(f"A callback must be callable, not {type(callback).__name__}.")
         try:
             self._add(message, callback, wait=self._waits_for_room)
         except Overloaded:

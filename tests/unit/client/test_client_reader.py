@@ -45,7 +45,7 @@ def id_of(entry: int, index: int = -1) -> MessageId:
 def test_a_message_tells_all_of_itself(broker: ThreadedFakeBroker, client: Client) -> None:
     """Reads exactly what was sent."""
     producer = client.create_producer("t", "me")
-    sent = producer.send(b"v", {"a": "b"}, "k", "o", 3, 99)
+    sent = producer.send(b"v", {"a": "b"}, "k", "o", 3, event_timestamp=99)
     producer.send(None)
     reader = client.create_reader("t", MessageId.earliest)
     first, second = list(reader)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ledgerfold.broker.client.messages.new_message import NewMessage, checked_message
-from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
 
 def message(**arguments: Any) -> NewMessage:
@@ -19,6 +19,8 @@ def message(**arguments: Any) -> NewMessage:
         "partition_key",
         "ordering_key",
         "sequence_id",
+        "replication_clusters",
+        "disable_replication",
         "event_timestamp",
         "deliver_at",
         "deliver_after",
@@ -40,6 +42,7 @@ def message(**arguments: Any) -> NewMessage:
         ({"deliver_at": -1}, "deliver_at -1 is not an integer from 0"),
         ({"deliver_at": "x"}, "deliver_at 'x' is not an integer"),
         ({"deliver_after": 5}, "deliver_after must be a timedelta, not 5"),
+        ({"disable_replication": "x"}, "disable_replication must be True or False, not 'x'"),
         ({"event_timestamp": 2**63}, "event_timestamp 9223372036854775808 is not an integer"),
     ],
 )
@@ -47,6 +50,14 @@ def test_invalid_messages_are_rejected(arguments: dict[str, Any], sentence: str)
     """Nothing but InvalidRequest, and its sentence names the argument."""
     with pytest.raises(InvalidRequest, match=sentence):
         message(**arguments)
+
+
+def test_there_are_no_clusters_to_replicate_to() -> None:
+    with pytest.raises(NotAllowed, match="replication_clusters="):
+        message(content=b"", replication_clusters=["us-west"])
+    for disabled in (None, False, True):
+        made = message(content=b"", replication_clusters=[], disable_replication=disabled)
+        assert made == message(content=b"")
 
 
 def test_a_key_that_is_no_text_keeps_its_bytes() -> None:

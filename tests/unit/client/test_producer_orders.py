@@ -161,7 +161,7 @@ class Run:
             assert len(message.heard) == 1, message
             ((result, message_id),) = message.heard
             if message.size == _TOO_LARGE:
-                assert result == Result.InvalidMessage
+                assert result == Result.MessageTooBig
             elif not disk_failed:
                 assert result == Result.Ok
             if result == Result.Ok:

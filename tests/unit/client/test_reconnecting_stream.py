@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -84,15 +83,17 @@ class WaitingStream(Stream):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection, "test stream")
-        self.lost = asyncio.Event()
+        self.queued, self.lost, self.connects_again = (asyncio.Event() for _ in range(3))
 
     def _start_call(self) -> Any:
         self.calls += 1
         if self.calls == 1:
             return QueuedCall(["queued"], self.lost)
+        self.connects_again.set()
         return QueuedCall([], asyncio.Event())
 
     def _is_waiting(self, response: Any) -> bool:
+        self.queued.set()
         return bool(response == "queued")
 
 
@@ -110,9 +111,7 @@ def test_a_lost_connection_while_it_waits_begins_another_timeout(
                 return await really_wait(tasks)
             begun.put_nowait(None)
             timer = asyncio.ensure_future(passed.get())
-            done, left = await really_wait(
-                {*tasks, timer}, return_when=asyncio.FIRST_COMPLETED
-            )
+            done, left = await really_wait({*tasks, timer}, return_when=asyncio.FIRST_COMPLETED)
             return done - {timer}, left
 
         monkeypatch.setattr(asyncio, "wait", wait)
@@ -126,10 +125,10 @@ def test_a_lost_connection_while_it_waits_begins_another_timeout(
             await begun.get()
 
         await begun.get()
-        await until(lambda: stream._is_queued)
+        await stream.queued.wait()
         await time_passes()
         stream.lost.set()
-        await until(lambda: stream.calls == 2)
+        await stream.connects_again.wait()
         await time_passes()
         assert not opening.done()
         passed.put_nowait(None)
@@ -138,8 +137,3 @@ def test_a_lost_connection_while_it_waits_begins_another_timeout(
         await connection.close()
 
     asyncio.run(asyncio.wait_for(run(), 30))
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    while not is_so():
-        await asyncio.sleep(0)

@@ -249,7 +249,7 @@ def test_a_batch_above_the_brokers_limit_is_taken_apart() -> None:
         )
     queue.seal()
     assert [[len(row[1]) for row in entry] for entry in stream.contents()] == [[3000], [100]]
-    assert results == ["InvalidMessage"]
+    assert results == ["MessageTooBig"]
     assert [row[2] for entry in stream.contents() for row in entry] == [0, 2]
 
 
