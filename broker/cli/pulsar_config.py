@@ -86,6 +86,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "managedLedgerMaxSizePerLedgerMbytes": ("store.ledger_bytes_max", _whole(_MEGABYTE, 1)),
     "maxMessageSize": ("message_bytes_max", _whole(1, 1, ENTRY_BYTES_MAX)),
     "retentionCheckIntervalInSeconds": ("retention_check_interval_ms", _whole(1000, 1)),
+    "subscriptionKeySharedUseConsistentHashing": ("hashes_consistently", _boolean),
     "topicCompactionRetainNullKey": ("retain_null_key", _boolean),
     "ttlDurationDefaultInSeconds": ("message_ttl_ms", _whole(1000)),
 }
@@ -96,7 +97,6 @@ _FIXED = {
     "isDelayedDeliveryDeliverAtTimeStrict": ("true", "delayed messages are never early"),
     "subscriptionKeySharedConsistentHashingReplicaPoints": ("100", "a consumer has 100 points"),
     "subscriptionKeySharedEnable": ("true", "Key_Shared subscriptions are always possible"),
-    "subscriptionKeySharedUseConsistentHashing": ("true", "hashing is always consistent"),
 }
 
 

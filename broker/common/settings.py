@@ -46,6 +46,8 @@ class BrokerSettings:
     backlog_age_quota: BacklogQuota | None = None
     # Whether shared subscriptions hold delayed messages back.
     delays_delivery: bool = True
+    # Whether Key_Shared subscriptions split keys by consistent hashing, else by halves.
+    hashes_consistently: bool = True
     # Whether messages of Pulsar's clients are deduplicated; None: those that a client sends again
     # on another connection.
     deduplicates: bool | None = None

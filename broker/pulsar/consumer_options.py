@@ -24,8 +24,11 @@ _TYPES = (
 _STICKY = 1
 
 
-def options_of(opening: CommandSubscribe) -> ConsumerOptions:
-    """Returns the options of a consumer. Raises InvalidRequest, NotAllowed."""
+def options_of(opening: CommandSubscribe, *, on_ring: bool) -> ConsumerOptions:
+    """Returns the options of a consumer. Raises InvalidRequest, NotAllowed.
+
+    `on_ring`: whether the broker hashes keys consistently.
+    """
     if not 0 <= opening.sub_type < len(_TYPES):
         raise InvalidRequest(f"Unknown subscription type {opening.sub_type}.")
     if opening.subscription == COMPACTION_CURSOR:
@@ -39,16 +42,17 @@ def options_of(opening: CommandSubscribe) -> ConsumerOptions:
         read_compacted=opening.read_compacted,
         name=name,
         priority=opening.priority_level,
-        key_shared=_key_shared(opening),
+        key_shared=_key_shared(opening, on_ring=on_ring),
     )
     options.check()
     return options
 
 
-def _key_shared(opening: CommandSubscribe) -> KeySharedPolicy:
+def _key_shared(opening: CommandSubscribe, *, on_ring: bool) -> KeySharedPolicy:
     if _TYPES[opening.sub_type] is not SubscriptionType.KEY_SHARED:
         return KeySharedPolicy()
     meta = opening.key_shared_meta
     is_sticky = meta.key_shared_mode == _STICKY
     ranges = tuple(HashRange(each.start, each.end) for each in meta.hash_ranges)
-    return KeySharedPolicy(is_sticky, ranges if is_sticky else (), meta.allow_out_of_order_delivery)
+    out_of_order = meta.allow_out_of_order_delivery
+    return KeySharedPolicy(is_sticky, ranges if is_sticky else (), out_of_order, on_ring)

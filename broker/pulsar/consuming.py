@@ -90,7 +90,8 @@ class Consuming:
                 del self._opening[opening.consumer_id]
 
     async def _open(self, opening: CommandSubscribe, mark: object) -> None:
-        broker, options = self._link.broker, options_of(opening)
+        broker = self._link.broker
+        options = options_of(opening, on_ring=broker.settings.hashes_consistently)
         name = known_topic(broker, opening.topic)
         topic = await broker.pulsar_topic(name, create=opening.force_topic_creation)
         await check_consumer(self._link, topic, opening)

@@ -66,7 +66,7 @@ async def subscribe(broker: Broker, context: Context) -> None:
     opening = await REQUESTS.opening(context)
     if opening is None:
         return
-    options = _options(opening)
+    options = _options(opening, on_ring=broker.settings.hashes_consistently)
     options.check()
     topic = await broker.pulsar_topic(full_topic(opening.topic))
     if opening.HasField("schema"):
@@ -147,7 +147,7 @@ async def _unsubscribe(broker: Broker, name: str, request: data_pb2.UnsubscribeR
         await delete_subscription(topic, request.subscription, force=request.force)
 
 
-def _options(opening: data_pb2.SubscribeOpen) -> ConsumerOptions:
+def _options(opening: data_pb2.SubscribeOpen, *, on_ring: bool) -> ConsumerOptions:
     type_ = _TYPES.get(opening.type)
     if type_ is None:
         raise InvalidRequest(f"Unknown subscription type {opening.type}.")
@@ -164,13 +164,14 @@ def _options(opening: data_pb2.SubscribeOpen) -> ConsumerOptions:
         read_compacted=opening.read_compacted,
         name=name,
         priority=opening.priority,
-        key_shared=_key_shared(opening.key_shared),
+        key_shared=_key_shared(opening.key_shared, on_ring=on_ring),
     )
 
 
-def _key_shared(asked: data_pb2.KeyShared) -> KeySharedPolicy:
+def _key_shared(asked: data_pb2.KeyShared, *, on_ring: bool) -> KeySharedPolicy:
     ranges = tuple(HashRange(each.first, each.last) for each in asked.hash_ranges)
-    return KeySharedPolicy(asked.sticky, ranges if asked.sticky else (), asked.allow_out_of_order)
+    named = ranges if asked.sticky else ()
+    return KeySharedPolicy(asked.sticky, named, asked.allow_out_of_order, on_ring)
 
 
 async def _attach(

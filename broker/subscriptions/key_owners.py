@@ -5,14 +5,16 @@ As in Pulsar 4.0, whose consumers get the same keys:
 * Split automatically, slots 1 to 65,535 are points of a ring. Each consumer has POINTS_PER_CONSUMER
   of them, by hashes of its name, and owns the slots up to each, so that one who joins or leaves
   moves only its own share. Consumers of the same name are numbered.
+* If the broker is configured so (subscriptionKeySharedUseConsistentHashing=false), each consumer
+  has one range of slots instead: one who joins gets the lower half of the largest.
 * With explicit ranges (sticky), a consumer owns the slots that it names, 0 to 65,535; those that
   nobody names wait.
 
-  >>> key_slot(b"key-0"), key_slot(b"key-0", is_sticky=True)
+  >>> key_slot(b"key-0"), key_slot(b"key-0", on_ring=False)
   (23544, 63679)
 
-Source: PIP-34, PIP-119, PIP-379; Pulsar's ConsistentHashingStickyKeyConsumerSelector and
-HashRangeExclusiveStickyKeyConsumerSelector.
+Source: PIP-34, PIP-119, PIP-379; Pulsar's ConsistentHashingStickyKeyConsumerSelector,
+HashRangeAutoSplitStickyKeyConsumerSelector and HashRangeExclusiveStickyKeyConsumerSelector.
 """
 
 from __future__ import annotations
@@ -36,11 +38,15 @@ _SLOTS = 65536
 
 @dataclass(frozen=True)
 class KeySharedPolicy:
-    """The way that consumers share keys. `ranges`: those of one consumer, if sticky."""
+    """The way that consumers share keys. `ranges`: those of one consumer, if sticky.
+
+    `on_ring`: whether the broker hashes consistently, if not sticky.
+    """
 
     is_sticky: bool = False
     ranges: tuple[HashRange, ...] = ()
     allows_out_of_order: bool = False
+    on_ring: bool = True
 
     def agrees_with(self, other: KeySharedPolicy) -> bool:
         """Returns whether consumers of both can share a subscription."""
@@ -68,10 +74,10 @@ class KeySharedPolicy:
 AUTO_SPLIT = KeySharedPolicy()
 
 
-def key_slot(key: bytes, *, is_sticky: bool = False) -> int:
+def key_slot(key: bytes, *, on_ring: bool = True) -> int:
     """Returns the slot of a key. 0 stands for no hash in Pulsar: it becomes 1."""
     hash_ = int(mmh3.hash(key, 0, False)) & 0x7FFFFFFF
-    return (hash_ % _SLOTS or 1) if is_sticky else hash_ % (_SLOTS - 1) + 1
+    return hash_ % (_SLOTS - 1) + 1 if on_ring else hash_ % _SLOTS or 1
 
 
 class KeyOwners(Protocol):
@@ -125,6 +131,36 @@ def _points(name: str, index: int) -> Iterable[int]:
         yield key_slot(f"{name}\0{index}\0{number}".encode(errors="replace"))
 
 
+class KeyHalves:
+    """Owners of one range each. Those up to each end belong to the consumer there."""
+
+    def __init__(self) -> None:
+        self._ends: list[int] = []
+        self._consumers: list[ConsumerState] = []
+
+    def check(self, ranges: Sequence[HashRange]) -> None:
+        """Does nothing: everybody has a share."""
+
+    def add(self, consumer: ConsumerState) -> None:
+        at, end = 0, _SLOTS
+        if self._ends:
+            sizes = [end - low for low, end in pairwise((0, *self._ends))]
+            # Of equal ones, the first.
+            at = sizes.index(max(sizes))
+            end = self._ends[at] - sizes[at] // 2
+        self._ends.insert(at, end)
+        self._consumers.insert(at, consumer)
+
+    def remove(self, consumer: ConsumerState) -> None:
+        """Gives a consumer's range to the one above it; the last range, to the one below."""
+        at = self._consumers.index(consumer)
+        del self._consumers[at]
+        del self._ends[at if at < len(self._consumers) else at - 1]
+
+    def owner(self, slot: int) -> ConsumerState | None:
+        return self._consumers[bisect_left(self._ends, slot)] if self._ends else None
+
+
 class KeyRanges:
     """Owners by the ranges that they name."""
 
@@ -154,6 +190,13 @@ class KeyRanges:
         if at < 0 or self._ranges[at][0].last < slot:
             return None
         return self._ranges[at][1]
+
+
+def owners_by(policy: KeySharedPolicy) -> KeyOwners:
+    """Returns owners, nobody yet, by the rules of a policy."""
+    if policy.is_sticky:
+        return KeyRanges()
+    return KeyRing() if policy.on_ring else KeyHalves()
 
 
 def _first(owned: tuple[HashRange, ConsumerState]) -> int:

@@ -29,11 +29,9 @@ from ledgerfold.broker.subscriptions.dispatcher import (
 )
 from ledgerfold.broker.subscriptions.key_owners import (
     AUTO_SPLIT,
-    KeyOwners,
-    KeyRanges,
-    KeyRing,
     KeySharedPolicy,
     key_slot,
+    owners_by,
 )
 from ledgerfold.broker.subscriptions.shared import (
     LOOK_AHEAD_MAX,
@@ -54,7 +52,7 @@ class KeySharedDispatcher(SharedDispatcher):
     ) -> None:
         super().__init__(delayed, look_ahead_max)
         self.policy = policy
-        self._owners: KeyOwners = KeyRanges() if policy.is_sticky else KeyRing()
+        self._owners = owners_by(policy)
         # Slot -> the one consumer with pending entries of it, and their number.
         self._holders: dict[int, tuple[ConsumerState, int]] = {}
         # Slot -> heap of its entries in the replay queue; may contain removed ones.
@@ -64,7 +62,7 @@ class KeySharedDispatcher(SharedDispatcher):
         self._empty_scan: tuple[int, list[int]] | None = None
 
     def slot_of(self, key: bytes) -> int:
-        return key_slot(key, is_sticky=self.policy.is_sticky)
+        return key_slot(key, on_ring=self.policy.on_ring and not self.policy.is_sticky)
 
     def check(self, ranges: Sequence[HashRange]) -> None:
         self._owners.check(ranges)

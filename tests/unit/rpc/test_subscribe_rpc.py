@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
+from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.rpc.data import data_calls
 from ledgerfold.broker.rpc.handlers import service_handlers
 from ledgerfold.broker.rpc.subscribe import SLICE_POSITIONS, _frames
@@ -41,6 +43,8 @@ SERVICE = "ledgerfold.v1.DataService"
 
 
 class TopicsInMemory:
+    settings = BrokerSettings(Path("nowhere"))
+
     def __init__(self) -> None:
         self.topics: dict[str, MemoryTopic] = {}
         self.partitions = Partitions(MetadataStore(MemoryKeyValue()), InlineExecutor, self.clock_ms)

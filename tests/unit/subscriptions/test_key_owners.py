@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ledgerfold.broker.subscriptions.dispatcher import Candidate, ConsumerState, HashRange
 from ledgerfold.broker.subscriptions.key_owners import (
     HASH_RANGES_MAX,
+    KeyHalves,
     KeyRanges,
     KeyRing,
     KeySharedPolicy,
@@ -39,8 +40,8 @@ def keys() -> list[bytes]:
 
 def test_keys_have_pulsars_slots() -> None:
     assert tuple(map(key_slot, keys()[: len(SLOTS)])) == SLOTS
-    assert [key_slot(each, is_sticky=True) for each in keys()[:2]] == [63679, 5536]
-    assert key_slot(b"") == key_slot(b"", is_sticky=True) == 1
+    assert [key_slot(each, on_ring=False) for each in keys()[:2]] == [63679, 5536]
+    assert key_slot(b"") == key_slot(b"", on_ring=False) == 1
 
 
 def test_a_ring_has_pulsars_owners() -> None:
@@ -63,6 +64,51 @@ def test_a_ring_has_pulsars_owners() -> None:
     for slot in range(1, 65536):
         digest = (digest * 31 + owner(slot)) % 1_000_000_007
     assert digest == ALL_SLOTS_LATER
+
+
+def test_halves_are_pulsars() -> None:
+    """With the ranges of Pulsar's HashRangeAutoSplitStickyKeyConsumerSelectorTest, by 1,024."""
+    halves, states = KeyHalves(), [consumer("c", number) for number in range(4)]
+    assert halves.owner(1) is None
+    for state in states:
+        halves.add(state)
+
+    def owners() -> list[tuple[int, int]]:
+        """Returns each first slot of an owner, in units of 1,024."""
+        found: list[tuple[int, int]] = []
+        for slot in range(1, 65536):
+            owner = halves.owner(slot)
+            assert owner is not None
+            if not found or found[-1][1] != owner.number:
+                found.append((slot // 1024, owner.number))
+        return found
+
+    assert owners() == [(0, 2), (16, 1), (32, 3), (48, 0)]
+    assert halves.owner(49_152) is states[3]
+    assert halves.owner(49_153) is states[0]
+    # The last range goes to the consumer below it, any other to the one above.
+    halves.remove(states[0])
+    assert owners() == [(0, 2), (16, 1), (32, 3)]
+    halves.remove(states[2])
+    assert owners() == [(0, 1), (32, 3)]
+    halves.add(states[0])
+    assert owners() == [(0, 0), (16, 1), (32, 3)]
+    for left in (0, 1, 3):
+        halves.remove(states[left])
+    assert halves.owner(1) is None
+    halves.add(states[2])
+    assert owners() == [(0, 2)]
+
+
+def test_two_consumers_share_keys_by_halves() -> None:
+    """The keys of the Go client's test of Key_Shared, under the configuration that it runs with."""
+    dispatcher = KeySharedDispatcher(KeySharedPolicy(on_ring=False))
+    consumers = [consumer(name, number) for number, name in enumerate("ab")]
+    for each in consumers:
+        dispatcher.add(each)
+    slots = [dispatcher.slot_of(f"key-shared-{number}".encode()) for number in range(3)]
+    takers = [dispatcher.taker(slot) for slot in slots]
+    assert {taker.name for taker in takers if taker} == {"a", "b"}
 
 
 @given(st.lists(st.tuples(st.integers(0, 65535), st.integers(0, 65535)), max_size=8))
