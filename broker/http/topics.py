@@ -98,6 +98,18 @@ def _document(response: Any) -> Answer:
     return shown(json.loads(response.json))
 
 
+def _stats(request: Request, response: Any) -> Answer:
+    """Returns the answer of stats, without the clients that the request excludes."""
+    stats = json.loads(response.json)
+    for each in (stats, *stats.get("partitions", {}).values()):
+        if request.flag("excludePublishers"):
+            each["publishers"] = []
+        if request.flag("excludeConsumers"):
+            for subscription in each.get("subscriptions", {}).values():
+                subscription["consumers"] = []
+    return shown(stats)
+
+
 def _check_no_properties(properties: Any) -> None:
     if properties and not isinstance(properties, dict):
         raise Refusal(400, "Properties are an object.")
@@ -135,7 +147,8 @@ class TopicVerbs:
 
     async def stats(self, request: Request) -> Answer:
         name = self._name(request)
-        return _document(await self._topics.stats(admin_pb2.GetTopicStatsRequest(topic=name)))
+        wanted = admin_pb2.GetTopicStatsRequest(topic=name)
+        return _stats(request, await self._topics.stats(wanted))
 
     async def internal_stats(self, request: Request) -> Answer:
         wanted = admin_pb2.GetTopicInternalStatsRequest(topic=self._name(request))
@@ -269,7 +282,7 @@ class PartitionVerbs:
         name = self._partitioned(request)
         each = request.query.get("perPartition", "true").lower() == "true"
         wanted = admin_pb2.GetPartitionedTopicStatsRequest(topic=name, per_partition=each)
-        return _document(await self._partitions.stats(wanted))
+        return _stats(request, await self._partitions.stats(wanted))
 
     async def internal_stats(self, request: Request) -> Answer:
         name = self._partitioned(request)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ledgerfold.broker.subscriptions.consumer import ConsumerOptions
+from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
 from tests.model.broker_lab import TOPIC
 from tests.model.log_model import Message
 from tests.support.http_lab import HttpLab
@@ -42,6 +44,27 @@ def test_a_connected_client_keeps_its_topic(lab: HttpLab) -> None:
     assert lab.status("DELETE", T) == 412
     lab.done("DELETE", f"{T}?force=true")
     lab.on_loop(producer.detach)
+
+
+@pytest.mark.parametrize("path", ["p-partition-0/stats", "p/partitioned-stats"])
+def test_stats_without_clients(lab: HttpLab, path: str) -> None:
+    lab.done("PUT", f"{P}/partitions", 1)
+    lab.done("PUT", f"{P}-partition-0/subscription/s")
+    topic = lab.run(lab.broker.topic(f"{FULL}/p-partition-0"))
+    lab.run(topic.attach_producer("p"))
+    options = ConsumerOptions(SubscriptionType.SHARED, name="c")
+    lab.on_loop(lambda: topic.subscriptions["s"].attach(options))
+
+    def clients(query: str) -> set[tuple[int, int]]:
+        stats = lab.get(f"{ALL}/{path}?{query}")
+        return {
+            (len(each["publishers"]), len(each["subscriptions"]["s"]["consumers"]))
+            for each in (stats, *stats.get("partitions", {}).values())
+        }
+
+    assert clients("") == {(1, 1)}
+    assert clients("excludePublishers=true") == {(0, 1)}
+    assert clients("excludePublishers=true&excludeConsumers=true") == {(0, 0)}
 
 
 def test_partitions_are_made_grown_and_deleted(lab: HttpLab) -> None:
