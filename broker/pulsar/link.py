@@ -3,14 +3,16 @@
 Bounds: entries are written one frame set at a time, the next when the transport has passed on all
 but HIGH_WATER_BYTES; while it has not, no further command is read. At most TASKS_MAX commands of a
 client wait for the broker at the same time; of those with a schema, one is compared at a time, so
-that those of other clients are next.
+that those of other clients are next. Of answers that are lists, one is made at a time, when most of
+what was written before has left.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from ledgerfold.broker.common.traffic import Peer
@@ -37,7 +39,7 @@ class Link:
         self.is_closed = False
         self._writable = asyncio.Event()
         self._writable.set()
-        self._turn, self.schema_turn = asyncio.Lock(), asyncio.Lock()
+        self._turn, self.schema_turn, self._list_turn = (asyncio.Lock() for _ in range(3))
         self._tasks: set[asyncio.Task[Any]] = set()
         transport.set_write_buffer_limits(high=HIGH_WATER_BYTES)
         name = transport.get_extra_info("peername") or ("", 0)
@@ -65,6 +67,13 @@ class Link:
                 self._transport.writelines(frames)
                 frames.clear()
             await self._writable.wait()
+
+    @asynccontextmanager
+    async def list_turn(self) -> AsyncIterator[None]:
+        """Waits until a list may be made and written; the next one waits for this one."""
+        async with self._list_turn:
+            await self._writable.wait()
+            yield
 
     async def writable(self) -> None:
         """Returns when the client has received most of what was written."""

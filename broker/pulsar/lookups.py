@@ -16,7 +16,7 @@ from ledgerfold.broker.pulsar.patterns import Pattern, hash_of
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, NotAllowed, TopicNotFound
 from ledgerfold.v1 import pulsar_pb2
-from ledgerfold.v1.pulsar_pb2 import BaseCommand
+from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandGetTopicsOfNamespace
 
 _CONNECT, _LOOKUP_FAILED, _METADATA_FAILED = 1, 2, 1
 # Of modes of GET_TOPICS_OF_NAMESPACE.
@@ -71,7 +71,10 @@ class Lookups:
 
     async def topics(self, request: BaseCommand) -> None:
         """Answers with the topics of a namespace; each partition is one. Raises InvalidRequest."""
-        asked = request.get_topics_of_namespace
+        async with self._link.list_turn():
+            self._link.send(await self._topics(request.get_topics_of_namespace))
+
+    async def _topics(self, asked: CommandGetTopicsOfNamespace) -> BaseCommand:
         names, broker = list[str](), self._link.broker
         namespace = parse_namespace(asked.namespace)
         if asked.mode != _NON_PERSISTENT:
@@ -95,7 +98,7 @@ class Lookups:
             changed=not is_known,
         )
         type_ = pulsar_pb2.GET_TOPICS_OF_NAMESPACE_RESPONSE
-        self._link.send(command(type_, get_topics_of_namespace_response=answer))
+        return command(type_, get_topics_of_namespace_response=answer)
 
     async def transactions(self, request: BaseCommand) -> None:
         answer = pulsar_pb2.CommandTcClientConnectResponse(

@@ -90,7 +90,16 @@ class TopicListWatcher:
     async def run(self) -> None:
         """Sends the list, then what changes."""
         await self._list.ready()
-        self._changes.clear()
+        async with self._link.list_turn():
+            self._changes.clear()
+            self._send_list()
+        while True:
+            await self._changed.wait()
+            async with self._link.list_turn():
+                self._changed.clear()
+                self._send_changes()
+
+    def _send_list(self) -> None:
         hash_ = self._list.hash
         answer = pulsar_pb2.CommandWatchTopicListSuccess(
             request_id=self._asked.request_id,
@@ -100,11 +109,6 @@ class TopicListWatcher:
         )
         type_ = pulsar_pb2.WATCH_TOPIC_LIST_SUCCESS
         self._link.send(command(type_, watch_topic_list_success=answer))
-        while True:
-            await self._changed.wait()
-            await self._link.writable()
-            self._changed.clear()
-            self._send_changes()
 
     def _send_changes(self) -> None:
         changes, self._changes = self._changes, {}
