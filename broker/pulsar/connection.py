@@ -4,7 +4,9 @@ Frames are handled in order, one at a time. A command that waits for the broker 
 subscription, a seek) goes on as a task; an entry that the log has no room for holds back the whole
 connection. A malformed or oversized frame closes it, and nothing else.
 
-Bounds: not more than one frame and READ_AHEAD_BYTES wait to be handled; then nothing is read.
+Bounds: not more than one frame and READ_AHEAD_BYTES wait to be handled; then nothing is read. Nor
+is anything handled while the commands that wait for the broker have more than WAITING_BYTES_MAX:
+schemas are large.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
 
 READ_AHEAD_BYTES = 1024 * 1024
+WAITING_BYTES_MAX = 32 * 1024 * 1024
 # Other tasks run after frames of one connection have taken this long.
 SLICE_S = 0.002
 # Before CONNECT: whoever that is, nothing large.
@@ -49,9 +52,10 @@ class Connection(asyncio.Protocol):
         self._shared = shared
         self._splitter = Splitter(FIRST_FRAME_BYTES_MAX)
         self._frames: deque[bytes] = deque()
-        # Of complete frames; of those and an incomplete one, as counted for all connections.
-        self._frames_bytes = self._held_bytes = 0
-        self._arrived = asyncio.Event()
+        # Of complete frames; of commands that wait for the broker; of those and an incomplete one,
+        # as counted for all connections.
+        self._frames_bytes = self._waiting_bytes = self._held_bytes = 0
+        self._arrived, self._answered = asyncio.Event(), asyncio.Event()
         self._is_paused = self._is_connected = False
         self.heard_s = shared.now_s()
 
@@ -94,8 +98,10 @@ class Connection(asyncio.Protocol):
         self._shared.check_held()
 
     def _count_held(self) -> None:
-        """Counts what was received and is not handled."""
-        held_bytes = self._splitter.held + self._frames_bytes
+        """Counts what was received and is not handled, until the connection is lost."""
+        if self._link.is_closed:
+            return
+        held_bytes = self._splitter.held + self._frames_bytes + self._waiting_bytes
         self._shared.held_bytes += held_bytes - self._held_bytes
         self._held_bytes = held_bytes
 
@@ -150,7 +156,10 @@ class Connection(asyncio.Protocol):
                 while self._frames:
                     frame = self._frames.popleft()
                     await self._link.writable()
-                    await self._handle(parse(frame))
+                    while self._waiting_bytes > WAITING_BYTES_MAX:
+                        self._answered.clear()
+                        await self._answered.wait()
+                    await self._handle(parse(frame), len(frame))
                     self._handled(len(frame))
                     del frame
                     if self._shared.now_s() - began_s > SLICE_S:
@@ -175,7 +184,7 @@ class Connection(asyncio.Protocol):
         self._link.send(_error(_NO_REQUEST, error))
         self._link.close()
 
-    async def _handle(self, frame: Frame) -> None:
+    async def _handle(self, frame: Frame, size_bytes: int) -> None:
         """Handles a frame. Raises InvalidRequest."""
         request = frame.command
         if not self._is_connected:
@@ -191,10 +200,18 @@ class Connection(asyncio.Protocol):
             await at_once[1](request)
         elif (as_task := self._as_tasks.get(request.type)) is not None:
             _check_field(request, as_task[0])
-            self._link.spawn(self._answer(request, *as_task))
+            self._wait(size_bytes)
+            answering = self._link.spawn(self._answer(request, *as_task))
+            answering.add_done_callback(lambda _: self._wait(-size_bytes))
         elif request.type != pulsar_pb2.PONG:
             # Newer clients may know more commands.
             _log.info("%s sent the unknown command %d", self._link.address, request.type)
+
+    def _wait(self, size_bytes: int) -> None:
+        """Counts a command that waits for the broker, or no longer does."""
+        self._waiting_bytes += size_bytes
+        self._count_held()
+        self._answered.set()
 
     async def _answer(self, request: BaseCommand, field: str, handler: _Handler) -> None:
         """Handles a command that has an answer. Refusals are such answers."""
