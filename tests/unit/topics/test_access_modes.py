@@ -99,6 +99,19 @@ def test_waiting_producers_have_their_turn_in_order(lab: BrokerLab) -> None:
     attach(lab, "shared").detach()
 
 
+def test_one_that_waits_comes_before_one_that_connects_again(lab: BrokerLab) -> None:
+    """As in Pulsar: whose connection breaks has lost its access to the next in line."""
+    broken, task = attach(lab, "broken", EXCLUSIVE), waiting(lab, "w")
+    broken.detach()
+    producer = lab.run(asyncio.wait_for(task, 5))
+    assert (broken.topic_epoch, producer.topic_epoch) == (0, 1)
+    with pytest.raises(ProducerFenced):
+        attach(lab, "broken", EXCLUSIVE, epoch=0)
+    producer.detach()
+    with pytest.raises(ProducerFenced, match="this producer had epoch 0"):
+        attach(lab, "broken", EXCLUSIVE, epoch=0)
+
+
 def test_the_last_of_shared_producers_makes_room(lab: BrokerLab) -> None:
     shared = [attach(lab, name) for name in ("a", "b")]
     task = waiting(lab, "w")
