@@ -256,7 +256,6 @@ class Topic(LoadedTopic):
     # -- cursors (broker/subscriptions/lifecycle.py) ------------------------------------------
 
     def new_incarnation(self) -> int:
-        """Returns the incarnation of a new cursor, which no earlier one had."""
         return self.broker.metadata.new_incarnation(self.clock.now_ms())
 
     async def persist_cursor(self, record: CursorRecord) -> None:
@@ -267,7 +266,6 @@ class Topic(LoadedTopic):
         await self.broker.in_thread(write)
 
     def recorded_cursor(self, subscription: str) -> CursorRecord | None:
-        """Returns the cursor as stored on disk."""
         cursors = self.broker.metadata.cursors(self.name)
         return next((each for each in cursors if each.subscription == subscription), None)
 

@@ -26,9 +26,9 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.names import write_mark_path
 from ledgerfold.storage.partition_names import partition_name
-from ledgerfold.storage.records import STORE_KEY, key_of
+from ledgerfold.storage.records import STORE_KEY, encode_record, key_of
 from ledgerfold.storage.unnamed import unnamed_files
-from ledgerfold.v1.records_pb2 import ProducerRecord
+from ledgerfold.v1.records_pb2 import ProducerRecord, StoreRecord
 from tests.model.broker_lab import DATA, STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message, Read
 from tests.support.kafka_lab import KafkaLab
@@ -320,6 +320,20 @@ def test_a_rebuilt_topic_goes_on_with_the_numbers_of_its_producers(
     mended = MetadataStore(pairs).topic(TOPIC)
     assert mended is not None
     assert mended.last_producer_number == number
+
+
+def test_a_store_without_labels_misses_none_and_keeps_those_that_it_has() -> None:
+    """Data of builds from before labels: a missing one is no damage, an unreadable one is."""
+    lab = BrokerLab()
+    files, pairs = recorded(lab, lambda: publish(lab, 0, 20)).lost(0).disk()
+    pairs.write({STORE_KEY: encode_record(StoreRecord(next_ledger_id=99, store_version=1))}, ())
+    offline, labels = Offline(DATA, pairs, files), [LEDGERS / each / "label" for each in "12"]
+    files.remove(labels[1])
+    assert offline.findings() == []
+    files.damage(labels[0], lambda data: data[:-1] + bytes([data[-1] ^ 1]))
+    assert [(each.kind, each.ledger_id) for each in offline.damage()] == [("label", 1)]
+    assert offline.repair().copies == {"1/label"}
+    assert offline.findings() == []
 
 
 def test_entries_of_no_known_topic_stay_as_copies_and_are_counted() -> None:

@@ -12,7 +12,7 @@ from ledgerfold.storage.entry import EARLIEST, EntryFields, build_entry, crc32c,
 from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.names import write_mark_path
-from ledgerfold.storage.records import STORE_KEY, STORE_VERSION, encode_record, key_of
+from ledgerfold.storage.records import STORE_VERSION, encode_record, key_of
 from ledgerfold.storage.repair.plan import make_plan
 from ledgerfold.storage.repair.repair import Repair
 from ledgerfold.storage.repair.survey import take
@@ -384,20 +384,6 @@ def test_a_label_that_is_replaced_is_copied_first(disk: Disk) -> None:
     (repair,) = disk.files.listdir(DATA / "repairs")
     copy = DATA / "repairs" / repair / "ledgers" / "1" / "label"
     assert disk.files.open_read(copy).pread(1 << 20, 0) == damaged
-    assert disk.offline.findings() == []
-
-
-def test_a_store_without_labels_misses_none_and_keeps_those_that_it_has(disk: Disk) -> None:
-    """Data of builds from before labels: a missing one is no damage, an unreadable one is."""
-    store = StoreRecord(next_ledger_id=6, store_version=1)
-    disk.pairs.write({STORE_KEY: encode_record(store)}, ())
-    disk.files.remove(LEDGERS / "2" / "label")
-    assert disk.offline.findings() == []
-    disk.files.damage(LEDGERS / "1" / "label", lambda data: data[:-1] + bytes([data[-1] ^ 1]))
-    assert ("label", 1) in disk.kinds()
-    assert ("label", 2) not in disk.kinds()
-    plan = disk.offline.repair()
-    assert plan.copies == {"1/label"}
     assert disk.offline.findings() == []
 
 

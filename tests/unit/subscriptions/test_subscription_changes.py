@@ -82,7 +82,7 @@ def test_a_seek_of_a_subscription_that_is_deleted_meanwhile_is_not_confirmed() -
         await topic.writing.wait()
         before = subscription.incarnation
         seek = asyncio.create_task(seek_subscription(topic, "s", FROM_EARLIEST))
-        while subscription.incarnation == before:
+        while subscription.incarnation == before:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
         deletion = asyncio.create_task(delete_subscription(topic, "s", force=True))
         await asyncio.sleep(0)
