@@ -164,14 +164,7 @@ def _close_ledger(
     report: RecoveryReport,
 ) -> StorageError | None:
     """Closes an open raw ledger if it is intact. Returns the error if it is damaged."""
-    found: list[SegmentRecord] = []
-    damage: StorageError | None = None
-    for segment in record.segments:
-        if not segment.sealed:
-            segment, error = _recover_segment(segment, record, ledgers_dir, files, report)
-            damage = damage or error
-        found.append(segment)
-    closed = _closed(record, found, now_ms)
+    closed, damage = recovered(record, ledgers_dir, files, now_ms, report)
     if damage is not None:
         report.damaged_records[record.ledger_id] = closed
         if not record.damaged:
@@ -186,6 +179,20 @@ def _close_ledger(
     if len(closed.segments) < len(record.segments):
         _sweep_closed(closed, ledgers_dir, files)
     return check_files(closed, ledgers_dir, files)
+
+
+def recovered(
+    record: LedgerRecord, ledgers_dir: Path, files: Files, now_ms: int, report: RecoveryReport
+) -> tuple[LedgerRecord, StorageError | None]:
+    """Returns the record of an open ledger's contents, and its damage; cuts a torn tail."""
+    found: list[SegmentRecord] = []
+    damage: StorageError | None = None
+    for segment in record.segments:
+        if not segment.sealed:
+            segment, error = _recover_segment(segment, record, ledgers_dir, files, report)
+            damage = damage or error
+        found.append(segment)
+    return _closed(record, found, now_ms), damage
 
 
 def _closed(record: LedgerRecord, segments: list[SegmentRecord], now_ms: int) -> LedgerRecord:
