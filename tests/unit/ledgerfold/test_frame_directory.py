@@ -25,79 +25,26 @@ from ledgerfold.storage.errors import (
 from ledgerfold.storage.files import REAL
 from ledgerfold.storage.kafka.entries import entry_of as kafka_entry_of
 from ledgerfold.storage.kafka.records import build_columns
-from ledgerfold.storage.ledger import LedgerStore, LedgerWriter, StoreSettings
 from ledgerfold.storage.lock import DirectoryLock
-from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.storage.names import metadata_dir, segment_path
+from ledgerfold.storage.names import segment_path
 from ledgerfold.storage.native import NativeBatchBuilder
 from ledgerfold.storage.records import ledger_key
-from ledgerfold.storage.rocks import RocksKeyValue
 from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.storage.snapshots import Snapshots
 from ledgerfold.v1.records_pb2 import PartitionedTopicRecord, TopicRecord
-
-TOPIC = "persistent://public/default/t"
-# Two entries fill a segment.
-SETTINGS = StoreSettings(segment_bytes_max=300, ledger_entries_max=100)
-
-
-class Directory:
-    """A data directory, as a broker writes it. `stop` leaves it as a killed broker does."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._lock = DirectoryLock(path, "test")
-        self._lock.__enter__()
-        self.pairs = RocksKeyValue(metadata_dir(path))
-        self.metadata = MetadataStore(self.pairs)
-        self.store = LedgerStore(path, self.metadata, settings=SETTINGS, clock_ms=lambda: 1)
-        self.store.recover()
-        self._lock.record_boot()
-
-    def stop(self) -> None:
-        self.metadata.close()
-        self._lock.__exit__(None, None, None)
-
-    def ledger(self, topic: str = TOPIC) -> LedgerWriter:
-        """Adds a raw ledger to a topic."""
-        record = self.metadata.topic(topic) or TopicRecord(name=topic)
-        with self.metadata.batch() as batch:
-            writer = self.store.create_ledger(topic, batch)
-            record.ledger_ids.append(writer.ledger_id)
-            batch.put(record)
-        return writer
-
-    def edit(self, **fields: Any) -> None:
-        record = self.metadata.topic(TOPIC)
-        assert record is not None
-        record.MergeFrom(TopicRecord(**fields))
-        with self.metadata.batch() as batch:
-            batch.put(record)
-
-
-def add(writer: LedgerWriter, *values: str, time_ms: int = 1) -> None:
-    for value in values:
-        builder = NativeBatchBuilder("p")
-        builder.add(value.encode(), key=value[:1].encode())
-        put(writer, builder.build(sequence_id=0, publish_time_ms=time_ms))
-    writer.flush()
-
-
-def put(writer: LedgerWriter, frame: bytes) -> None:
-    header = read_header(frame)
-    writer.append(header, (memoryview(frame)[header.header_bytes :],), 1, 1)
+from tests.support.data_directory import TOPIC, DataDirectory, add, put
 
 
 @pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Directory]:
+def directory(tmp_path: Path) -> Iterator[DataDirectory]:
     path = tmp_path / "data"
     path.mkdir()
-    made = Directory(path)
+    made = DataDirectory(path)
     yield made
     made.metadata.close()
 
 
-def values(directory: Directory | Path, topic: str = "t", **arguments: Any) -> list[str]:
+def values(directory: DataDirectory | Path, topic: str = "t", **arguments: Any) -> list[str]:
     path = directory if isinstance(directory, Path) else directory.path
     table = frames.read(topic, data=path, **arguments)
     return [value.decode() for value in table["value"].to_pylist()]
@@ -108,7 +55,7 @@ def contents(path: Path) -> dict[str, bytes]:
     return {str(each): each.read_bytes() for each in files}
 
 
-def test_a_killed_brokers_directory_is_read_and_not_changed(directory: Directory) -> None:
+def test_a_killed_brokers_directory_is_read_and_not_changed(directory: DataDirectory) -> None:
     first = directory.ledger()
     add(first, "a1", "b1", "c1")
     first.close()
@@ -124,7 +71,7 @@ def test_a_killed_brokers_directory_is_read_and_not_changed(directory: Directory
     assert contents(directory.path) == before
 
 
-def test_positions_times_and_keys_narrow_the_read(directory: Directory) -> None:
+def test_positions_times_and_keys_narrow_the_read(directory: DataDirectory) -> None:
     writer = directory.ledger()
     for time_ms, value in enumerate(["a1", "b1", "a2", "b2", "a3"]):
         add(writer, value, time_ms=time_ms)
@@ -139,7 +86,7 @@ def test_positions_times_and_keys_narrow_the_read(directory: Directory) -> None:
     assert parts_of(Query.of("t", data=directory.path, start=(at + 1, 0))) == []
 
 
-def test_batches_are_bounded_and_hold_the_directory(directory: Directory) -> None:
+def test_batches_are_bounded_and_hold_the_directory(directory: DataDirectory) -> None:
     writer = directory.ledger()
     add(writer, "a1", "b1", "c1")
     directory.stop()
@@ -153,14 +100,14 @@ def test_batches_are_bounded_and_hold_the_directory(directory: Directory) -> Non
         pass
 
 
-def test_a_served_directory_is_refused(directory: Directory) -> None:
+def test_a_served_directory_is_refused(directory: DataDirectory) -> None:
     add(directory.ledger(), "a1")
     with pytest.raises(DirectoryLocked, match=r"Read it through its broker \(url\)"):
         values(directory)
     directory.stop()
 
 
-def test_a_snapshot_is_read_while_its_directory_is_served(directory: Directory) -> None:
+def test_a_snapshot_is_read_while_its_directory_is_served(directory: DataDirectory) -> None:
     writer = directory.ledger()
     add(writer, "a1", "b1", "c1")
     writer.close()
@@ -182,7 +129,7 @@ def test_a_snapshot_without_its_records_is_no_snapshot(tmp_path: Path) -> None:
         values(tmp_path)
 
 
-def test_the_compacted_view_and_what_follows_it(directory: Directory) -> None:
+def test_the_compacted_view_and_what_follows_it(directory: DataDirectory) -> None:
     raw = directory.ledger()
     add(raw, "a1", "b1", "a2", "c1")
     raw.close()
@@ -205,18 +152,18 @@ def test_the_compacted_view_and_what_follows_it(directory: Directory) -> None:
     assert values(directory, compacted=True, start=(raw.ledger_id, 2)) == ["a2", "c1", "b2"]
     assert values(directory) == ["a1", "b1", "a2", "c1", "b2"]
 
-    again = Directory(directory.path)
+    again = DataDirectory(directory.path)
     again.edit(retention_floor={"ledger_id": raw.ledger_id, "entry_id": 2})
     again.stop()
     assert values(directory, compacted=True) == ["a2", "c1", "b2"]
-    again = Directory(directory.path)
+    again = DataDirectory(directory.path)
     # The next load drops the view.
     again.edit(truncated_upto=horizon)
     again.stop()
     assert values(directory, compacted=True) == ["a1", "b1", "a2", "c1", "b2"]
 
 
-def test_a_kafka_log(directory: Directory) -> None:
+def test_a_kafka_log(directory: DataDirectory) -> None:
     writer = directory.ledger()
     for base in (0, 3, 6):
         batch = build_columns([b"k"] * 3, [b"%d" % base] * 3, [1] * 3, base_offset=base)
@@ -242,7 +189,7 @@ def test_a_kafka_log(directory: Directory) -> None:
         offsets(isolation="read_committed")
 
 
-def test_partitions_are_read_one_after_the_other(directory: Directory) -> None:
+def test_partitions_are_read_one_after_the_other(directory: DataDirectory) -> None:
     with directory.metadata.batch() as batch:
         batch.put(PartitionedTopicRecord(name=TOPIC, partitions=2))
     for index in (1, 0):
@@ -254,7 +201,7 @@ def test_partitions_are_read_one_after_the_other(directory: Directory) -> None:
     assert values(directory, "t-partition-1") == ["p1"]
 
 
-def test_damage_is_an_error_that_follows_what_is_good(directory: Directory) -> None:
+def test_damage_is_an_error_that_follows_what_is_good(directory: DataDirectory) -> None:
     writer = directory.ledger()
     add(writer, "a1", "b1")
     writer.seal_segment()
@@ -273,7 +220,7 @@ def test_damage_is_an_error_that_follows_what_is_good(directory: Directory) -> N
         values(directory)
 
 
-def test_an_open_ledger_that_lost_acknowledged_entries_is_damaged(directory: Directory) -> None:
+def test_an_open_ledger_that_lost_acknowledged_entries_is_damaged(directory: DataDirectory) -> None:
     writer = directory.ledger()
     add(writer, "a1")
     add(writer, "b1")
@@ -285,7 +232,7 @@ def test_an_open_ledger_that_lost_acknowledged_entries_is_damaged(directory: Dir
         values(directory)
 
 
-def test_entries_without_a_record_are_an_error(directory: Directory) -> None:
+def test_entries_without_a_record_are_an_error(directory: DataDirectory) -> None:
     add(directory.ledger(), "a1")
     lost = directory.ledger()
     add(lost, "b1")
@@ -297,7 +244,7 @@ def test_entries_without_a_record_are_an_error(directory: Directory) -> None:
         values(directory)
 
 
-def test_what_is_not_there(directory: Directory, tmp_path: Path) -> None:
+def test_what_is_not_there(directory: DataDirectory, tmp_path: Path) -> None:
     directory.stop()
     with pytest.raises(TopicNotFound, match="has no topic of that name"):
         values(directory)
