@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -158,10 +158,10 @@ def test_filters_narrow_what_is_read() -> None:
     query = Query.of("t", data="d")
     time = datetime(2026, 1, 1, tzinfo=UTC)
     time_ms = int(time.timestamp()) * 1000
-    assert narrowed_by(query, EqualTo(("key",), b"a")).keys == {b"a"}
+    assert narrowed_by(query, EqualTo(("key",), b"a")).keys == frozenset([b"a"])
     found = narrowed_by(query, In(("key",), (b"a", bytearray(b"b"))))
-    assert found.keys == {b"a", b"b"}
-    assert narrowed_by(found, EqualTo(("key",), b"c")).keys == set()
+    assert found.keys == frozenset([b"a", b"b"])
+    assert narrowed_by(found, EqualTo(("key",), b"c")).keys == frozenset()
     assert narrowed_by(query, EqualTo(("key",), None)) == query
     assert narrowed_by(query, GreaterThan(("publish_time",), time)).start_ms == time_ms
     assert narrowed_by(query, LessThanOrEqual(("publish_time",), time)).end_ms == time_ms + 1
@@ -177,7 +177,7 @@ def test_filters_narrow_what_is_read() -> None:
 
 @pytest.mark.parametrize("ddl", ["key STRING", "value2 BINARY", "ledger_id INT"])
 def test_other_columns_are_refused(sql: Any, ddl: str) -> None:
-    schema = StructType.fromDDL(ddl)
+    schema = cast(StructType, StructType.fromDDL(ddl))
     with pytest.raises(InvalidRequest, match="No column"):
         columns_of(schema)
     with pytest.raises(InvalidRequest):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from ledgerfold.frames.query import Place, Query
@@ -27,11 +27,13 @@ from ledgerfold.storage.message_ids import FORM, parsed_id
 _EVERY = "*"
 
 
-class StreamReader(DataSourceStreamReader):
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream of a topic."""
 
     def __init__(self, query: Query, schema: StructType, start: str) -> None:
         self._query, self._schema, self._start = query, schema, start
+        # With the trigger availableNow: the offset at the start of the query, where it ends.
+        self._target: dict[str, str] | None = None
         if start not in ("earliest", "latest"):
             parsed_place(start, "start")
 
@@ -47,7 +49,15 @@ class StreamReader(DataSourceStreamReader):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, str], limit: ReadLimit
     ) -> dict[str, str]:
-        return {**start, **self._last()}
+        last = self._target or self._last()
+        # Never back, as after a switch to an older copy.
+        on = {
+            topic: max(text, start.get(topic, text), key=_position) for topic, text in last.items()
+        }
+        return start | on
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._target = self._last()
 
     def _last(self) -> dict[str, str]:
         found = last_positions(self._query)
