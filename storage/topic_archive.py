@@ -37,12 +37,18 @@ from ledgerfold.storage.errors import (
 )
 from ledgerfold.storage.files import Files
 from ledgerfold.storage.metadata import MetadataStore
-from ledgerfold.storage.names import LABEL, SNAPSHOT_RECORDS, parse_segment_name, segment_path
+from ledgerfold.storage.names import (
+    LABEL,
+    SNAPSHOT_RECORDS,
+    deletion_vector_path,
+    parse_segment_name,
+    segment_path,
+)
 from ledgerfold.storage.partition_names import parse_partition
 from ledgerfold.storage.reader import LedgerReader
 from ledgerfold.storage.records import FEATURES, decode_record
 from ledgerfold.storage.removal import delete_ledger
-from ledgerfold.storage.segment import file_names, tally_segment
+from ledgerfold.storage.segment import tally_segment
 from ledgerfold.storage.snapshot_folder import checksum_of, flat
 from ledgerfold.storage.snapshots import RECORDS_BYTES_MAX
 from ledgerfold.v1.records_pb2 import (
@@ -62,6 +68,9 @@ BLOCK_BYTES = 1024 * 1024
 _READ_BYTES = 4 * 1024 * 1024
 _FEATURES = "features"
 _FEATURES_BYTES_MAX = 64 * 1024
+# A label has the record of a compacted ledger.
+_LABEL_BYTES_MAX = 64 * 1024 * 1024
+_LEDGER_ID_MAX = 2**62
 _OF_TOPICS = CursorRecord | ProducerRecord | RunRecord | SchemaRecord | LedgerRecord
 
 
@@ -222,9 +231,9 @@ class TopicImport:
         folders = set[Path]()
         while (info := archive.next()) is not None:
             content = self._content(archive, info)
-            relative = left.pop(info.name, None)
-            if relative is None:
-                raise self._damage(f"{info.name}, which no record names")
+            relative, size_bytes = left.pop(info.name, ("", 0))
+            if not relative or info.size > size_bytes:
+                raise self._damage(f"{info.name} of {info.size} bytes, which no record names")
             path = self._ledgers_dir / relative
             if path.parent not in folders:
                 folders.add(path.parent)
@@ -299,20 +308,35 @@ class _Checked:
             return
         self.ledgers[record.ledger_id] = record
         names = [parse_segment_name(each.path.rpartition("/")[2]) for each in record.segments]
-        is_its = record.state == LEDGER_STATE_CLOSED and all(
-            number is not None and each.path == segment_path(record.ledger_id, number)
+        is_closed = record.state == LEDGER_STATE_CLOSED
+        is_its = is_closed and 0 < record.ledger_id < _LEDGER_ID_MAX
+        is_its &= all(
+            number is not None
+            and not each.HasField("key_index")
+            and each.path == segment_path(record.ledger_id, number)
             for number, each in zip(names, record.segments, strict=True)
         )
         if not is_its:
             raise self._bad(f"ledger {record.ledger_id}, open or with files elsewhere")
 
-    def files(self) -> dict[str, str]:
-        """Returns the paths in the ledgers folder by the names in the archive."""
-        return {flat(path): path for record in self.ledgers.values() for path in _paths(record)}
+    def files(self) -> dict[str, tuple[str, int]]:
+        """Returns the path in the ledgers folder of each member, and the size that it has at
+        most.
+        """
+        return {
+            flat(path): (path, size_bytes)
+            for record in self.ledgers.values()
+            for path, size_bytes in _sizes(record)
+        }
 
 
-def _paths(record: LedgerRecord) -> list[str]:
-    return [*sorted(file_names(record)), f"{record.ledger_id}/{LABEL}"] if record.segments else []
+def _sizes(record: LedgerRecord) -> Iterator[tuple[str, int]]:
+    for segment in record.segments:
+        yield segment.path, segment.size_bytes
+        if segment.HasField("dead"):
+            yield deletion_vector_path(segment.path), segment.dead.size_bytes
+    if record.segments:
+        yield f"{record.ledger_id}/{LABEL}", _LABEL_BYTES_MAX
 
 
 def _compacted_id(topic: TopicRecord) -> list[int]:
