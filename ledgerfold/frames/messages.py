@@ -8,6 +8,7 @@ batch that does not parse; so is each chunk of a larger message, and an encrypte
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, repeat
 from typing import Any
 
@@ -17,7 +18,7 @@ import pyarrow as pa
 from ledgerfold.frames.keys import decoded
 from ledgerfold.frames.query import Query
 from ledgerfold.frames.rows import Rows
-from ledgerfold.frames.schema import HEADERS, PROPERTIES, SCHEMA, TIME
+from ledgerfold.frames.schema import HEADERS, SCHEMA, TIME
 from ledgerfold.storage.entry import Buffer, EntryHeader
 from ledgerfold.storage.kafka.entries import KafkaBatch
 from ledgerfold.storage.pulsar.batch import PulsarBatch
@@ -27,44 +28,57 @@ _OBJECT_BYTES = 50
 
 
 class PulsarRows(Rows):
-    """The rows of the entries of Pulsar's clients added so far."""
+    """The rows of the entries of Pulsar's clients added so far. Only needed columns are made."""
 
     def __init__(self, query: Query, partition: int) -> None:
         super().__init__(query, partition)
+        # The key is needed for the filter.
         self._columns: dict[str, list[Any]] = {
-            name: [] for name in SCHEMA.names if name not in ("partition", "offset", "headers")
+            name: [] for name in _PULSAR_COLUMNS if name == "key" or query.wants(name)
         }
 
     def add(self, header: EntryHeader, key_section: Buffer, value_section: Buffer) -> None:
-        batch, into = PulsarBatch(header, key_section, value_section), self._columns
-        rows = range(batch.rows)
-        values = batch.contents()
-        keys = [batch.key(row) for row in rows]
-        added: dict[str, Any] = {
-            "ledger_id": repeat(header.ledger_id, batch.rows),
-            "entry_id": repeat(header.entry_id, batch.rows),
-            "batch_index": map(batch.batch_index, rows),
-            "key": [
-                decoded(key) if key is not None and batch.key_is_base64(row) else key
-                for row, key in enumerate(keys)
-            ],
-            "value": [None if batch.is_null(row) else values[row] for row in rows],
-            "publish_time": repeat(header.publish_time_ms, batch.rows),
-            "event_time": [batch.event_time_ms(row) or None for row in rows],
-            "producer_name": repeat(batch.producer_name, batch.rows),
-            "sequence_id": map(batch.sequence_id, rows),
-            "properties": [list(batch.properties(row).items()) for row in rows],
-        }
-        for name, column in added.items():
-            into[name].extend(column)
+        batch = PulsarBatch(header, key_section, value_section)
+        for name, column in self._columns.items():
+            column.extend(_PULSAR_COLUMNS[name](header, batch))
         self.rows += batch.rows
-        self.size_bytes += sum(map(len, values)) + len(added) * _OBJECT_BYTES * batch.rows
+        self.size_bytes += len(self._columns) * _OBJECT_BYTES * batch.rows
+        if self.query.wants("value", "properties"):
+            # Without its compression.
+            self.size_bytes += len(batch.payload)
 
     def columns(self) -> dict[str, pa.Array]:
         return {
             name: pa.array(column, SCHEMA.field(name).type)
             for name, column in self._columns.items()
         }
+
+
+def _keys(batch: PulsarBatch) -> Iterator[bytes | None]:
+    for row in range(batch.rows):
+        key = batch.key(row)
+        yield decoded(key) if key is not None and batch.key_is_base64(row) else key
+
+
+def _values(batch: PulsarBatch) -> Iterator[bytes | None]:
+    for row, value in enumerate(batch.contents()):
+        yield None if batch.is_null(row) else value
+
+
+_PULSAR_COLUMNS: dict[str, Callable[[EntryHeader, PulsarBatch], Iterable[Any]]] = {
+    "ledger_id": lambda header, batch: repeat(header.ledger_id, batch.rows),
+    "entry_id": lambda header, batch: repeat(header.entry_id, batch.rows),
+    "batch_index": lambda _, batch: map(batch.batch_index, range(batch.rows)),
+    "key": lambda _, batch: _keys(batch),
+    "value": lambda _, batch: _values(batch),
+    "publish_time": lambda header, batch: repeat(header.publish_time_ms, batch.rows),
+    "event_time": lambda _, batch: (batch.event_time_ms(row) or None for row in range(batch.rows)),
+    "producer_name": lambda _, batch: repeat(batch.producer_name, batch.rows),
+    "sequence_id": lambda _, batch: map(batch.sequence_id, range(batch.rows)),
+    "properties": lambda _, batch: (
+        list(batch.properties(row).items()) for row in range(batch.rows)
+    ),
+}
 
 
 class KafkaRows(Rows):
@@ -112,11 +126,7 @@ class KafkaRows(Rows):
             for each in (self._publish_times, self._sequence_ids)
         )
         names = list(chain.from_iterable(map(repeat, self._producers, self._counts)))
-        headers = [
-            None if pairs is None else [{"key": key, "value": value} for key, value in pairs]
-            for pairs in map(self._headers.get, range(self.rows))
-        ]
-        return {
+        found = {
             "ledger_id": pa.array(np.zeros(self.rows, np.int64)),
             "entry_id": pa.array(offsets),
             "batch_index": pa.array(np.full(self.rows, -1, np.int32)),
@@ -127,9 +137,19 @@ class KafkaRows(Rows):
             "event_time": pa.array(times, mask=times < 0).cast(TIME),
             "producer_name": pa.array(names, pa.string()),
             "sequence_id": pa.array(firsts + offsets),
-            "properties": pa.nulls(self.rows, PROPERTIES),
-            "headers": pa.array([each or [] for each in headers], HEADERS),
         }
+        if self.query.wants("headers"):
+            found["headers"] = self._header_column()
+        return found
+
+    def _header_column(self) -> pa.Array:
+        return pa.array(
+            [
+                [{"key": key, "value": value} for key, value in self._headers.get(row, ())]
+                for row in range(self.rows)
+            ],
+            HEADERS,
+        )
 
     def dead_rows(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """Returns the rows whose offsets are not in the range of the part."""
