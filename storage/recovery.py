@@ -388,7 +388,8 @@ def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: Reco
         files.sync_dir(path.parent)
     files.truncate(path, offset)
     report.torn.append(str(path))
-    _log.warning("%s: cut a torn tail at byte %d (%s)", path, offset, damage)
+    # Also for who reads a directory without changing it (ledgerfold/frames/directory.py).
+    _log.warning("%s ends at byte %d, before a torn tail (%s)", path, offset, damage)
 
 
 def _has_room_for_copy(path: Path, files: Files) -> bool:

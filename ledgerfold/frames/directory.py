@@ -150,6 +150,10 @@ class SnapshotFiles(Files):
 class UnchangedFiles(Files):
     """Files that a recovery does not change: what it would cut off is left out of its result."""
 
+    def free_bytes(self, path: Path) -> int:
+        """Returns as much as a copy of any file would need: none is made."""
+        return 2**63 - 1
+
     def copy(self, source: Path, target: Path) -> None:
         """Does nothing: no copy of a torn tail is needed."""
 
@@ -316,8 +320,8 @@ def _cut(record: LedgerRecord, start: Position, query: Query) -> Iterator[Piece]
     """Yields a piece for each segment that may have rows of the read, from `start` on."""
     low, high = max(start, query.start), before(query.end)
     for segment in record.segments:
-        is_late = segment.publish_time_max_ms < query.start_ms
-        if not segment.entries or is_late or segment.publish_time_min_ms >= query.end_ms:
+        is_before = segment.publish_time_max_ms < query.start_ms
+        if not segment.entries or is_before or segment.publish_time_min_ms >= query.end_ms:
             continue
         first, last = (record_position(segment, last=last) for last in (False, True))
         if first <= high and last >= low:
