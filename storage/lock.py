@@ -7,6 +7,9 @@ whether unsynced writes can have been lost.
 
 While a process holds the lock, the files it creates are accessible to its user only
 (storage/owner_only.py).
+
+Processes that only read a directory which nobody serves share the lock (ReadLock): no broker starts
+meanwhile. They write nothing, not even to the file.
 """
 
 from __future__ import annotations
@@ -21,6 +24,10 @@ from ledgerfold.storage.errors import DirectoryLocked, DiskFailure
 from ledgerfold.storage.names import lock_path
 from ledgerfold.storage.owner_only import OTHERS
 
+_READ_OTHERWISE = (
+    "Read it through its broker (url), or read a snapshot of it, which never changes; or stop that "
+    "process."
+)
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -45,10 +52,10 @@ class DirectoryLock:
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = _describe(self._read())
+            owner = self._owner()
             self._close()
             raise DirectoryLocked(str(self._data_dir), owner) from None
-        self.is_same_boot = bool(self._boot_id) and self._read().get("boot_id") == self._boot_id
+        self.is_same_boot = _is_of_boot(_read(self._descriptor), self._boot_id)
         try:
             # The file must not name this boot before the directory is recovered.
             self._write(self._boot_id if self.is_same_boot else None)
@@ -57,16 +64,16 @@ class DirectoryLock:
             raise
         return self
 
+    def _owner(self) -> str:
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return _describe(_read(self._descriptor))
+        return "processes that read it (ledgerfold.frames)"
+
     def record_boot(self) -> None:
         """Records that the directory is recovered under this boot. Raises DiskFailure."""
         self._write(self._boot_id)
-
-    def _read(self) -> dict[str, object]:
-        try:
-            owner = json.loads(os.pread(self._descriptor, 4096, 0))
-        except ValueError:
-            return {}
-        return owner if isinstance(owner, dict) else {}
 
     def _write(self, boot_id: str | None) -> None:
         owner = {"pid": os.getpid(), "version": self._version}
@@ -91,6 +98,50 @@ class DirectoryLock:
         os.umask(self._umask)
         os.close(self._descriptor)
         self._descriptor = -1
+
+
+class ReadLock:
+    """A context manager that shares the lock with other readers. Raises DirectoryLocked.
+
+    A directory without a lock file, such as a copy, is not locked. `is_same_boot`: as
+    DirectoryLock's.
+    """
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir, self._descriptor = data_dir, -1
+        self.is_same_boot = False
+
+    def __enter__(self) -> ReadLock:
+        try:
+            path = lock_path(self._data_dir)
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return self
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = _describe(_read(self._descriptor))
+            self.__exit__()
+            raise DirectoryLocked(str(self._data_dir), owner, _READ_OTHERWISE) from None
+        self.is_same_boot = _is_of_boot(_read(self._descriptor), _boot_id())
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _read(descriptor: int) -> dict[str, object]:
+    try:
+        owner = json.loads(os.pread(descriptor, 4096, 0))
+    except ValueError:
+        return {}
+    return owner if isinstance(owner, dict) else {}
+
+
+def _is_of_boot(owner: dict[str, object], boot_id: str | None) -> bool:
+    return bool(boot_id) and owner.get("boot_id") == boot_id
 
 
 def _describe(owner: dict[str, object]) -> str:

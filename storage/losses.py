@@ -70,7 +70,7 @@ def find_losses(
     metadata.skip_ledger_ids(highest_id)
     report.is_incomplete = bool(signs) or was_known
     if report.is_incomplete:
-        _name_topics(unnamed, ledgers, files, report)
+        name_topics(unnamed, ledgers, files, report)
     return unnamed
 
 
@@ -119,7 +119,7 @@ def signs_of_loss(
     return signs
 
 
-def _name_topics(
+def name_topics(
     unnamed: Iterable[UnnamedFile],
     ledgers: Mapping[int, LedgerRecord],
     files: Files,

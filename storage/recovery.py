@@ -164,14 +164,7 @@ def _close_ledger(
     report: RecoveryReport,
 ) -> StorageError | None:
     """Closes an open raw ledger if it is intact. Returns the error if it is damaged."""
-    found: list[SegmentRecord] = []
-    damage: StorageError | None = None
-    for segment in record.segments:
-        if not segment.sealed:
-            segment, error = _recover_segment(segment, record, ledgers_dir, files, report)
-            damage = damage or error
-        found.append(segment)
-    closed = _closed(record, found, now_ms)
+    closed, damage = recovered(record, ledgers_dir, files, now_ms, report)
     if damage is not None:
         report.damaged_records[record.ledger_id] = closed
         if not record.damaged:
@@ -186,6 +179,20 @@ def _close_ledger(
     if len(closed.segments) < len(record.segments):
         _sweep_closed(closed, ledgers_dir, files)
     return check_files(closed, ledgers_dir, files)
+
+
+def recovered(
+    record: LedgerRecord, ledgers_dir: Path, files: Files, now_ms: int, report: RecoveryReport
+) -> tuple[LedgerRecord, StorageError | None]:
+    """Returns the record of an open ledger's contents, and its damage; cuts a torn tail."""
+    found: list[SegmentRecord] = []
+    damage: StorageError | None = None
+    for segment in record.segments:
+        if not segment.sealed:
+            segment, error = _recover_segment(segment, record, ledgers_dir, files, report)
+            damage = damage or error
+        found.append(segment)
+    return _closed(record, found, now_ms), damage
 
 
 def _closed(record: LedgerRecord, segments: list[SegmentRecord], now_ms: int) -> LedgerRecord:
@@ -381,7 +388,8 @@ def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: Reco
         files.sync_dir(path.parent)
     files.truncate(path, offset)
     report.torn.append(str(path))
-    _log.warning("%s: cut a torn tail at byte %d (%s)", path, offset, damage)
+    # Also for who reads a directory without changing it (ledgerfold/frames/directory.py).
+    _log.warning("%s ends at byte %d, before a torn tail (%s)", path, offset, damage)
 
 
 def _has_room_for_copy(path: Path, files: Files) -> bool:

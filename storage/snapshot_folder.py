@@ -80,20 +80,7 @@ class SnapshotFolder:
         Raises InvalidRequest, SnapshotNotFound, Corruption, DiskFailure.
         """
         check_name(name)
-        path = self.path / name / SNAPSHOT_RECORDS
-        try:
-            with closing(self._files.open_read(path)) as file:
-                data = file.pread(file.size_bytes, 0)
-        except FileNotFoundError as error:
-            raise SnapshotNotFound(name) from error
-        checksum, data = data[:_CRC_BYTES], data[_CRC_BYTES:]
-        try:
-            if checksum == checksum_of(data):
-                return SnapshotRecords.FromString(data)
-            found = "other bytes"
-        except DecodeError as error:
-            found = str(error)
-        raise Corruption(str(path), 0, "the records of a snapshot, with their checksum", found)
+        return read_records(self.path / name, self._files)
 
     def check_files(self, records: SnapshotRecords, folder: Path | None = None) -> None:
         """Checks that each file is there, and each segment has its size; key indexes may be absent.
@@ -126,6 +113,24 @@ class SnapshotFolder:
         self._files.replace(self.path / name, aside)
         self._files.sync_dir(self.path)
         self._files.remove_dir(aside)
+
+
+def read_records(folder: Path, files: Files) -> SnapshotRecords:
+    """Returns the records of the snapshot in a folder. Raises as SnapshotFolder.load."""
+    path = folder / SNAPSHOT_RECORDS
+    try:
+        with closing(files.open_read(path)) as file:
+            data = file.pread(file.size_bytes, 0)
+    except FileNotFoundError as error:
+        raise SnapshotNotFound(folder.name) from error
+    checksum, data = data[:_CRC_BYTES], data[_CRC_BYTES:]
+    try:
+        if checksum == checksum_of(data):
+            return SnapshotRecords.FromString(data)
+        found = "other bytes"
+    except DecodeError as error:
+        found = str(error)
+    raise Corruption(str(path), 0, "the records of a snapshot, with their checksum", found)
 
 
 def ledgers_of(records: SnapshotRecords) -> dict[int, LedgerRecord]:

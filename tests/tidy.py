@@ -4,8 +4,8 @@
     calls       what touches the world happens in one place: files in storage/files.py, the wall
                 clock in the processes' outermost modules, the Spark session in
                 compactor/job/session.py; nothing sleeps
-    imports     heavy packages stay in the compactor, gRPC stays out of storage, and the checkout's
-                folders are imported through `ledgerfold`
+    imports     heavy packages stay in the compactor and in frames, gRPC stays out of storage, and
+                the checkout's folders are imported through `ledgerfold`
     dead files  every module is imported by another one, or is an entry point
     words       no notes to self, no paths of somebody's machine
     docstrings  every module begins with one; what looks like code in one has prompts, and is run
@@ -102,7 +102,8 @@ BANS = (
             ["SparkContext", "SparkContext.getOrCreate", "SparkSession", "SparkSession.builder"]
         ),
         ("storage/", "broker/", "compactor/", "tests/"),
-        ("compactor/job/session.py",),
+        # A SQL session on the same Spark, for the tests of the data source.
+        ("compactor/job/session.py", "tests/spark/sql_session.py"),
         "compactor/job/session.py builds the session",
     ),
 )
@@ -112,7 +113,8 @@ FORBIDDEN_IMPORTS = {
     "storage/": {"grpc", "grpc_health", "grpc_reflection", "grpc_status"},
     "": {"pyspark", "pyarrow", "numpy", "pandas", "py4j"},
 }
-_HEAVY_ALLOWED = ("compactor/", "tests/")
+# Frames are Arrow's and Spark's: users import them, and the broker's process never does.
+_HEAVY_ALLOWED = ("compactor/", "ledgerfold/frames/", "ledgerfold/spark.py", "tests/")
 
 _FAKE = re.compile(r"(?:Fake|Memory|Lossy|Held|Sim)[A-Z]")
 _NOTES = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|X" + r"XX)\b")

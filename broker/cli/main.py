@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from ledgerfold.broker.cli import inspecting, serving, state
-from ledgerfold.broker.cli.data import consuming, damage, export_kafka, importing, producing
+from ledgerfold.broker.cli.data import consuming, damage, export_rows, importing, producing
 from ledgerfold.broker.cli.demo import demos
 from ledgerfold.broker.cli.exit_codes import DONE, USAGE, exit_code
 from ledgerfold.broker.cli.kafka import cleaner
@@ -39,7 +39,7 @@ _COMMANDS = (
     inspecting.BROKER,
     state.COMMANDS,
     importing.COMMANDS,
-    export_kafka.COMMANDS,
+    export_rows.COMMANDS,
     inspecting.FILES,
     damage.COMMANDS,
     demos.COMMANDS,

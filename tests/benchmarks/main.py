@@ -40,6 +40,7 @@ BENCHMARKS = (
     "what-if",
     "stalls",
     "wide",
+    "frames",
 )
 
 

@@ -17,6 +17,7 @@ WITH_SPARK = (
     "compact-large",
     "cold",
     "cost",
+    "frames",
     "kafka-clean",
     "many-keys",
     "small-entries",

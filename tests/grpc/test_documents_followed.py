@@ -30,6 +30,7 @@ FOLLOWED = (
     "docs/PROFILES.md",
     "docs/ADMIN.md",
     "docs/TESTING.md",
+    "docs/FRAMES.md",
     "docs/METRICS.md",
     "docs/RELIABILITY.md",
     "docs/CASES.md",

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from ledgerfold.compactor.job.session import Session, SessionSettings, start_session
+from tests.spark.sql_session import sql_session
 from tests.support.compactor_process import CompactorProcess
 
 
@@ -22,6 +24,11 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     started = start_session(SessionSettings("local[2]", tmp_path_factory.mktemp("spark")))
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def sql(session: Session) -> SparkSession:
+    return sql_session(session)
 
 
 @pytest.fixture(scope="session")

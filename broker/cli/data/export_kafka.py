@@ -35,7 +35,10 @@ if TYPE_CHECKING:
 
 COMMANDS = Verbs()
 EXPORT = COMMANDS.command(
-    "export", "write a topic in another system's file format", title="kinds", metavar="KIND"
+    "export",
+    "write a topic as a file, or in another system's format",
+    title="kinds",
+    metavar="KIND",
 )
 LOG_START_FILE = "log-start-offset-checkpoint"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"

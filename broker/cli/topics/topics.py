@@ -15,7 +15,7 @@ from ledgerfold.broker.cli.output import (
     print_object,
 )
 from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
-from ledgerfold.broker.cli.topics import compaction
+from ledgerfold.broker.cli.topics import archives, compaction
 from ledgerfold.broker.cli.topics.namespaces import NAMESPACES, TENANTS
 from ledgerfold.broker.cli.topics.policies import POLICIES, of_scope
 from ledgerfold.broker.cli.units import MOMENT, POSITIVE, TIME, parse_positive
@@ -43,6 +43,7 @@ VERBS = COMMANDS.command(
     compaction.VERBS,
     config_verbs("a Kafka topic's settings", TOPIC),
     logs.VERBS,
+    archives.VERBS,
     POLICIES.having(of_scope("topic")),
 )
 COMMANDS.command("tenants", "create, list and delete tenants", TENANTS)

@@ -1,0 +1,1 @@
+"""The parts of the data source for Spark (ledgerfold/spark.py)."""

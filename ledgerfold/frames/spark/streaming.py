@@ -1,0 +1,103 @@
+"""A topic as a stream: its offsets are the positions of the last entries that were read.
+
+An offset has a message id for each partition, "LEDGER:ENTRY"; for a Kafka topic the ledger is 0
+and the entry the offset of a record. A batch reads from after its start through its end. Positions
+never change, so a batch that Spark repeats after a restart has the same messages, unless retention
+has deleted some meanwhile: Spark's checkpoint is no subscription, and holds nothing back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from ledgerfold.frames.query import Place, Query
+from ledgerfold.frames.reading import last_positions, parts_of
+from ledgerfold.frames.spark.reading import PartInput, read_part
+from ledgerfold.storage.entry import EARLIEST, Position
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.message_ids import FORM, parsed_id
+
+_EVERY = "*"
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The stream of a topic."""
+
+    def __init__(self, query: Query, schema: StructType, start: str) -> None:
+        self._query, self._schema, self._start = query, schema, start
+        # With the trigger availableNow: the offset at the start of the query, where it ends.
+        self._target: dict[str, str] | None = None
+        if start not in ("earliest", "latest"):
+            parsed_place(start, "start")
+
+    def initialOffset(self) -> dict[str, str]:  # noqa: N802 - Spark's name
+        if self._start == "latest":
+            return self._last()
+        if self._start == "earliest":
+            return {_EVERY: _text(EARLIEST)}
+        place = parsed_place(self._start, "start")
+        ledger_id, entry_id = (0, place) if isinstance(place, int) else place
+        return {_EVERY: _text(Position(ledger_id, entry_id - 1))}
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self, start: dict[str, str], limit: ReadLimit
+    ) -> dict[str, str]:
+        last = self._target or self._last()
+        # Never back, as after a switch to an older copy.
+        on = {
+            topic: max(text, start.get(topic, text), key=_position) for topic, text in last.items()
+        }
+        return start | on
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._target = self._last()
+
+    def _last(self) -> dict[str, str]:
+        found = last_positions(self._query)
+        return {_EVERY: _text(EARLIEST)} | {topic: _text(last) for topic, last in found.items()}
+
+    def partitions(self, start: dict[str, str], end: dict[str, str]) -> list[InputPartition]:
+        found = list[InputPartition]()
+        for topic, text in end.items():
+            low = _position(start.get(topic, start.get(_EVERY, _text(EARLIEST))))
+            high = _position(text)
+            if topic != _EVERY and low < high:
+                query = replace(self._query, topic=topic, start=low.next, end=high.next)
+                found += map(PartInput, parts_of(query))
+        return found
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_part(partition, self._query, self._schema)
+
+
+def _text(position: Position) -> str:
+    return f"{position.ledger_id}:{position.entry_id}"
+
+
+def _position(text: str) -> Position:
+    ledger_id, _, entry_id = text.partition(":")
+    return Position(int(ledger_id), int(entry_id))
+
+
+def parsed_place(text: str, name: str) -> Place:
+    """Parses a message id, or an offset. Raises InvalidRequest.
+
+    >>> parsed_place("12:3", "start"), parsed_place("7", "start")
+    ((12, 3), 7)
+    """
+    if text.isdecimal():
+        return int(text)
+    found: Any = parsed_id(text)
+    if found is None or found[2:] != (-1, -1):
+        raise InvalidRequest(
+            f"The option {name} is a message id without partition and index, LEDGER:ENTRY (of "
+            f"{FORM}), or an offset, not {text!r}."
+        )
+    return found[0], found[1]

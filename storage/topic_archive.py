@@ -1,0 +1,351 @@
+"""The archive of a topic: a tar file with its records and the files of its ledgers.
+
+It is a snapshot of one topic (docs/FORMATS.md, "Snapshots"): unpacked into a folder, it can be read
+as one. The members, in this order:
+
+    records    as a snapshot's; all of them are of the topic
+    features   what a build must know to read it (storage/records.py), a name for each line
+    files      of the ledgers, under the names that they have in a snapshot
+
+An import adds the topic to a data directory that nobody else uses. The ledgers keep their ids, so
+that message ids stay the same, and none of the ids may be in use there. They are listed as DELETING
+while their files are written and verified; one synced write then makes them the topic's. So a crash
+leaves the topic whole, or nothing that the next start does not remove.
+
+Bounds: BLOCK_BYTES of a file at a time; the records in memory.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from google.protobuf.message import DecodeError, Message
+
+from ledgerfold.storage.deletion_vector import VectorCache
+from ledgerfold.storage.entry import EARLIEST, LATEST
+from ledgerfold.storage.errors import (
+    Corruption,
+    InvalidRequest,
+    LimitExceeded,
+    NotAllowed,
+    TopicExists,
+    UnknownFeatures,
+)
+from ledgerfold.storage.files import Files
+from ledgerfold.storage.metadata import MetadataStore
+from ledgerfold.storage.names import (
+    LABEL,
+    SNAPSHOT_RECORDS,
+    deletion_vector_path,
+    parse_segment_name,
+    segment_path,
+)
+from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.reader import LedgerReader
+from ledgerfold.storage.records import FEATURES, decode_record
+from ledgerfold.storage.removal import delete_ledger
+from ledgerfold.storage.segment import tally_segment
+from ledgerfold.storage.snapshot_folder import checksum_of, flat
+from ledgerfold.storage.snapshots import RECORDS_BYTES_MAX
+from ledgerfold.v1.records_pb2 import (
+    LEDGER_STATE_CLOSED,
+    LEDGER_STATE_DELETING,
+    CursorRecord,
+    LedgerRecord,
+    PartitionedTopicRecord,
+    ProducerRecord,
+    RunRecord,
+    SchemaRecord,
+    SnapshotRecords,
+    TopicRecord,
+)
+
+BLOCK_BYTES = 1024 * 1024
+_READ_BYTES = 4 * 1024 * 1024
+_FEATURES = "features"
+_FEATURES_BYTES_MAX = 64 * 1024
+# A label has the record of a compacted ledger.
+_LABEL_BYTES_MAX = 64 * 1024 * 1024
+_LEDGER_ID_MAX = 2**62
+_OF_TOPICS = CursorRecord | ProducerRecord | RunRecord | SchemaRecord | LedgerRecord
+
+
+class ArchivedFile(NamedTuple):
+    """A file of a ledger: its path in the ledgers folder, where it is, and the bytes that count."""
+
+    relative: str
+    path: Path
+    size_bytes: int
+
+
+def archive_blocks(
+    records: SnapshotRecords, features: Iterable[str], files: Iterable[ArchivedFile], disk: Files
+) -> Iterator[bytes]:
+    """Yields the blocks of an archive. Raises DiskFailure, FileNotFoundError, Corruption."""
+    data = records.SerializeToString()
+    yield from _member(SNAPSHOT_RECORDS, [checksum_of(data) + data])
+    yield from _member(_FEATURES, ["".join(f"{each}\n" for each in features).encode()])
+    for file in files:
+        yield _head(flat(file.relative), file.size_bytes)
+        with closing(disk.open_read(file.path)) as opened:
+            for offset in range(0, file.size_bytes, BLOCK_BYTES):
+                wanted = min(BLOCK_BYTES, file.size_bytes - offset)
+                block = opened.pread(wanted, offset)
+                if len(block) < wanted:
+                    raise Corruption(str(file.path), offset, f"{wanted} bytes", f"{len(block)}")
+                yield block
+        yield _padding(file.size_bytes)
+    yield bytes(2 * tarfile.BLOCKSIZE)
+
+
+def _member(name: str, blocks: list[bytes]) -> Iterator[bytes]:
+    size_bytes = sum(map(len, blocks))
+    yield _head(name, size_bytes)
+    yield from blocks
+    yield _padding(size_bytes)
+
+
+def _head(name: str, size_bytes: int) -> bytes:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = size_bytes, 0o600
+    return info.tobuf(tarfile.PAX_FORMAT)
+
+
+def _padding(size_bytes: int) -> bytes:
+    return bytes(-size_bytes % tarfile.BLOCKSIZE)
+
+
+class Imported(NamedTuple):
+    """The topic of an archive, and what was imported."""
+
+    topic: str
+    ledgers: int
+    messages: int
+
+
+class TopicImport:
+    """An import into a data directory that the caller has locked and recovered."""
+
+    def __init__(self, path: Path, ledgers_dir: Path, metadata: MetadataStore, disk: Files) -> None:
+        self._path, self._ledgers_dir = path, ledgers_dir
+        self._metadata, self._disk = metadata, disk
+
+    def run(self) -> Imported:
+        """Imports the archive. On an error, nothing of it is there.
+
+        Raises FileNotFoundError, Corruption, UnknownFeatures, IncompatibleFormat, TopicExists,
+        NotAllowed (an id of a ledger is in use), LimitExceeded, DiskFailure.
+        """
+        try:
+            with tarfile.open(self._path, "r|") as archive:
+                records = self._records(archive)
+                features = self._features(archive)
+                found = _Checked(records, str(self._path))
+                self._check_free(found)
+                self._list(found)
+                try:
+                    self._extract(archive, found)
+                    self._verify(found)
+                except BaseException:
+                    for ledger_id in found.ledgers:
+                        delete_ledger(ledger_id, self._ledgers_dir, self._metadata, self._disk)
+                    raise
+        except tarfile.TarError as error:
+            raise self._damage(str(error)) from error
+        for feature in features:
+            self._metadata.need_feature(feature)
+        with self._metadata.batch() as batch:
+            for pair in records.pairs:
+                batch.put_encoded(pair.key, pair.value)
+        return Imported(found.topic, len(found.ledgers), found.messages)
+
+    def _damage(self, found: str) -> Corruption:
+        return Corruption(str(self._path), 0, "the archive of a topic", found)
+
+    def _content(self, archive: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
+        content = archive.extractfile(info) if info.isreg() else None
+        if content is None:
+            raise self._damage(f"{info.name}, which is no file")
+        return content
+
+    def _whole(self, archive: tarfile.TarFile, name: str, bytes_max: int) -> bytes:
+        info = archive.next()
+        if info is None or info.name != name:
+            raise self._damage("its end" if info is None else f"{info.name} instead of {name}")
+        if info.size > bytes_max:
+            raise LimitExceeded(f"Bytes of {name} in {self._path}", info.size, bytes_max, "")
+        return self._content(archive, info).read()
+
+    def _records(self, archive: tarfile.TarFile) -> SnapshotRecords:
+        data = self._whole(archive, SNAPSHOT_RECORDS, RECORDS_BYTES_MAX)
+        try:
+            if data[:4] == checksum_of(data[4:]):
+                return SnapshotRecords.FromString(data[4:])
+            found = "records with a wrong checksum"
+        except DecodeError as error:
+            found = str(error)
+        raise self._damage(found)
+
+    def _features(self, archive: tarfile.TarFile) -> list[str]:
+        names = self._whole(archive, _FEATURES, _FEATURES_BYTES_MAX).decode(errors="replace")
+        unknown = sorted(set(names.split()) - FEATURES)
+        if unknown:
+            raise UnknownFeatures(unknown)
+        return names.split()
+
+    def _check_free(self, found: _Checked) -> None:
+        for name in sorted(found.names):
+            partition = parse_partition(name)
+            whole = name if partition is None else partition.topic
+            if self._metadata.topic(name) or self._metadata.partitioned_topic(name):
+                raise TopicExists(name)
+            if self._metadata.partitioned_topic(whole):
+                raise TopicExists(whole)
+        used = sorted(
+            each
+            for each in found.ledgers
+            if self._metadata.ledger(each) or self._disk.exists(self._ledgers_dir / str(each))
+        )
+        if used:
+            listed = ", ".join(map(str, used[:10]))
+            raise NotAllowed(
+                f"Other topics have ledgers with the ids {listed} here, and message ids contain "
+                "them. Import the topic into a new data directory."
+            )
+
+    def _list(self, found: _Checked) -> None:
+        self._metadata.skip_ledger_ids(max(found.ledgers, default=0))
+        with self._metadata.batch() as batch:
+            for record in found.ledgers.values():
+                listed = LedgerRecord()
+                listed.CopyFrom(record)
+                listed.state = LEDGER_STATE_DELETING
+                batch.put(listed)
+
+    def _extract(self, archive: tarfile.TarFile, found: _Checked) -> None:
+        left = found.files()
+        folders = set[Path]()
+        while (info := archive.next()) is not None:
+            content = self._content(archive, info)
+            relative, size_bytes = left.pop(info.name, ("", 0))
+            if not relative or info.size > size_bytes:
+                raise self._damage(f"{info.name} of {info.size} bytes, which no record names")
+            path = self._ledgers_dir / relative
+            if path.parent not in folders:
+                folders.add(path.parent)
+                self._disk.make_dir(path.parent)
+            with closing(self._disk.create(path)) as file:
+                while block := content.read(BLOCK_BYTES):
+                    file.write([block])
+                file.sync()
+        # Ledgers of version 0.1 have no label.
+        missing = [name for name in sorted(left) if not name.endswith(LABEL)]
+        if missing:
+            raise self._damage(f"no {missing[0]}")
+        for folder in folders:
+            self._disk.sync_dir(folder)
+        self._disk.sync_dir(self._ledgers_dir)
+
+    def _verify(self, found: _Checked) -> None:
+        """Reads every entry. Raises Corruption, MissingFile."""
+        vectors = VectorCache(self._ledgers_dir, self._disk)
+        for record in found.ledgers.values():
+            for segment in record.segments:
+                path = self._ledgers_dir / segment.path
+                tally = tally_segment(path, segment, self._disk)
+                if (tally.checksum, tally.entries) != (segment.checksum, segment.entries):
+                    raise self._damage(f"other entries in {flat(segment.path)}")
+            reader = LedgerReader(
+                lambda record=record: record,  # type: ignore[misc]
+                lambda path: self._disk.open_read(self._ledgers_dir / path),
+                bytearray(),
+                vectors,
+            )
+            position, last = EARLIEST, reader.last
+            while last is not None and position <= last:
+                entries = reader.read(position, bytes_max=_READ_BYTES, end=LATEST)
+                found.messages += sum(each.header.message_count for each in entries)
+                position = entries[-1].header.position.next if entries else LATEST
+
+
+class _Checked:
+    """The records of an archive, which are all of one topic. Raises Corruption."""
+
+    def __init__(self, records: SnapshotRecords, path: str) -> None:
+        self._path, self.messages = path, 0
+        self.topic = records.name
+        self.ledgers: dict[int, LedgerRecord] = {}
+        decoded = [decode_record(pair.key, pair.value) for pair in records.pairs]
+        kinds = TopicRecord | PartitionedTopicRecord
+        self.names = {each.name for each in decoded if isinstance(each, kinds)} | {self.topic}
+        for record in decoded:
+            self._check(record)
+        named = {
+            ledger_id
+            for each in decoded
+            if isinstance(each, TopicRecord)
+            for ledger_id in (*each.ledger_ids, *_compacted_id(each))
+        }
+        if named != self.ledgers.keys():
+            raise self._bad("the ledgers of other topics")
+
+    def _bad(self, found: str) -> Corruption:
+        return Corruption(self._path, 0, "records of one topic", found)
+
+    def _check(self, record: Message) -> None:
+        if isinstance(record, TopicRecord | PartitionedTopicRecord):
+            partition = parse_partition(record.name)
+            if record.name != self.topic and (partition is None or partition.topic != self.topic):
+                raise self._bad(f"one of {record.name}")
+            return
+        if not isinstance(record, _OF_TOPICS) or record.topic not in self.names:
+            raise self._bad(f"a {type(record).__name__} of another topic")
+        if not isinstance(record, LedgerRecord):
+            return
+        self.ledgers[record.ledger_id] = record
+        names = [parse_segment_name(each.path.rpartition("/")[2]) for each in record.segments]
+        is_closed = record.state == LEDGER_STATE_CLOSED
+        is_its = is_closed and 0 < record.ledger_id < _LEDGER_ID_MAX
+        is_its &= all(
+            number is not None
+            and not each.HasField("key_index")
+            and each.path == segment_path(record.ledger_id, number)
+            for number, each in zip(names, record.segments, strict=True)
+        )
+        if not is_its:
+            raise self._bad(f"ledger {record.ledger_id}, open or with files elsewhere")
+
+    def files(self) -> dict[str, tuple[str, int]]:
+        """Returns the path in the ledgers folder of each member, and the size that it has at
+        most.
+        """
+        return {
+            flat(path): (path, size_bytes)
+            for record in self.ledgers.values()
+            for path, size_bytes in _sizes(record)
+        }
+
+
+def _sizes(record: LedgerRecord) -> Iterator[tuple[str, int]]:
+    for segment in record.segments:
+        yield segment.path, segment.size_bytes
+        if segment.HasField("dead"):
+            yield deletion_vector_path(segment.path), segment.dead.size_bytes
+    if record.segments:
+        yield f"{record.ledger_id}/{LABEL}", _LABEL_BYTES_MAX
+
+
+def _compacted_id(topic: TopicRecord) -> list[int]:
+    return [topic.compacted.ledger_id] if topic.compacted.ledger_id > 0 else []
+
+
+def check_is_ours(topic: TopicRecord) -> None:
+    """Raises InvalidRequest for a Kafka topic, which has an export of its own."""
+    if topic.HasField("kafka"):
+        raise InvalidRequest(
+            f"{topic.name} is a Kafka topic: `ledgerfold export kafka-log` exports it."
+        )

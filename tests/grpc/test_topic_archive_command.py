@@ -1,0 +1,62 @@
+"""A topic that is exported and imported goes on as it was, on another broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pulsar
+
+import ledgerfold
+from ledgerfold import ConsumerType, MessageId
+from ledgerfold.broker.cli.main import main
+from ledgerfold.testing import Broker
+from ledgerfold.v1.records_pb2 import Policies
+
+ARGUMENTS = ["--compactor", "inline", "--pulsar-listen", "127.0.0.1:0", "--segment-size", "8kB"]
+
+
+def read(broker: Broker, **arguments: Any) -> list[tuple[MessageId, bytes]]:
+    with broker.client.create_reader("orders", MessageId.earliest, **arguments) as reader:
+        return [(message.message_id(), message.data()) for message in reader]
+
+
+def test_a_topic_goes_on_elsewhere(tmp_path: Path) -> None:
+    source, target, file = tmp_path / "source", tmp_path / "target", tmp_path / "orders.topic"
+    with Broker(source, arguments=ARGUMENTS) as broker:
+        with broker.client.create_producer("orders", producer_name="p") as producer:
+            for number in range(200):
+                producer.send(b"%d" % number, partition_key=f"k{number % 9}")
+        consumer = broker.client.subscribe("orders", "audit", ConsumerType.Shared)
+        consumer.close()
+        consumer = broker.client.subscribe(
+            "orders", "billing", initial_position=ledgerfold.InitialPosition.Earliest
+        )
+        for _ in range(50):
+            consumer.acknowledge(consumer.receive(5000))
+        consumer.close()
+        broker.compact_and_wait("orders")
+        theirs = pulsar.Client(broker.pulsar_url)
+        theirs.create_producer("orders").send(b"theirs", partition_key="k1")
+        theirs.close()
+        broker.admin.update_policies(topic="orders", values=Policies(retention_ms=60_000))
+        raw, view = read(broker), read(broker, is_read_compacted=True)
+        horizon = broker.admin.internal_stats("orders")["cursors"]["__compaction"]
+    assert main(["topics", "export", "orders", str(file), "--data", str(source)]) == 0
+    assert main(["topics", "import", str(file), "--data", str(target)]) == 0
+    with Broker(target, arguments=ARGUMENTS) as broker:
+        assert read(broker) == raw
+        assert read(broker, is_read_compacted=True) == view
+        stats = broker.admin.internal_stats("orders")
+        position = "markDeletePosition"
+        assert stats["cursors"]["__compaction"][position] == horizon[position]
+        consumer = broker.client.subscribe("orders", "billing")
+        assert consumer.receive(5000).data() == b"50"
+        consumer.close()
+        # What a producer has sent is known.
+        with broker.client.create_producer("orders", producer_name="p") as producer:
+            assert producer.last_sequence_id() == 199
+            last = producer.send(b"on", partition_key="k1")
+        assert last > raw[-1][0]
+        broker.compact_and_wait("orders")
+        assert len(read(broker, is_read_compacted=True)) == 9

@@ -1,0 +1,199 @@
+"""The data source for Spark: topics as DataFrames and as streams, with a broker and without."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame
+from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThanOrEqual
+from pyspark.sql.functions import col, lit
+from pyspark.sql.types import StructType
+
+from ledgerfold import frames
+from ledgerfold.frames.query import Query
+from ledgerfold.frames.spark.reading import narrowed_by
+from ledgerfold.frames.spark.types import SCHEMA, columns_of
+from ledgerfold.frames.spark.writing import check_columns
+from ledgerfold.storage.entry import LATEST, Position
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.testing import Broker
+from tests.support.waiting import wait_until
+
+COUNT = 300
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """Serves a topic with a compacted view, a Kafka topic and a partitioned one."""
+    data = tmp_path_factory.mktemp("broker") / "data"
+    with Broker(data, arguments=["--compactor", "inline"]) as started:
+        started.admin.create_topic("kafka", kafka={})
+        started.admin.create_partitioned_topic("divided", 2)
+        for topic in ("prices", "kafka", "divided"):
+            with started.client.create_producer(topic, batching_enabled=True) as producer:
+                for number in range(COUNT):
+                    producer.send_async(
+                        b"%d" % number, None, {"n": str(number)}, partition_key=f"k{number % 7}"
+                    )
+                producer.flush()
+        started.compact_and_wait("prices")
+        yield started
+
+
+def load(sql: Any, topic: str, **options: str) -> DataFrame:
+    reader = sql.read.format("ledgerfold").options(**options)
+    found: DataFrame = reader.load(topic)
+    return found
+
+
+def finish(sink: Any) -> None:
+    """Runs a stream to its end. Spark waits ten seconds for the start of a Python process: on a
+    busy machine that is not enough, and the query is started again.
+    """
+    for _ in range(3):
+        try:
+            sink.start().awaitTermination()
+            return
+        except StreamingQueryException as error:
+            if "failed to connect back" not in str(error):
+                raise
+    raise AssertionError("Spark starts no Python process in ten seconds.")
+
+
+def test_what_spark_reads(sql: Any, broker: Broker, tmp_path: Path) -> None:
+    """One test, for each query takes seconds."""
+    url = broker.url
+    for topic in ("prices", "kafka", "divided"):
+        assert load(sql, topic, url=url).toArrow().num_rows == COUNT
+    row = load(sql, "prices", url=url).first()
+    table = frames.read("prices", url=url).slice(0, 1).to_pylist()[0]
+    assert row is not None
+    assert bytes(row.value) == table["value"]
+    assert row.properties == dict(table["properties"])
+    assert row.publish_time.astimezone(UTC) == table["publish_time"]
+    view = load(sql, "prices", url=url, compacted="true").select("key", "value")
+    assert {bytes(each.key): bytes(each.value) for each in view.collect()} == {
+        b"k%d" % (number % 7): b"%d" % number for number in range(COUNT - 7, COUNT)
+    }
+    # Only these columns are decoded.
+    keys = sql.read.format("ledgerfold").schema("key BINARY").option("url", url).load("kafka")
+    sql.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    try:
+        assert keys.filter(col("key") == lit(b"k3")).count() == 43
+        some = load(sql, "kafka", url=url).filter((col("offset") >= 10) & (col("offset") < 20))
+        assert some.count() == 10
+    finally:
+        sql.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+    written = sql.createDataFrame([("a", "1"), ("b", None)], "key string, value string")
+    written.coalesce(1).write.format("ledgerfold").option("url", url).mode("append").save("out")
+    out = frames.read("out", url=url, columns=["key", "value"]).to_pylist()
+    assert out == [{"key": b"a", "value": b"1"}, {"key": b"b", "value": None}]
+
+    stream = sql.readStream.format("ledgerfold").options(url=url, topic="divided", start="earliest")
+    sink = stream.load().select("key", "value").writeStream.format("ledgerfold")
+    sink = sink.options(url=url, topic="copy", checkpointLocation=str(tmp_path / "checkpoint"))
+    finish(sink.trigger(availableNow=True))
+    assert frames.read("copy", url=url).num_rows == COUNT
+
+    with pytest.raises(AnalysisException, match="Unknown options"):
+        load(sql, "prices", url=url, colour="red").count()
+    with pytest.raises(AnalysisException, match="does not exist"):
+        load(sql, "absent", url=url).count()
+
+
+STREAM = """
+import sys
+from pathlib import Path
+from ledgerfold.compactor.job.session import SessionSettings, start_session
+from ledgerfold.spark import LedgerfoldDataSource
+from tests.spark.sql_session import sql_session
+
+folder, url = Path(sys.argv[1]), sys.argv[2]
+sql = sql_session(start_session(SessionSettings("local[1]", folder / "spark")))
+stream = sql.readStream.format("ledgerfold").options(url=url, start="earliest").load("flow")
+sink = stream.select("value").writeStream.format("parquet").option("path", str(folder / "out"))
+sink.option("checkpointLocation", str(folder / "checkpoint")).start().awaitTermination()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_killed_query_continues_where_it_was(sql: Any, broker: Broker, tmp_path: Path) -> None:
+    """A batch that was begun and not committed is repeated, and written once."""
+    (tmp_path / "spark").mkdir()
+    checkpoint, published = tmp_path / "checkpoint", 0
+
+    def publish() -> None:
+        nonlocal published
+        with broker.client.create_producer("flow", batching_enabled=True) as producer:
+            for _ in range(500):
+                producer.send_async(b"%d" % published, None)
+                published += 1
+            producer.flush()
+
+    publish()
+    query = subprocess.Popen(
+        [sys.executable, "-c", STREAM, str(tmp_path), broker.url],
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=Path(__file__).parents[2],
+    )
+    try:
+        wait_until((checkpoint / "commits" / "0").exists, "a batch that is committed", 150)
+        publish()
+        wait_until((checkpoint / "offsets" / "1").exists, "a batch that is begun", 150)
+    finally:
+        os.killpg(query.pid, signal.SIGKILL)
+        query.wait()
+    publish()
+    stream = sql.readStream.format("ledgerfold").options(url=broker.url, start="earliest")
+    sink = stream.load("flow").select("value").writeStream.format("parquet")
+    sink = sink.options(path=str(tmp_path / "out"), checkpointLocation=str(checkpoint))
+    finish(sink.trigger(availableNow=True))
+    found = sql.read.parquet(str(tmp_path / "out")).toArrow()["value"].to_pylist()
+    assert sorted(map(int, found)) == list(range(published))
+
+
+# -- without Spark's JVM -----------------------------------------------------------------------
+
+
+def test_filters_narrow_what_is_read() -> None:
+    query = Query.of("t", data="d")
+    time = datetime(2026, 1, 1, tzinfo=UTC)
+    time_ms = int(time.timestamp()) * 1000
+    assert narrowed_by(query, EqualTo(("key",), b"a")).keys == frozenset([b"a"])
+    found = narrowed_by(query, In(("key",), (b"a", bytearray(b"b"))))
+    assert found.keys == frozenset([b"a", b"b"])
+    assert narrowed_by(found, EqualTo(("key",), b"c")).keys == frozenset()
+    assert narrowed_by(query, EqualTo(("key",), None)) == query
+    assert narrowed_by(query, GreaterThan(("publish_time",), time)).start_ms == time_ms
+    assert narrowed_by(query, LessThanOrEqual(("publish_time",), time)).end_ms == time_ms + 1
+    assert (
+        narrowed_by(query, LessThanOrEqual(("publish_time",), time.replace(tzinfo=None))) == query
+    )
+    found = narrowed_by(query, EqualTo(("ledger_id",), 7))
+    assert (found.start, found.end) == (Position(7, -1), Position(8, -1))
+    found = narrowed_by(query, GreaterThan(("offset",), 7))
+    assert (found.start, found.end) == (Position(0, 7), LATEST)
+    assert narrowed_by(query, EqualTo(("properties", "a"), "b")) == query
+
+
+@pytest.mark.parametrize("ddl", ["key STRING", "value2 BINARY", "ledger_id INT"])
+def test_other_columns_are_refused(sql: Any, ddl: str) -> None:
+    schema = cast(StructType, StructType.fromDDL(ddl))
+    with pytest.raises(InvalidRequest, match="No column"):
+        columns_of(schema)
+    with pytest.raises(InvalidRequest):
+        check_columns(schema)
+    assert columns_of(SCHEMA) == tuple(SCHEMA.fieldNames())
