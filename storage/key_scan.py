@@ -110,12 +110,13 @@ def versions_of(
         taken = 0
         if unsized_empties_survive and isinstance(batch, PulsarBatch):
             taken = len(keys) if is_unsized(header, batch.metadata) else 0
+        position, publish_time_ms = header.position, header.publish_time_ms
         for row in range(batch.rows):
             if batch.key(row) == key:
                 yield KeyVersion(
-                    header.position,
+                    position,
                     batch.batch_index(row),
-                    header.publish_time_ms,
+                    publish_time_ms,
                     batch.event_time_ms(row),
                     taken or batch.value_bytes(row),
                     batch.key_is_base64(row),

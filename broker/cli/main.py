@@ -24,6 +24,8 @@ from ledgerfold.storage.errors import LedgerfoldError, ServiceError, Unavailable
 from ledgerfold.storage.message_ids import FORM
 from ledgerfold.version import __version__
 
+_OUTPUT_BUFFER_BYTES = 256 * 1024
+
 # In the order of the help.
 _COMMANDS = (
     serving.COMMANDS,
@@ -65,6 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command. Returns its exit code."""
     _open_closed_streams()
+    _enlarge_output_buffer()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A key or value that the terminal's encoding does not support must not end the command.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -105,6 +108,19 @@ def _open_closed_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
+
+
+def _enlarge_output_buffer() -> None:
+    """Gives standard output a larger buffer, unless it is a terminal or replaced by a test.
+
+    With the usual 8 KiB, a reader of messages spends a third of its time in system calls.
+    """
+    if sys.stdout is sys.__stdout__ and not sys.stdout.isatty():
+        sys.stdout.flush()
+        encoding = sys.stdout.encoding
+        sys.stdout = os.fdopen(
+            sys.stdout.fileno(), "w", _OUTPUT_BUFFER_BYTES, encoding=encoding, closefd=False
+        )
 
 
 def _drop_output() -> None:

@@ -149,7 +149,7 @@ class _Account:
 
     def meet(self, found: Found) -> Version:
         version, line = Version(found), self._facts.line
-        if line is not None and line.first_over(found.position) is not None:
+        if line is not None and line.has_read(found.position):
             if self._past is not None:
                 self._past.meet(version)
             else:

@@ -55,7 +55,10 @@ class RunLine:
         self._horizons = [Position(run.horizon.ledger_id, run.horizon.entry_id) for run in runs]
         # The highest position that each run and those before it have read.
         self._read_through = list(accumulate(self._horizons, max))
+        # The lowest horizon of each run and those after it.
+        self._lowest_since = list(accumulate(reversed(self._horizons), min))[::-1]
         self.is_complete = is_complete
+        self._spans = [RunSpan(self._earliest(at), run.number) for at, run in enumerate(runs)]
 
     @classmethod
     def of(cls, history: Sequence[RunRecord], view: CompactedView) -> RunLine:
@@ -78,7 +81,7 @@ class RunLine:
 
     def span(self, at: int) -> RunSpan:
         """Returns the run at this index; the first one includes the forgotten ones before it."""
-        return RunSpan(self._earliest(at), self.runs[at].number)
+        return self._spans[at]
 
     def horizon(self, at: int) -> Position:
         return self._horizons[at]
@@ -91,6 +94,10 @@ class RunLine:
     def is_uniform(self) -> bool:
         """True if all runs had the same strategy, with the same settings."""
         return all(strategy_of(run) == strategy_of(self.runs[0]) for run in self.runs)
+
+    def has_read(self, position: Position) -> bool:
+        """Returns whether the range of one of the runs held `position`."""
+        return position <= self._read_through[-1]
 
     def first_over(self, position: Position) -> RunSpan | None:
         """Returns the first run whose range held `position`; None if it is above all of them."""
@@ -153,7 +160,7 @@ class RunLine:
 
     def reads_again(self, position: Position, at: int) -> bool:
         """Returns whether a run after that one may have read `position` again."""
-        return any(horizon < position for horizon in self._horizons[at:])
+        return at < len(self.runs) and self._lowest_since[at] < position
 
     def may_come_back(self, position: Position) -> bool:
         """Returns whether a run may have read the position after another dropped it."""

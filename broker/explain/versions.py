@@ -9,8 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from heapq import merge
-from itertools import groupby
 from typing import NamedTuple
 
 from ledgerfold.storage.decoded import StoredMessage
@@ -51,7 +49,7 @@ class Found(NamedTuple):
 
     @property
     def identity(self) -> tuple[Position, int]:
-        return self.version.position, self.version.batch_index
+        return self.version[:2]
 
     @property
     def name(self) -> str:
@@ -72,15 +70,21 @@ class Found(NamedTuple):
 def found_in(
     raw: Iterable[KeyVersion], compacted: Iterable[KeyVersion], partition: int = -1
 ) -> Iterator[Found]:
-    """Merges both inputs, which are in order of id."""
-    both = merge(
-        (Found(version, in_raw=True, partition=partition) for version in raw),
-        (Found(version, in_compacted=True, partition=partition) for version in compacted),
-        key=lambda found: found.identity,
-    )
-    for _, group in groupby(both, key=lambda found: found.identity):
-        first, *rest = group
-        yield first._replace(in_compacted=True) if rest else first
+    """Merges both inputs, which are in order of id, each id at most once."""
+    rest = iter(compacted)
+    waiting = next(rest, None)
+    for version in raw:
+        is_both = False
+        # Mostly, nothing compacted is left to compare with.
+        while waiting is not None and waiting[:2] <= version[:2]:
+            is_both = waiting[:2] == version[:2]
+            if not is_both:
+                yield Found(waiting, False, True, partition)
+            waiting = next(rest, None)
+        yield Found(version, True, is_both, partition)
+    while waiting is not None:
+        yield Found(waiting, False, True, partition)
+        waiting = next(rest, None)
 
 
 def published_indexes(

@@ -27,6 +27,7 @@ BENCHMARKS = (
     "send",
     "small-entries",
     "read",
+    "command-line",
     "compact-small",
     "inline",
     "compact-large",

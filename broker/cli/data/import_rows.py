@@ -19,6 +19,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from typing import IO, Any, NamedTuple, NoReturn
 
 from ledgerfold.storage.errors import InvalidRequest
@@ -53,8 +54,9 @@ def read_rows(lines: Iterable[bytes], format_: str, wanted: Sequence[str]) -> Ro
 
 
 def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
-    for number, line in enumerate(lines, 1):
-        yield line.removeprefix(_BYTE_ORDER_MARK) if number == 1 else line
+    rest = iter(lines)
+    first = [line.removeprefix(_BYTE_ORDER_MARK) for line in islice(rest, 1)]
+    return chain(first, rest)
 
 
 # CSV
@@ -121,29 +123,40 @@ def _json_rows(lines: Iterable[bytes], wanted: Sequence[str]) -> Rows:
 
 
 def _json_row(number: int, line: bytes, wanted: Sequence[str]) -> Row | InvalidRequest:
-    wrong = _wrong_bytes(number, line)
-    if wrong is not None:
-        return wrong
-    text = line.decode()
     try:
-        if not isinstance(_EXACT.decode(text), dict):
+        text = line.decode()
+        fields, end = _EXACT.raw_decode(text) if text[0] == "{" else (None, -1)
+        if end != len(text):
+            # Spaces around it, or not an object, or not JSON.
+            fields = _EXACT.decode(text)
+        if type(fields) is not tuple:
             return InvalidRequest(f"Line {number} is not a JSON object.")
-        fields = list(_fields(text))
+        texts = dict(fields)
+        if not _PLAIN.issuperset(map(type, texts.values())):
+            texts = dict(_fields(text))
+    except UnicodeDecodeError as error:
+        return _not_utf8(number, error)
     except (ValueError, RecursionError) as error:
         return InvalidRequest(f"Line {number} is not valid JSON: {error}.")
-    names = [name for name, _ in fields]
-    for name in wanted:
-        if names.count(name) > 1:
-            return InvalidRequest(f"Line {number} has the field {name!r} twice.")
-    return Row(number, dict(fields), line)
+    if len(texts) < len(fields):
+        names = [name for name, _ in fields]
+        for name in wanted:
+            if names.count(name) > 1:
+                return InvalidRequest(f"Line {number} has the field {name!r} twice.")
+    return Row(number, texts, line)
 
 
 def _refuse(name: str) -> NoReturn:
     raise ValueError(f"{name} is not valid JSON")
 
 
-# Numbers keep their text: Python's limits and rounding do not apply.
-_EXACT = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
+# Objects are tuples of their pairs, which may have a name twice. Numbers keep their text: Python's
+# limits and rounding do not apply.
+_EXACT = json.JSONDecoder(
+    object_pairs_hook=tuple, parse_int=str, parse_float=str, parse_constant=_refuse
+)
+# The types of values that are their texts; the others' texts are parts of the line.
+_PLAIN = {str, type(None)}
 
 
 def _fields(text: str) -> Iterator[tuple[str, str | None]]:
@@ -178,9 +191,13 @@ def _wrong_bytes(line: int, content: bytes) -> InvalidRequest | None:
     try:
         content.decode()
     except UnicodeDecodeError as error:
-        what = f"the byte 0x{error.object[error.start]:02x}, {error.reason}"
-        return InvalidRequest(f"Line {line} is not valid UTF-8: {what}.")
+        return _not_utf8(line, error)
     return None
+
+
+def _not_utf8(line: int, error: UnicodeDecodeError) -> InvalidRequest:
+    what = f"the byte 0x{error.object[error.start]:02x}, {error.reason}"
+    return InvalidRequest(f"Line {line} is not valid UTF-8: {what}.")
 
 
 @contextmanager

@@ -96,11 +96,12 @@ class _Import:
             raise self._error
 
     def _messages(self, rows: Rows) -> Iterator[Outgoing]:
+        rules = self.rules
         for row in rows:
             try:
                 if isinstance(row, InvalidRequest):
                     raise row
-                message = message_of_row(row, self.rules)
+                message = message_of_row(row, rules)
             except InvalidRequest as error:
                 if not self.skips:
                     raise

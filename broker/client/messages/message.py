@@ -70,10 +70,13 @@ class ReceivedEntry:
     def key(self, row: int) -> bytes | None:
         return self.batch.key(row)
 
-    def message_id(self, row: int) -> MessageId:
+    def place(self, row: int) -> tuple[int, int, int]:
+        """Returns ledger id, entry id and batch index of a message."""
         header = self.header
-        batch_index = self.batch.batch_index(row)
-        return MessageId(self.partition, header.ledger_id, header.entry_id, batch_index, self.topic)
+        return header.ledger_id, header.entry_id, self.batch.batch_index(row)
+
+    def message_id(self, row: int) -> MessageId:
+        return MessageId(self.partition, *self.place(row), self.topic)
 
     def offset(self, row: int) -> int | None:
         return None
@@ -127,9 +130,8 @@ class ReceivedRun(ReceivedEntry):
     def key(self, row: int) -> bytes | None:
         return self._rows.keys[row]
 
-    def message_id(self, row: int) -> MessageId:
-        ledger_id, entry_id = self._rows.position(row)
-        return MessageId(self.partition, ledger_id, entry_id, -1, self.topic)
+    def place(self, row: int) -> tuple[int, int, int]:
+        return *self._rows.position(row), -1
 
     def is_tombstone(self, row: int) -> bool:
         return not self.contents[row]
@@ -148,8 +150,8 @@ class ReceivedRecords(ReceivedEntry):
     __slots__ = ()
     batch: KafkaBatch
 
-    def message_id(self, row: int) -> MessageId:
-        return MessageId(self.partition, 0, self.batch.offset(row), -1, self.topic)
+    def place(self, row: int) -> tuple[int, int, int]:
+        return 0, self.batch.offset(row), -1
 
     def offset(self, row: int) -> int | None:
         return self.batch.offset(row)
@@ -158,8 +160,8 @@ class ReceivedRecords(ReceivedEntry):
         return self.batch.is_null(row)
 
 
-def _decoding(part: Callable[[Message], Part]) -> Callable[[Message], Part]:
-    """Decorates a method that reads the value section, which is decoded on first use."""
+def decoding_sections(part: Callable[[Message], Part]) -> Callable[[Message], Part]:
+    """Decorates a function that reads the value section, which is decoded on first use."""
 
     @functools.wraps(part)
     def decoded(message: Message) -> Part:
@@ -222,7 +224,7 @@ class Message(tuple[ReceivedEntry, int]):
         batch, row = self._decoded
         return batch.is_null(row)
 
-    @_decoding
+    @decoding_sections
     def is_tombstone(self) -> bool:
         """Returns whether the message deletes its key: its value is null or empty; in Kafka topics,
         null.
@@ -230,12 +232,12 @@ class Message(tuple[ReceivedEntry, int]):
         entry, row = self
         return entry.is_tombstone(row)
 
-    @_decoding
+    @decoding_sections
     def message_id(self) -> MessageId:
         entry, row = self
         return entry.message_id(row)
 
-    @_decoding
+    @decoding_sections
     def offset(self) -> int | None:
         """The offset in a Kafka topic's log; None on other topics."""
         entry, row = self
@@ -262,13 +264,13 @@ class Message(tuple[ReceivedEntry, int]):
         except binascii.Error as error:
             raise InvalidRequest(f"The key is marked as base64 but is not: {error}") from error
 
-    @_decoding
+    @decoding_sections
     def ordering_key(self) -> str:
         """The key that KeyShared uses instead of the partition key; "" without one."""
         batch, row = self._decoded
         return (batch.ordering_key(row) or b"").decode(errors="surrogateescape")
 
-    @_decoding
+    @decoding_sections
     def properties(self) -> dict[str, str]:
         batch, row = self._decoded
         return batch.properties(row)
@@ -288,11 +290,11 @@ class Message(tuple[ReceivedEntry, int]):
         """
         return self._header.append_time_ms
 
-    @_decoding
+    @decoding_sections
     def producer_name(self) -> str:
         return self._decoded[0].producer_name
 
-    @_decoding
+    @decoding_sections
     def sequence_id(self) -> int:
         """The producer's sequence id for the message. (Java's `getSequenceId`.)"""
         batch, row = self._decoded
@@ -306,7 +308,7 @@ class Message(tuple[ReceivedEntry, int]):
         """The number of earlier deliveries of the entry to the subscription."""
         return self._entry.redelivery_count
 
-    @_decoding
+    @decoding_sections
     def schema_version(self) -> bytes:
         """The schema version that the producer set; empty without one."""
         return self._decoded[0].schema_version

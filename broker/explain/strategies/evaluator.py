@@ -34,18 +34,36 @@ from ledgerfold.v1 import explain_pb2 as pb
 HELD_MAX = 10_000
 
 
-class Decision(NamedTuple):
-    """A decision about a version. `why`: in a few words. `by`: the version that caused it.
+# What is said before the name of the version that replaces or deletes another.
+_REPLACED = {
+    pb.COMPACTION_RULE_OBSCURED: "superseded by",
+    pb.COMPACTION_RULE_DELETED: "deleted by",
+}
 
+
+class Decision(NamedTuple):
+    """A decision about a version. `by`: the version that caused it.
+
+    `reason`: in a few words; for a version that `by` replaces or deletes, what to add to that.
     `stays`: for a kept version, what must happen until it is dropped.
     """
 
     found: Found
     keeps: bool
     rule: pb.CompactionRule
-    why: str
+    reason: str
     by: Found | None = None
     stays: str = ""
+
+    @property
+    def why(self) -> str:
+        """The reason as text. Formatted on demand: most decisions of a long history are not
+        shown.
+        """
+        verb = _REPLACED.get(self.rule)
+        if verb is None or self.by is None:
+            return self.reason
+        return f"{verb} {self.by.name}{self.reason}"
 
 
 class Asked(NamedTuple):
@@ -80,9 +98,9 @@ def applied(tombstone: Found) -> Decision:
 
 def replaced(found: Found, by: Found, reason: str = "") -> Decision:
     """Returns the decision about a current value that another version replaces or deletes."""
-    if by.is_tombstone:
-        return dropped(found, pb.COMPACTION_RULE_DELETED, f"deleted by {by.name}{reason}", by)
-    return dropped(found, pb.COMPACTION_RULE_OBSCURED, f"superseded by {by.name}{reason}", by)
+    is_deleted = by.is_tombstone
+    rule = pb.COMPACTION_RULE_DELETED if is_deleted else pb.COMPACTION_RULE_OBSCURED
+    return Decision(found, False, rule, reason, by)
 
 
 class ByRules:

@@ -93,6 +93,9 @@ def test_bad_csv(text: bytes, wrong: str) -> None:
     ("text", "expected"),
     [
         (b"", []),
+        (BOM, []),
+        (BOM + b"\n", []),
+        (b'  {"id": "1"}  \n', [(1, {"id": "1"})]),
         (BOM + b'{"id": 1}\n\n  \n{"id": [2]}', [(1, {"id": "1"}), (4, {"id": "[2]"})]),
         (b'{"id": "a\\nb"}\r\n', [(1, {"id": "a\nb"})]),
         ('{"id": "é\u2028"}\n'.encode(), [(1, {"id": "é\u2028"})]),

@@ -21,6 +21,7 @@ from ledgerfold.broker.cli.output import (
     message_row,
     message_text,
     print_rows,
+    to_json,
     width_of,
 )
 from ledgerfold.broker.cli.tables import aligned, printable
@@ -74,6 +75,13 @@ def test_a_message_as_json() -> None:
         "sequence_id": 5,
     }
     assert message_row(message(b"v", plain=False))["id"] == "12:3:-1:0"
+
+
+def test_a_line_of_json_says_what_the_standard_library_says() -> None:
+    """Also what the fast encoder refuses: text that is not Unicode, and huge numbers."""
+    for document in ({"a": ["é", None, 1.5]}, {"file": "\udcff"}, {"n": 2**80}, {}):
+        assert json.loads(to_json(document)) == document
+        assert "\n" not in to_json(document)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +170,7 @@ def test_a_table() -> None:
 def test_rows_in_a_pipe_are_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
     """One object a line, as each comes; other scripts than Latin as they are."""
     print_rows(options(None), ({"n": n, "s": "é"} for n in range(2)))
-    assert capsys.readouterr().out == '{"n": 0, "s": "é"}\n{"n": 1, "s": "é"}\n'
+    assert capsys.readouterr().out == '{"n":0,"s":"é"}\n{"n":1,"s":"é"}\n'
     print_rows(options("jsonl"), [])
     assert capsys.readouterr() == ("", "")
 
@@ -174,7 +182,7 @@ def test_rows_on_a_terminal_are_a_table(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     print_rows(options(None), [{"n": 1}])
     print_rows(options("jsonl"), [{"n": 2}])
-    assert capsys.readouterr().out == 'n\n1\n{"n": 2}\n'
+    assert capsys.readouterr().out == 'n\n1\n{"n":2}\n'
     print_rows(options(None), [])
     assert capsys.readouterr() == ("", "(none)\n")
 

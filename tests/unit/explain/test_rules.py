@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ledgerfold.broker.compaction.threshold import Decision
 from ledgerfold.broker.explain.notes import Outlook, notes
@@ -44,6 +46,25 @@ def raw(entry_id: int, value_bytes: int = 1) -> Found:
 
 def both(entry_id: int, *, in_raw: bool = True) -> Found:
     return Found(version(entry_id), in_raw=in_raw, in_compacted=True)
+
+
+@given(st.sets(st.tuples(*[st.integers(0, 5)] * 2)), st.sets(st.tuples(*[st.integers(0, 5)] * 2)))
+def test_versions_of_both_places_are_merged(
+    in_raw: set[tuple[int, int]], in_compacted: set[tuple[int, int]]
+) -> None:
+    """Each version once, in order of id, with the places where it is."""
+
+    def versions(ids: set[tuple[int, int]]) -> list[KeyVersion]:
+        return [version(entry_id, 1, index) for entry_id, index in sorted(ids)]
+
+    found = list(found_in(versions(in_raw), versions(in_compacted), 3))
+    assert [(each.position.entry_id, each.version.batch_index) for each in found] == sorted(
+        in_raw | in_compacted
+    )
+    for each in found:
+        id_ = each.position.entry_id, each.version.batch_index
+        assert (each.in_raw, each.in_compacted) == (id_ in in_raw, id_ in in_compacted)
+        assert each.partition == 3
 
 
 def run(number: int, upto: int, *, previous: int = -1, retains: bool | None = False) -> RunRecord:
