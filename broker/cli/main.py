@@ -12,7 +12,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ledgerfold.broker.cli import inspecting, serving, state
+from ledgerfold.broker.cli import contexts, inspecting, serving, state
+from ledgerfold.broker.cli.contexts import apply_context
 from ledgerfold.broker.cli.data import consuming, damage, export_rows, importing, producing
 from ledgerfold.broker.cli.demo import demos
 from ledgerfold.broker.cli.exit_codes import DONE, USAGE, exit_code
@@ -40,6 +41,7 @@ _COMMANDS = (
     what_if.COMMANDS,
     inspecting.BROKER,
     state.COMMANDS,
+    contexts.COMMANDS,
     importing.COMMANDS,
     export_rows.COMMANDS,
     inspecting.FILES,
@@ -57,7 +59,7 @@ def make_parser() -> argparse.ArgumentParser:
         "means none, index -1 means not in a batch, and trailing -1s may be omitted.",
     )
     parser.add_argument("--version", action="version", version=f"ledgerfold {__version__}")
-    parser.set_defaults(url=os.environ.get("LEDGERFOLD_URL") or serving.DEFAULT_LISTEN)
+    parser.set_defaults(url=serving.DEFAULT_LISTEN)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for table in _COMMANDS:
         table.add_to(commands)
@@ -75,6 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         try:
             make_parser().parse_args(arguments, options)
+            if options.calls_broker:
+                apply_context(options)
             return int(options.run(options) or DONE)
         finally:
             sys.stdout.flush()

@@ -20,20 +20,33 @@ topics --focre` with "... (unknown option --focre. Did you mean --force?)".
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any, NoReturn
 
+from ledgerfold.broker.cli.option_sources import OptionSources
+from ledgerfold.broker.cli.suggestions import did_you_mean
+
 
 class Parser(argparse.ArgumentParser):
-    """A parser; those of its commands and verbs are of this class, too. `calls_broker`: accepts
-    `--url`.
+    """A parser; those of its commands and verbs are of this class, too.
+
+    `calls_broker`: accepts `--url`. `has_sources`: its options may come from variables and a file,
+    too.
     """
 
-    def __init__(self, *arguments: Any, calls_broker: bool = True, **options: Any) -> None:
+    def __init__(
+        self,
+        *arguments: Any,
+        calls_broker: bool = True,
+        has_sources: bool = False,
+        **options: Any,
+    ) -> None:
         super().__init__(*arguments, **options)
+        self._has_sources = has_sources
         self._given: list[str] = []
         self._negative_number_matcher = re.compile(r"-[0-9]")
         self._is_intermixing = False
@@ -44,8 +57,15 @@ class Parser(argparse.ArgumentParser):
                 action=_Url,
                 default=argparse.SUPPRESS,
                 metavar="HOST:PORT",
-                help="the broker; default LEDGERFOLD_URL or 127.0.0.1:7650",
+                help="the broker; default LEDGERFOLD_URL, the context's, or 127.0.0.1:7650",
             )
+            self.add_argument(
+                "--context",
+                default=argparse.SUPPRESS,
+                metavar="NAME",
+                help="the broker, by its name (`ledgerfold context`); default LEDGERFOLD_CONTEXT",
+            )
+        self.set_defaults(calls_broker=calls_broker)
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
@@ -54,7 +74,12 @@ class Parser(argparse.ArgumentParser):
         if self._is_intermixing:
             return super().parse_known_args(args, namespace)
         self._given = list(sys.argv[1:] if args is None else args)
-        if any(action.nargs == "*" for action in self._get_positional_actions()):
+        if self._has_sources:
+            # `namespace` is a new one: commands fill theirs, which argparse copies.
+            parse = super().parse_known_args
+            sources = OptionSources(self, os.environ)
+            found, unknown = sources.parse(lambda options: parse(args, options))
+        elif any(action.nargs == "*" for action in self._get_positional_actions()):
             # It calls parse_known_args.
             self._is_intermixing = True
             try:
@@ -76,14 +101,14 @@ class Parser(argparse.ArgumentParser):
             given = list(takewhile(lambda each: each.startswith("-"), given))
         for name in _options(given):
             if not any(each.startswith(name) for each in known):
-                message += f" (unknown option {name}.{_did_you_mean(name, known)})"
+                message += f" (unknown option {name}.{did_you_mean(name, known)})"
         super().error(message)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         verbs = self._verbs()
         if action is verbs and value not in verbs.choices:
             kind = str(action.metavar).lower()
-            hint = _did_you_mean(value, [*_elsewhere(verbs, value), *verbs.choices])
+            hint = did_you_mean(value, [*_elsewhere(verbs, value), *verbs.choices])
             hint = hint or f" Choose from: {', '.join(verbs.choices)}."
             raise argparse.ArgumentError(None, f"unknown {kind} {value!r}.{hint}")
         super()._check_value(action, value)
@@ -123,16 +148,3 @@ def _elsewhere(commands: argparse._SubParsersAction[Any], verb: str) -> Iterable
         verbs = parser._verbs()
         if verbs is not None and verb in verbs.choices:
             yield f"{name} {verb}"
-
-
-def _did_you_mean(name: str, known: Iterable[str]) -> str:
-    # Imported after a typo only, because it takes time.
-    from difflib import SequenceMatcher, get_close_matches
-
-    known = list(known)
-    found = [each for each in known if each.endswith(f" {name}")]
-    found = found or get_close_matches(name, known, n=3)
-    # Only those that are nearly as close as the closest.
-    close = [SequenceMatcher(None, name, each).ratio() for each in found]
-    found = [each for each, ratio in zip(found, close, strict=True) if ratio > max(close) - 0.2]
-    return f" Did you mean {' or '.join(found)}?" if found else ""

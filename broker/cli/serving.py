@@ -19,6 +19,7 @@ from ledgerfold.broker.cli.topics.serve_options import (
 )
 from ledgerfold.broker.cli.units import (
     DIR,
+    FILE,
     LIMIT_SIZE,
     LIMIT_TIME,
     POSITIVE,
@@ -82,6 +83,8 @@ def _start_ms(text: str) -> int:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
+    config = "a TOML file with options of `serve`: names without --, as keys"
+    add("--config", **FILE, help=config)
     data = "the data directory; created if it does not exist"
     add("--data", **DIR, required=True, help=data)
     listen = f"address for clients; default {DEFAULT_LISTEN}; port 0 chooses a free one"
@@ -219,7 +222,10 @@ COMMANDS = Verbs()
     "run a broker on a data directory",
     Argument(_add_options),
     description="Runs a broker on one data directory, until Ctrl-C or SIGTERM.",
+    epilog="Each option is also a variable, LEDGERFOLD_NAME, and a key of the file that --config "
+    "names. The command line has priority over the variable, the variable over the file.",
     calls_broker=False,
+    has_sources=True,
 )
 def _serve(options: argparse.Namespace) -> int:
     from ledgerfold.broker.common.settings import BrokerSettings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -49,6 +50,8 @@ def started(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> Iter
         with log.open("wb") as errors:
             process = subprocess.Popen(
                 [sys.executable, "-m", "ledgerfold", *command],
+                # The variables of the user's brokers are not for this one.
+                env=os.environ | {"LEDGERFOLD_SERVE_VARIABLES": "off"},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -1,0 +1,23 @@
+"""Suggestions for mistyped names.
+
+>>> did_you_mean("topcis", ["topics", "tenants"])
+' Did you mean topics?'
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Returns a question with the names that are close, or end with " NAME"; "" without any."""
+    # Imported after a typo only, because it takes time.
+    from difflib import SequenceMatcher, get_close_matches
+
+    known = list(known)
+    found = [each for each in known if each.endswith(f" {name}")]
+    found = found or get_close_matches(name, known, n=3)
+    # Only those that are nearly as close as the closest.
+    close = [SequenceMatcher(None, name, each).ratio() for each in found]
+    found = [each for each, ratio in zip(found, close, strict=True) if ratio > max(close) - 0.2]
+    return f" Did you mean {' or '.join(found)}?" if found else ""
