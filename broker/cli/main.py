@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ledgerfold.broker.cli import contexts, inspecting, serving, state
+from ledgerfold.broker.cli import completion, contexts, inspecting, serving, state
 from ledgerfold.broker.cli.contexts import apply_context
 from ledgerfold.broker.cli.data import consuming, damage, export_rows, importing, producing
 from ledgerfold.broker.cli.demo import demos
@@ -42,6 +42,7 @@ _COMMANDS = (
     inspecting.BROKER,
     state.COMMANDS,
     contexts.COMMANDS,
+    completion.COMMANDS,
     importing.COMMANDS,
     export_rows.COMMANDS,
     inspecting.FILES,
@@ -76,7 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = argparse.Namespace()
     try:
         try:
-            make_parser().parse_args(arguments, options)
+            parser = make_parser()
+            completion.complete(parser)
+            parser.parse_args(arguments, options)
             if options.calls_broker:
                 apply_context(options)
             return int(options.run(options) or DONE)

@@ -1,0 +1,81 @@
+"""Completion in real shells, from the code that `ledgerfold completion` prints."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import TIMEOUT_S, ledgerfold
+
+pytestmark = pytest.mark.process
+_BASH = """
+source <(ledgerfold completion bash)
+COMP_LINE="$1" COMP_POINT=${#1} COMP_TYPE=9
+read -ra COMP_WORDS <<< "$1"
+if [[ "$1" == *" " ]]; then COMP_WORDS+=(""); fi
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+complete -p ledgerfold >&2
+_python_argcomplete ledgerfold "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+def shell(name: str, *arguments: str, folder: Path) -> str:
+    """Runs a shell that finds this `ledgerfold`. Returns its output."""
+    path = shutil.which(name)
+    if path is None:
+        pytest.skip(f"{name} is not installed")
+    bin_ = Path(sys.executable).parent
+    environment = {"PATH": f"{bin_}:/usr/bin:/bin", "HOME": str(folder), "TERM": "dumb"}
+    ran = subprocess.run(
+        [path, *arguments],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=True,
+    )
+    return ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "completed"),
+    [
+        ("ledgerfold compl", {"completion"}),
+        ("ledgerfold topics compact", {"compact", "compaction-status"}),
+        ("ledgerfold serve --durab", {"--durability"}),
+        ("ledgerfold serve --durability ", {"fsync", "os"}),
+        ("ledgerfold serve --data x --log-level D", {"DEBUG"}),
+        ("ledgerfold topics set-emulation t --profile pulsar", {"pulsar-4"}),
+        ("ledgerfold import my", {"my\\ orders.csv"}),
+    ],
+)
+def test_bash(line: str, completed: set[str], tmp_path: Path) -> None:
+    """Commands, options, their values, and files, in a folder whose name has a space."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    (folder / "my orders.csv").touch()
+    out = shell("bash", "--norc", "-c", _BASH, "bash", line, folder=folder)
+    assert {each.strip() for each in out.splitlines()} - {""} == completed
+
+
+def test_zsh(tmp_path: Path) -> None:
+    """Its code defines and registers a completion."""
+    code = "autoload -U compinit; compinit -u; source <(ledgerfold completion zsh); "
+    out = shell("zsh", "-f", "-c", f"{code} print -r -- $_comps[ledgerfold]", folder=tmp_path)
+    assert "_python_argcomplete" in out
+
+
+def test_fish(tmp_path: Path) -> None:
+    code = "ledgerfold completion fish | source; complete -C 'ledgerfold compl'"
+    assert "completion" in shell("fish", "-N", "-c", code, folder=tmp_path)
+
+
+def test_another_shell_is_refused() -> None:
+    assert ledgerfold("completion", "tcsh").code == 2
