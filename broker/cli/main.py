@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ledgerfold.broker.cli import completion, contexts, inspecting, serving, state
+from ledgerfold.broker.cli import completion, contexts, doctor, inspecting, serving, state
 from ledgerfold.broker.cli.contexts import apply_context
 from ledgerfold.broker.cli.data import consuming, damage, export_rows, importing, producing
 from ledgerfold.broker.cli.demo import demos
@@ -43,6 +43,7 @@ _COMMANDS = (
     state.COMMANDS,
     contexts.COMMANDS,
     completion.COMMANDS,
+    doctor.COMMANDS,
     importing.COMMANDS,
     export_rows.COMMANDS,
     inspecting.FILES,

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 def new_scratch(data_dir: Path) -> Path:
     """Creates a new worker's folder; its name is the worker's token. Raises OSError."""
-    folder = _work_dir(data_dir) / uuid.uuid4().hex
+    folder = work_dir(data_dir) / uuid.uuid4().hex
     folder.mkdir(parents=True)
     return folder
 
@@ -53,9 +53,9 @@ def end_left_over(data_dir: Path) -> None:
     The caller owns the directory and has no worker. A worker that cannot be ended within
     END_SECONDS keeps its folder until the next attempt. Raises OSError.
     """
-    if not _work_dir(data_dir).is_dir():
+    if not work_dir(data_dir).is_dir():
         return
-    for folder in _work_dir(data_dir).iterdir():
+    for folder in work_dir(data_dir).iterdir():
         remove_scratch(folder)
 
 
@@ -121,5 +121,5 @@ def _end(pid: int, token: str, seconds: float) -> None:
         os.close(handle)
 
 
-def _work_dir(data_dir: Path) -> Path:
+def work_dir(data_dir: Path) -> Path:
     return data_dir / COMPACTOR / "work"

@@ -1,13 +1,12 @@
-"""scripts/bench: runs benchmarks and shows what they found.
+"""scripts/bench: runs benchmarks and prints their figures.
 
     scripts/bench                     lists them
-    scripts/bench serve publish       runs these two, a table each
-    scripts/bench all --json          runs all, one JSON object a line
-    scripts/bench publish --quick     shows that it runs; the figures mean nothing
+    scripts/bench serve publish       runs these two, and prints a table for each
+    scripts/bench all --json          runs all, and prints one JSON object per line
+    scripts/bench publish --quick     checks that it runs; its figures mean nothing
 
-A benchmark is a module of this folder with a docstring that says what is measured against which
-baseline, and `run(options)`, which returns a Report. It needs no other setting up: each starts the
-broker it measures.
+A benchmark is a module of this folder with `run(options)`, which returns a Report; its docstring
+says what it measures, and against which baseline. Each starts the broker that it measures.
 """
 
 from __future__ import annotations
@@ -51,10 +50,15 @@ def module_of(name: str) -> ModuleType:
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="scripts/bench", formatter_class=argparse.RawDescriptionHelpFormatter, epilog=_list()
+        prog="scripts/bench",
+        description="Runs benchmarks and prints their figures. Without a name, lists them.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_list(),
     )
-    parser.add_argument("name", nargs="*", metavar="NAME")
-    parser.add_argument("--json", action="store_true", help="a JSON object a line, not tables")
+    parser.add_argument("name", nargs="*", metavar="NAME", help="a benchmark, or all")
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON object per line, instead of tables"
+    )
     options.add_to(parser)
     arguments = parser.parse_args()
     if not arguments.name:

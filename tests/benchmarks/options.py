@@ -69,20 +69,28 @@ class Options:
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--messages", type=int, help="how many, instead of the default")
-    parser.add_argument("--rounds", type=int, help="how often, instead of the default")
-    parser.add_argument("--quick", action="store_true", help="a hundredth of the size, one round")
+    parser.add_argument(
+        "--messages", type=int, help="the number of messages; default: the benchmark's own"
+    )
+    parser.add_argument(
+        "--rounds", type=int, help="the number of rounds; default: the benchmark's own"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="a hundredth of the size and one round: only checks that it runs",
+    )
     parser.add_argument(
         "--kafka",
         action="store_true",
-        help="send, publish, read: a Kafka topic beside a Pulsar topic, and the ratio",
+        help="send, publish, read: also measure a Kafka topic, and print the ratio",
     )
     parser.add_argument(
         "--peer",
         metavar="COMMAND",
         default=os.environ.get(COMMAND),
-        help="kafka-clean: what runs Kafka's own cleaner, asked in JSON lines, for the ratio; "
-        f"default: {COMMAND} of the environment",
+        help="kafka-clean: the command that runs Kafka's own cleaner, with requests in JSON "
+        f"lines, to print the ratio; default: the variable {COMMAND}",
     )
     parser.add_argument(
         "--pulsar",
@@ -94,9 +102,13 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "may be repeated",
     )
     parser.add_argument(
-        "--plot", type=_folder, help="many-keys: the folder that gets a plot, as SVG"
+        "--plot", type=_folder, help="many-keys: write a plot, as SVG, to this folder"
     )
-    parser.add_argument("--dir", type=_folder, help="where the data goes for the time being")
+    parser.add_argument(
+        "--dir",
+        type=_folder,
+        help="the folder for data, which is deleted afterwards; default: the system's",
+    )
 
 
 def _folder(text: str) -> Path:

@@ -1,13 +1,14 @@
-"""`scripts/mutate`: measures whether tests notice small defects.
+"""`scripts/mutate`: measures how many small defects the tests detect.
 
-    scripts/mutate                                   300 mutants of all rooms, by chance
+    scripts/mutate                                   a random sample of 300 mutants
     scripts/mutate --room broker/log --sample 50 --seed 7
     scripts/mutate --list --room broker/log
     scripts/mutate --stories [NAME ...]
 
-What was found out is kept in a file (--results), and a run that was ended goes on there; modules
-that changed since are mutated again. --again also looks once more at what was alive.
-Exit codes: 0 what has to be noticed was, 1 it was not, 2 usage, 3 tests fail without a defect.
+Results are stored in a file (--results): an interrupted run continues there. Mutants of modules
+that have changed since are tested again; with --again also those that survived.
+Exit codes: 0 at least 95 % were detected, or all stories; 1 fewer; 2 usage error; 3 the tests fail
+without a defect.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def _judged(sampled: list[Mutant], options: argparse.Namespace) -> list[Result]:
         else:
             found.append(kept)
             _tell(kept, is_new=False)
-    print(f"{len(sampled)} mutants, {len(waiting)} to look at; results go to {results.path}")
+    print(f"{len(sampled)} mutants, {len(waiting)} to test; results are stored in {results.path}")
     if options.kept:
         return found
     if waiting and not options.unchecked:
@@ -121,9 +122,7 @@ def _judged(sampled: list[Mutant], options: argparse.Namespace) -> list[Result]:
 
 
 def _check_rooms(waiting: list[Mutant], options: argparse.Namespace) -> None:
-    """Checks that everything passes without a defect: otherwise each mutant would seem to be
-    noticed.
-    """
+    """Checks that the tests pass without a defect: otherwise each mutant would seem detected."""
     names = {room_of(each.path).name for each in waiting}
     rooms = [each for each in ROOMS if each.name in names]
 
@@ -131,7 +130,7 @@ def _check_rooms(waiting: list[Mutant], options: argparse.Namespace) -> None:
         check_without_defect(tree, rooms[at], options.seeds)
 
     for at, _ in beside_each_other(range(len(rooms)), check, options.jobs):
-        print(f"{rooms[at].name}: passes without a defect", flush=True)
+        print(f"{rooms[at].name}: the tests pass without a defect", flush=True)
 
 
 def _tell(result: Result, *, is_new: bool) -> None:
@@ -178,35 +177,66 @@ def _look(tree: Tree, story: stories.Story) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="scripts/mutate", description="Whether small defects are noticed."
+        prog="scripts/mutate",
+        description="Inserts small defects (mutants) into copies of the tree, and counts those "
+        "that the tests and the simulator detect. Exit codes: 0 at least 95 % were detected, or "
+        "all stories; 1 fewer; 2 usage error; 3 the tests fail without a defect.",
     )
     parser.add_argument(
-        "--room", action="append", default=[], choices=[each.name for each in ROOMS]
-    )
-    parser.add_argument("--operator", action="append", default=[], choices=OPERATORS)
-    parser.add_argument(
-        "--without", action="append", default=[], metavar="PATH", help="leave these modules out"
-    )
-    parser.add_argument("--sample", type=int, default=300, help="how many; default 300")
-    parser.add_argument("--seed", type=int, default=1, help="of the sample; default 1")
-    parser.add_argument("--seeds", type=int, default=500, help="of the simulator; default 500")
-    parser.add_argument("--jobs", type=int, default=2, help="beside each other; default 2")
-    parser.add_argument(
-        "--results", type=Path, default=_RESULTS, help=f"kept there; default {_RESULTS}"
+        "--room",
+        action="append",
+        default=[],
+        choices=[each.name for each in ROOMS],
+        help="mutate only this room; may be repeated",
     )
     parser.add_argument(
-        "--kept", action="store_true", help="only count what the file of results knows"
-    )
-    parser.add_argument("--again", action="store_true", help="look at what was alive once more")
-    parser.add_argument(
-        "--rest", action="store_true", help="run all other fast tests on what would be alive, too"
-    )
-    parser.add_argument("--list", action="store_true", help="only show them")
-    parser.add_argument(
-        "--unchecked", action="store_true", help="believe that all passes without a defect"
+        "--operator",
+        action="append",
+        default=[],
+        choices=OPERATORS,
+        help="use only this kind of change; may be repeated",
     )
     parser.add_argument(
-        "--stories", nargs="*", metavar="NAME", help="look for stories instead: all, or these"
+        "--without",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="leave out modules whose path begins so; may be repeated",
+    )
+    parser.add_argument(
+        "--sample", type=int, default=300, help="the number of mutants; default 300"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="the seed of the sample; default 1")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=500,
+        help="the number of the simulator's seeds for each mutant; default 500",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=2, help="the number of parallel jobs; default 2"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=_RESULTS, help=f"the file of results; default {_RESULTS}"
+    )
+    parser.add_argument(
+        "--kept", action="store_true", help="test nothing; count only the stored results"
+    )
+    parser.add_argument("--again", action="store_true", help="test mutants that survived once more")
+    parser.add_argument(
+        "--rest", action="store_true", help="run all other fast tests on survivors, too"
+    )
+    parser.add_argument("--list", action="store_true", help="list the mutants, and test nothing")
+    parser.add_argument(
+        "--unchecked",
+        action="store_true",
+        help="do not first check that the tests pass without a defect",
+    )
+    parser.add_argument(
+        "--stories",
+        nargs="*",
+        metavar="NAME",
+        help="check that these stories, or all, are found, instead of mutants",
     )
     return parser
 

@@ -1,11 +1,11 @@
-"""`scripts/simulate`: scenarios from seeds, beside each other, and what fails.
+"""`scripts/simulate`: runs scenarios from seeds, in parallel, and reports failures.
 
     scripts/simulate --seed 1 --count 500
-    scripts/simulate --count 100000 --minutes 60      whichever is reached first
+    scripts/simulate --count 100000 --minutes 60      stops at the first limit
     scripts/simulate --seed 17 --count 1 --trace
 
-A failure prints its seed, the shortest scenario that fails in the same way, and what happened in
-it, in words. Exit codes: 0 nothing failed, 1 something did, 2 usage.
+For each kind of failure it prints the seed, the shortest scenario that fails in the same way, and
+the steps of that run. Exit codes: 0 no seed failed, 1 at least one failed, 2 usage error.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _shrunk(seed: int, without: frozenset[str], kind: str) -> str:
     scenario = draw(seed, without, kind)
     outcome = run(scenario)
     if outcome.failure is None:
-        return f"seed {seed} fails no more: it is not the same run twice"
+        return f"seed {seed} does not fail again: the run is not deterministic"
     return _told(*shrink(scenario, outcome))
 
 
@@ -91,31 +91,48 @@ def _told(scenario: Scenario, outcome: Outcome) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="scripts/simulate", description="The whole broker under a seed."
+        prog="scripts/simulate",
+        description="Runs the broker on a simulated disk, clock and scheduler. A seed determines a "
+        "run. Exit codes: 0 no seed failed, 1 at least one failed, 2 usage error.",
     )
-    parser.add_argument("--seed", type=int, default=1, help="the first; default 1")
-    parser.add_argument("--count", type=int, help=f"how many; default {_COUNT}, unless --minutes")
-    parser.add_argument("--minutes", type=float, help="for so long at most")
-    parser.add_argument("--jobs", type=int, default=2, help="processes; default 2")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed; default 1")
+    parser.add_argument(
+        "--count",
+        type=int,
+        help=f"the number of seeds; default {_COUNT}, or no limit with --minutes",
+    )
+    parser.add_argument("--minutes", type=float, help="stop after this time")
+    parser.add_argument("--jobs", type=int, default=2, help="the number of processes; default 2")
     parser.add_argument(
         "--kind",
         choices=KINDS,
         default="faults",
-        help="`codecs` has entries of Pulsar's clients; bits flip in `damage`; a topic with "
-        "`partitions` grows; in `kafka` it is Kafka's, and in `truncation` its log is truncated, "
-        "too",
+        help="the kind of scenario; default faults. codecs: with entries of Pulsar's clients; "
+        "damage: bits flip on the disk; partitions: a partitioned topic grows; metadata: writes "
+        "of the metadata are lost; kafka: a Kafka topic; truncation: a Kafka topic whose log is also truncated",
     )
     parser.add_argument(
-        "--without", default="", metavar="NAMES", help="operations to leave out, with commas"
+        "--without",
+        default="",
+        metavar="NAMES",
+        help="leave out these operations, separated by commas",
     )
-    parser.add_argument("--until", metavar="WORDS", help="stop at a failure that says so")
     parser.add_argument(
-        "--coverage", action="store_true", help="count what came together, and how often"
+        "--until", metavar="TEXT", help="stop at the first failure whose message contains this text"
     )
-    parser.add_argument("--all", action="store_true", help="print each failure, not one of a kind")
-    parser.add_argument("--trace", action="store_true", help="print what happened in each seed")
     parser.add_argument(
-        "--no-shrink", dest="shrink", action="store_false", help="do not make failures smaller"
+        "--coverage",
+        action="store_true",
+        help="count how often each combination of events occurred",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="print every failure, not only the first of each kind"
+    )
+    parser.add_argument(
+        "--trace", action="store_true", help="print the steps and events of each run"
+    )
+    parser.add_argument(
+        "--no-shrink", dest="shrink", action="store_false", help="do not shorten failing scenarios"
     )
     return parser
 

@@ -1,7 +1,7 @@
-"""`scripts/torture`: faults on the real broker for some minutes, and whether anything was lost.
+"""`scripts/torture`: injects faults into a real broker, and checks that nothing was lost.
 
-Exit codes: 0 every count that should be zero is, 1 one is not, 2 usage. After a failure, or with
---keep, the data and all logs stay, and the last line says where.
+Exit codes: 0 no message was lost and no rule broken, 1 otherwise, 2 usage error. After a failure,
+or with --keep, the data and logs are kept, and the output names their folder.
 """
 
 from __future__ import annotations
@@ -52,15 +52,43 @@ def _say(line: str) -> None:
 def parser() -> argparse.ArgumentParser:
     given = TortureSettings(minutes=20)
     parser = argparse.ArgumentParser(
-        prog="scripts/torture", description="Faults on the real broker; docs/RELIABILITY.md."
+        prog="scripts/torture",
+        description="Kills a real broker and its worker at random, fills its disk, and checks that "
+        "no acknowledged message was lost (docs/RELIABILITY.md). Exit codes: 0 nothing was lost, "
+        "1 something was, 2 usage error.",
     )
     add = parser.add_argument
-    add("--minutes", type=float, default=given.minutes, help="of faults; default %(default)g")
-    add("--seed", type=int, default=given.seed, help="of faults and messages; default %(default)s")
-    add("--rate", type=int, default=given.rate, help="messages a second and producer")
-    add("--kills-per-minute", type=float, default=given.kills_per_minute, help="on average")
-    add("--sync-delay-ms", type=float, default=given.sync_delay_ms, help="of a sync, at most")
-    add("--keep", action="store_true", help="the data, also when all is well")
+    add(
+        "--minutes",
+        type=float,
+        default=given.minutes,
+        help="how long to inject faults; default %(default)g",
+    )
+    add(
+        "--seed",
+        type=int,
+        default=given.seed,
+        help="the seed of faults and messages; default %(default)s",
+    )
+    add(
+        "--rate",
+        type=int,
+        default=given.rate,
+        help="messages for each producer and second; default %(default)s",
+    )
+    add(
+        "--kills-per-minute",
+        type=float,
+        default=given.kills_per_minute,
+        help="the average; default %(default)g",
+    )
+    add(
+        "--sync-delay-ms",
+        type=float,
+        default=given.sync_delay_ms,
+        help="delay syncs by up to this; default %(default)g",
+    )
+    add("--keep", action="store_true", help="keep the data and logs, also after a success")
     return parser
 
 

@@ -1,0 +1,133 @@
+"""The checks of `doctor` that concern the machine: Python, Java, ports, limits, the clock."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import resource
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ledgerfold.broker.cli.doctor_check import Check, State
+
+_PYTHON_MIN, _PYTHON_END = (3, 11), (3, 15)
+# Those of compactor/java.py, which the broker does not import.
+_JAVA_MIN = 17
+_JAVA_S = 20
+_PORT_MAX = 65_535
+_INSTALL_JAVA = (
+    "install Java 17 or later (apt install openjdk-17-jre-headless; brew install openjdk@17), or "
+    "set JAVA_HOME; without it compaction is inline"
+)
+# The open files that a broker needs besides its connections (docs/ARCHITECTURE.md).
+_DESCRIPTORS_MIN = 1024
+_DESCRIPTORS_GOOD = 65_536
+# 2024-01-01. A machine without a clock battery starts in 1970 or 2000.
+_TIME_MIN_S = 1_704_067_200
+
+
+def python(version: tuple[int, ...]) -> Check:
+    text = ".".join(map(str, version))
+    if _PYTHON_MIN <= version[:2] < _PYTHON_END:
+        return Check("python", State.OK, text)
+    return Check("python", State.PROBLEM, text, "install Python 3.11, 3.12, 3.13 or 3.14")
+
+
+def java(environment: Mapping[str, str]) -> Check:
+    """Checks the Java that a worker finds: of JAVA_HOME, or on PATH."""
+    home = environment.get("JAVA_HOME")
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    found = [f"{home}/bin/java"] if home else []
+    found += [on_path] if on_path else []
+    seen = []
+    for path in found:
+        version = _java_version(path)
+        if version is not None and version >= _JAVA_MIN:
+            return Check("java", State.OK, f"{version}, {path}")
+        seen.append(f"{path} is {'no Java' if version is None else version}")
+    return Check("java", State.WARNING, "; ".join(seen) or "none", _INSTALL_JAVA)
+
+
+def _java_version(path: str) -> int | None:
+    """Returns the major version; None if it cannot be run."""
+    try:
+        ran = subprocess.run(
+            [path, "-version"], capture_output=True, timeout=_JAVA_S, check=False, text=True
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
+    return None if match is None else int(match[1])
+
+
+def pyspark() -> Check:
+    if importlib.util.find_spec("pyspark") is not None:
+        return Check("pyspark", State.OK, "installed")
+    what = "pip install 'ledgerfold[spark]'; without it compaction is inline"
+    return Check("pyspark", State.WARNING, "not installed", what)
+
+
+def port(address: str) -> Check:
+    """Checks that a broker could listen at HOST:PORT."""
+    name, (host, _, number) = f"port {address}", address.rpartition(":")
+    try:
+        if not 0 <= int(number) <= _PORT_MAX:
+            raise ValueError(number)
+        family, _, _, _, target = socket.getaddrinfo(
+            host.strip("[]") or None, int(number), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, socket.SOCK_STREAM) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(target)
+            listener.listen()
+    except (ValueError, socket.gaierror):
+        return Check(name, State.PROBLEM, "not an address of this machine", "give HOST:PORT")
+    except OSError as error:
+        what = f"see who has it: ss -ltnp 'sport = :{number}'; or serve --listen with another port"
+        return Check(name, State.PROBLEM, error.strerror or str(error), what)
+    return Check(name, State.OK, "free")
+
+
+def descriptors() -> Check:
+    """Checks the hard limit: a start raises the soft one to it."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    limit = _DESCRIPTORS_GOOD if hard == resource.RLIM_INFINITY else hard
+    if limit >= _DESCRIPTORS_GOOD:
+        return Check("file descriptors", State.OK, f"{limit:,} or more")
+    state = State.WARNING if limit >= _DESCRIPTORS_MIN else State.PROBLEM
+    what = f"ulimit -Hn {_DESCRIPTORS_GOOD}, as root; in a systemd unit LimitNOFILE"
+    return Check("file descriptors", state, f"at most {limit:,}", what)
+
+
+def clock() -> Check:
+    now_s = time.time()
+    text = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_s))
+    if now_s < _TIME_MIN_S:
+        what = "set the clock: TTL, retention and delays count from publish times"
+        return Check("clock", State.PROBLEM, text, what)
+    if _is_synchronized() is False:
+        return Check(
+            "clock", State.WARNING, f"{text}, not synchronized", "timedatectl set-ntp true"
+        )
+    return Check("clock", State.OK, text)
+
+
+def _is_synchronized() -> bool | None:
+    """Returns what systemd says; None without it, as in a container."""
+    if not Path("/run/systemd/system").is_dir() or shutil.which("timedatectl") is None:
+        return None
+    try:
+        ran = subprocess.run(
+            ["timedatectl", "show", "--property=NTPSynchronized", "--value"],
+            capture_output=True,
+            timeout=_JAVA_S,
+            check=False,
+            text=True,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return {"yes": True, "no": False}.get(ran.stdout.strip())
