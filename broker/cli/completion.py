@@ -36,6 +36,6 @@ def complete(parser: argparse.ArgumentParser) -> None:
 )
 @argument("shell", "the shell", choices=("bash", "zsh", "fish"))
 def _completion(options: argparse.Namespace) -> None:
-    import argcomplete
+    from argcomplete.shell_integration import shellcode
 
-    print(argcomplete.shellcode(["ledgerfold"], shell=options.shell))
+    print(shellcode(["ledgerfold"], shell=options.shell))

@@ -109,7 +109,8 @@ def _parser() -> argparse.ArgumentParser:
         default="faults",
         help="the kind of scenario; default faults. codecs: with entries of Pulsar's clients; "
         "damage: bits flip on the disk; partitions: a partitioned topic grows; metadata: writes "
-        "of the metadata are lost; kafka: a Kafka topic; truncation: a Kafka topic whose log is also truncated",
+        "of the metadata are lost; kafka: a Kafka topic; truncation: a Kafka topic whose log is "
+        "also truncated",
     )
     parser.add_argument(
         "--without",

@@ -6,13 +6,22 @@ from __future__ import annotations
 
 import argparse
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import TOPIC, admin_of, print_why_waiting, why_waiting
 from ledgerfold.broker.cli.exit_codes import DAMAGED, DONE, FAILED
-from ledgerfold.broker.cli.output import ANSWER, ROWS, print_object, print_rows, wants_table
+from ledgerfold.broker.cli.output import (
+    ANSWER,
+    ROWS,
+    print_object,
+    print_rows,
+    printer,
+    wants_table,
+)
 from ledgerfold.broker.cli.units import TIME, format_size, parse_count
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, Timeout
@@ -27,6 +36,9 @@ VERBS = Verbs()
 COMMANDS = Verbs()
 # The catalogue's default, which `--help` need not load.
 DEFAULT_STRATEGY = "publishing-order"
+_FOLLOW_S = 1.0
+# The runs that `runs --follow` asks for at a time: more never end between two requests.
+_FOLLOWED_MAX = 1000
 _DAMAGE = frozenset(kind.reason for kind in (CompactedLedgerDamaged, Corruption, MissingFile))
 
 
@@ -262,11 +274,43 @@ def _cancel(options: argparse.Namespace) -> int:
 @COMMANDS.verb("runs", "list compaction runs, newest first")
 @argument("topic", "default: all topics", nargs="?", default="")
 @argument("-n --number", "at most this many; 0: all; default 20", type=parse_count, default=20)
+@flag("-f --follow", "go on, and print each run when it has ended; then oldest first")
 @ROWS
 def _list(options: argparse.Namespace) -> int:
-    runs = admin_of(options).runs(options.topic, limit=options.number)
+    admin = admin_of(options)
+    if options.follow:
+        return follow_runs(options, admin, partial(threading.Event().wait, _FOLLOW_S))
+    runs = admin.runs(options.topic, limit=options.number)
     print_rows(options, _table(runs) if wants_table(options) else map(_json, runs))
     return DONE
+
+
+def follow_runs(options: argparse.Namespace, admin: Admin, wait: Callable[[], object]) -> int:
+    """Prints runs that have ended, and others as they end, until it is interrupted.
+
+    `wait` waits between two requests.
+    """
+    shown = dict[str, tuple[int, int]]()
+    limit = options.number
+    with printer(options, _print_ended) as show:
+        while True:
+            runs = admin.runs(options.topic, limit=limit)
+            for run in reversed(runs):
+                # A topic's runs end one after the other. A new topic of the name counts from 1.
+                at = run.ended_ms, run.number
+                if run.ended_ms and at > shown.get(run.topic, (0, 0)):
+                    shown[run.topic] = at
+                    row: Any = run if wants_table(options) else _json(run)
+                    show(row)
+            sys.stdout.flush()
+            limit = _FOLLOWED_MAX
+            wait()
+
+
+def _print_ended(run: Any) -> None:
+    """Prints a run that has ended as one line."""
+    text = figures(run) if not run.error_message else f"run {run.number}: {run.error_message}"
+    print(f"{_shown(run.topic)}: {text}")
 
 
 def _table(runs: Sequence[RunRecord]) -> Iterator[dict[str, Any]]:

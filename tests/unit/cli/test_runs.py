@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import json
+from typing import Any, cast
 
 import pytest
 
@@ -11,6 +13,7 @@ from ledgerfold.broker.cli.topics.compaction import (
     _json,
     _table,
     figures,
+    follow_runs,
     print_status,
     report_end,
 )
@@ -158,3 +161,45 @@ def test_waiting_for_spark(
     monkeypatch.setattr("ledgerfold.broker.cli.topics.compaction.admin_of", lambda options: admin)
     assert _compact(argparse.Namespace(topic="t", wait=waits, timeout=None, output=None)) == 0
     assert capsys.readouterr().err == (f"{message}\n" if told else "")
+
+
+@pytest.mark.parametrize("output", ["table", "jsonl", "json"])
+def test_runs_are_followed(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each run once, when it has ended, in order; also of a topic that was made again."""
+
+    def run(topic: str, number: int, ended_ms: int, error: str = "") -> RunRecord:
+        return RunRecord(topic=topic, number=number, ended_ms=ended_ms, error_message=error)
+
+    first = run("a", 1, 10)
+    answers = [
+        [run("a", 2, 0), first],
+        [run("b", 7, 30, "no disk"), run("a", 2, 20), first],
+        [run("a", 1, 40), run("b", 7, 30, "no disk"), run("a", 2, 20), first],
+    ]
+
+    class Runs:
+        limits: list[int] = []  # noqa: RUF012 - one test
+
+        def runs(self, topic: str, *, limit: int) -> list[RunRecord]:
+            self.limits.append(limit)
+            return answers.pop(0)
+
+    def wait() -> None:
+        if not answers:
+            raise KeyboardInterrupt
+
+    options = argparse.Namespace(topic="", number=20, output=output, no_truncate=True)
+    with pytest.raises(KeyboardInterrupt):
+        follow_runs(options, cast(Any, Runs()), wait)
+    out = capsys.readouterr().out
+    if output == "table":
+        lines = [line.split(":")[:2] for line in out.splitlines()]
+        assert [(topic, text) for topic, text in lines] == [
+            ("a", " run 1"),
+            ("a", " run 2"),
+            ("b", " run 7"),
+            ("a", " run 1"),
+        ]
+        return
+    rows = json.loads(out) if output == "json" else [json.loads(each) for each in out.splitlines()]
+    assert [(row["topic"], row["run"]) for row in rows] == [("a", 1), ("a", 2), ("b", 7), ("a", 1)]
