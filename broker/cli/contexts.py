@@ -29,7 +29,7 @@ from ledgerfold.storage.errors import InvalidRequest
 COMMANDS = Verbs()
 # The options of a connection that a context may have, as attributes of the parsed options.
 CONNECTION = ("url",)
-_NAME = re.compile(r"[\w][\w.-]{0,63}")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _FILE_BYTES_MAX = 1024 * 1024
 
 Table = dict[str, str]
@@ -153,7 +153,7 @@ def _set(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client.streams.address import address_of
 
     if _NAME.fullmatch(options.name) is None:
-        allowed = "1 to 64 letters, digits, -, _ and ., not beginning with - or ."
+        allowed = "1 to 64 letters, digits, -, _ and ., the first of them a letter or digit"
         raise InvalidRequest(f"{options.name!r:.100} is not a name: {allowed}.")
     address_of(options.url)
     contexts = load()

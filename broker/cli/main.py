@@ -123,12 +123,11 @@ def _enlarge_output_buffer() -> None:
 
     With the usual 8 KiB, a reader of messages spends a third of its time in system calls.
     """
-    if sys.stdout is sys.__stdout__ and not sys.stdout.isatty():
-        sys.stdout.flush()
-        encoding = sys.stdout.encoding
-        sys.stdout = os.fdopen(
-            sys.stdout.fileno(), "w", _OUTPUT_BUFFER_BYTES, encoding=encoding, closefd=False
-        )
+    out = sys.__stdout__
+    if out is not None and sys.stdout is out and not out.isatty():
+        out.flush()
+        size, encoding = _OUTPUT_BUFFER_BYTES, out.encoding
+        sys.stdout = os.fdopen(out.fileno(), "w", size, encoding=encoding, closefd=False)
 
 
 def _drop_output() -> None:

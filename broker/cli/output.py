@@ -147,7 +147,11 @@ def json_printer(options: argparse.Namespace) -> Iterator[Callable[[Row], None]]
     """Yields a function that prints a row as JSON: in one array, or one object per line."""
     if options.output != "json":
         write = sys.stdout.write
-        yield lambda row: write(f"{to_json(row)}\n") and None
+
+        def put_line(row: Row) -> None:
+            write(f"{to_json(row)}\n")
+
+        yield put_line
         return
     before = "["
 

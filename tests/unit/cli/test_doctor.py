@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import resource
+import shutil
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -82,7 +84,7 @@ def test_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_machine.time, "time", lambda: 0.0)
+    monkeypatch.setattr(time, "time", lambda: 0.0)
     assert doctor_machine.clock().state is State.PROBLEM
 
 
@@ -92,7 +94,7 @@ def test_the_disk(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [*data_dir.iterdir()] == []
     assert doctor_data.sync_time(data_dir / "none").state is State.PROBLEM
     usage = type("Usage", (), {"free": 1 << 20})
-    monkeypatch.setattr(doctor_data.shutil, "disk_usage", lambda _: usage)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     assert doctor_data.space(data_dir).state is State.PROBLEM
 
 
