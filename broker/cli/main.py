@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser = make_parser()
             completion.complete(parser)
             parser.parse_args(arguments, options)
-            if options.calls_broker:
+            if getattr(options, "calls_broker", False):
                 apply_context(options)
             return int(options.run(options) or DONE)
         finally:

@@ -29,6 +29,9 @@ SHOWING: dict[str, str | None] = {
     "consume": f"{T} -s s -p Earliest",
     "read": f"{T} --until-end",
     "topics list": "public/walked",
+    # test_contexts.py and test_doctor.py run them.
+    "context list": None,
+    "doctor": None,
     "tenants list": "",
     "namespaces list": "public",
     "topics stats": T,
@@ -103,7 +106,10 @@ SILENT: dict[str, str] = {
     "cleaner unset-config": "log.cleaner.threads",
 }
 # They tell what they do while they do it, to people, or go on until they are ended.
-TELLING = ("serve", "demo git", "demo ticker", "demo addresses", "demo prices")
+TELLING = (
+    *("serve", "demo git", "demo ticker", "demo addresses", "demo prices", "completion"),
+    *("context set", "context use", "context delete"),
+)
 # What they say goes to standard error.
 OF_FILES = ("import", "export kafka-log")
 POLICIES = {
