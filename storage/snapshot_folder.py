@@ -157,7 +157,7 @@ def described(records: SnapshotRecords) -> Snapshot:
 def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{name!r} is no name of a snapshot: it has 1 to 64 letters, digits, '-' and '_', and "
+            f"{name!r} is not a snapshot name: use 1 to 64 letters, digits, '-' and '_', and "
             "begins with a letter or a digit."
         )
 

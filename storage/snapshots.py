@@ -95,7 +95,7 @@ class Snapshots(SnapshotFolder):
         if name in (names := self.names()):
             raise SnapshotExists(name)
         if len(names) >= SNAPSHOTS_MAX:
-            raise LimitExceeded("Snapshots", len(names) + 1, SNAPSHOTS_MAX, "Delete some.")
+            raise LimitExceeded("Snapshots", len(names) + 1, SNAPSHOTS_MAX, "Delete one first.")
         records = self._records(name)
         data = records.SerializeToString()
         if len(data) > RECORDS_BYTES_MAX:
@@ -190,7 +190,10 @@ class Snapshots(SnapshotFolder):
             if existing is None:
                 missing.append(record)
             elif existing != record:
-                raise NotAllowed(f"Ledger {ledger_id} was repaired since {records.name} was saved.")
+                raise NotAllowed(
+                    f"Ledger {ledger_id} was repaired after snapshot {records.name} was saved, so "
+                    "it cannot be restored. Save a new snapshot."
+                )
         with self._metadata.batch() as batch:
             for record in missing:
                 listed = LedgerRecord()

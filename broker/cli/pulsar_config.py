@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 PULSAR_CONFIG = repeated(
     "--pulsar-config FILE|NAME=VALUE",
     "settings of a Pulsar broker: a broker.conf, or one setting; may be repeated, the last value "
-    "is used; options of `serve` come first",
+    "is used; options of `serve` take precedence",
 )
 _MINUTE_MS, _MEGABYTE = 60_000, 1024 * 1024
 _INT64_MAX = 2**63 - 1
@@ -154,7 +154,10 @@ def _quotas(pairs: Mapping[str, str]) -> dict[str, Any]:
 
     policy = pairs.get(_QUOTA_POLICY) or "producer_request_hold"
     if f"BACKLOG_POLICY_{policy.upper()}" not in dict(BacklogPolicy.items()):
-        raise InvalidRequest(f"{_QUOTA_POLICY}={policy[:100]}: there is no such policy.")
+        raise InvalidRequest(
+            f"{_QUOTA_POLICY}={policy[:100]}: use producer_request_hold, producer_exception or "
+            "consumer_backlog_eviction."
+        )
     named = f"BACKLOG_POLICY_{policy.upper()}"
     found = dict[str, Any]()
     for name, unit in _SIZE_QUOTAS.items():

@@ -39,5 +39,5 @@ def parse_listeners(setting: str, text: str) -> dict[str, str]:
 def with_internal(listeners: Mapping[str, str], name: str) -> dict[str, str]:
     """Returns the listeners with the internal one first. Raises InvalidRequest."""
     if name not in listeners:
-        raise InvalidRequest(f"{INTERNAL_LISTENER}={name[:100]} is none of advertisedListeners.")
+        raise InvalidRequest(f"{INTERNAL_LISTENER}={name[:100]} is not in advertisedListeners.")
     return {name: listeners[name], **listeners}

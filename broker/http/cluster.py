@@ -188,7 +188,7 @@ class TenantVerbs:
         check_exists(self._broker, request.namespace)
         mode, names = request.query.get("mode", "").upper() or "PERSISTENT", list[str]()
         if mode not in _MODES:
-            raise Refusal(404, f"The mode is one of {', '.join(_MODES)}.")
+            raise Refusal(404, f"The mode must be one of {', '.join(_MODES)}.")
         if mode != "NON_PERSISTENT":
             names += self._broker.names.listed(request.namespace)
         if mode != "PERSISTENT":
@@ -201,11 +201,11 @@ def _roles(body: Any) -> list[str]:
     if body is None:
         raise Refusal(412, "TenantInfo is null")
     if not isinstance(body, dict):
-        raise Refusal(400, "A TenantInfo is an object.")
+        raise Refusal(400, "A TenantInfo must be an object.")
     clusters, roles = body.get("allowedClusters") or [], body.get("adminRoles") or []
     for each in (clusters, roles):
         if not isinstance(each, list) or not all(isinstance(name, str) for name in each):
-            raise Refusal(400, "adminRoles and allowedClusters are lists of names.")
+            raise Refusal(400, "adminRoles and allowedClusters must be lists of names.")
     if not clusters:
         raise Refusal(412, "Clusters cannot be empty or blank")
     if clusters != [CLUSTER]:
@@ -224,7 +224,7 @@ def _check_no_policies(body: Any) -> None:
     if body is None:
         return
     if not isinstance(body, dict):
-        raise Refusal(400, "Policies are an object.")
+        raise Refusal(400, "Policies must be an object.")
     given = [name for name, value in body.items() if _is_given(name, value)]
     if given:
         raise Refusal(501, f"Create the namespace, then set its policies: {', '.join(given)[:200]}")

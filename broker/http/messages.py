@@ -70,7 +70,9 @@ class MessageVerbs:
         if not total:
             raise Refusal(412, "Could not examine messages due to the total message is zero")
         if not 1 <= nth <= total:
-            raise Refusal(412, f"The topic has {total} entries: messagePosition is 1 to {total}.")
+            raise Refusal(
+                412, f"The topic has {total} entries: messagePosition must be 1 to {total}."
+            )
         if request.query.get("initialPosition", "latest") != "earliest":
             nth = total - nth + 1
         return await self._entry(

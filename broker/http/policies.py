@@ -70,7 +70,7 @@ def _ttl(body: Any) -> Policies:
 
 def _retention(body: Any) -> Policies:
     if not isinstance(body, dict):
-        raise Refusal(400, f"Retention is an object with {' and '.join(_RETENTION)}.")
+        raise Refusal(400, f"Retention must be an object with {' and '.join(_RETENTION)}.")
     minutes, megabytes = (whole_number(name, body.get(name, 0)) for name in _RETENTION)
     for what, limit in (("time", minutes), ("size", megabytes)):
         if limit < -1:
@@ -225,7 +225,7 @@ class PolicyVerbs:
     async def set_deduplication(self, request: Request) -> Answer:
         scope = self._scope(request)
         if not isinstance(request.body, bool):
-            raise Refusal(400, "Deduplication is true or false.")
+            raise Refusal(400, "The value must be true or false.")
         changes = Policies(deduplication=request.body)
         await self._policies.update(admin_pb2.UpdatePoliciesRequest(scope=scope, set=changes))
         return Answer()

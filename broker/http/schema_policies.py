@@ -90,7 +90,7 @@ class SchemaPolicyVerbs:
         if request.body in (None, _UNDEFINED):
             return await self.remove_strategy(request)
         if not isinstance(request.body, str):
-            raise Refusal(400, "A schema compatibility strategy is a text.")
+            raise Refusal(400, "A schema compatibility strategy must be a string.")
         try:
             strategy = SchemaCompatibilityStrategy.Name(strategy_number(request.body))
         except InvalidRequest as error:
@@ -117,5 +117,5 @@ class SchemaPolicyVerbs:
 
 def _flag(body: Any) -> bool:
     if not isinstance(body, bool):
-        raise Refusal(400, "The value is true or false.")
+        raise Refusal(400, "The value must be true or false.")
     return body

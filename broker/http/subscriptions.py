@@ -54,7 +54,7 @@ def start_at(body: Any, *, inclusive: bool = True) -> StartPosition:
     small = {"batch_index": "batchIndex", "partition": "partitionIndex"}
     numbers |= {name: whole_number(given, body.get(given, -1)) for name, given in small.items()}
     if any(not -1 <= numbers[name] < 2**31 for name in small):
-        raise Refusal(400, "batchIndex and partitionIndex are -1 or an index.")
+        raise Refusal(400, "batchIndex and partitionIndex must be -1 or an index.")
     if numbers["ledger_id"] == numbers["entry_id"] == -1:
         return _EARLIEST
     if (numbers["ledger_id"], numbers["entry_id"]) == LATEST:
@@ -131,7 +131,7 @@ class SubscriptionVerbs:
     async def expire(self, request: Request) -> Answer:
         names, seconds = self._names(request), request.number("seconds")
         if not 0 < seconds < 2**31:
-            raise Refusal(400, "The age of the messages to expire is 1 or more seconds.")
+            raise Refusal(400, "The age of the messages to expire must be 1 second or more.")
         wanted = admin_pb2.ExpireMessagesRequest(older_than_ms=seconds * 1000, **names)
         await self._subscriptions.expire_messages(wanted)
         return Answer()

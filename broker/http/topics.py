@@ -100,7 +100,7 @@ def _document(response: Any) -> Answer:
 
 def _check_no_properties(properties: Any) -> None:
     if properties and not isinstance(properties, dict):
-        raise Refusal(400, "Properties are an object.")
+        raise Refusal(400, "Properties must be an object.")
     if properties:
         raise Refusal(501, "Properties of topics are not emulated; the topic was not created.")
 

@@ -156,7 +156,7 @@ def check_policies(policies: Policies) -> None:
         if quota.policy not in BacklogPolicy.values():
             raise InvalidRequest(f"Unknown policy {quota.policy} of a backlog quota.")
         if min(quota.limit_bytes, quota.limit_ms) < -1:
-            raise InvalidRequest("The limits of a backlog quota are at least -1, for none.")
+            raise InvalidRequest("The limits of a backlog quota must be -1 (no limit) or more.")
     if policies.HasField("compaction_strategy"):
         checked(policies.compaction_strategy)
     if policies.HasField("schema_compatibility_strategy"):

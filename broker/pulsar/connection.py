@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
 
 def _check_field(request: BaseCommand, field: str) -> None:
     if not request.HasField(field):
-        raise InvalidRequest(f"A command {request.type} without {field}.")
+        raise InvalidRequest(f"The command {request.type} has no {field}.")
 
 
 def _error(request_id: int, error: LedgerfoldError) -> BaseCommand:

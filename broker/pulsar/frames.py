@@ -132,7 +132,7 @@ def parse_message(payload: bytes) -> Message:
             (size,) = _SIZE.unpack_from(view)
             at = _SIZE.size
     except struct.error as error:
-        raise InvalidRequest("A SEND without metadata.") from error
+        raise InvalidRequest("The SEND has no metadata.") from error
     if size > len(view) - at:
         raise InvalidRequest(f"Metadata of {size} bytes in {len(view)} bytes.")
     section = bytes(view[at : at + size])

@@ -124,7 +124,7 @@ class _Parser:
         if isinstance(value, list):
             return self._union(value, namespace, depth)
         if not isinstance(value, dict):
-            raise self._invalid(f"{_shown(value)} is no type.")
+            raise self._invalid(f"{_shown(value)} is not a type.")
         return self._complex(value, namespace, depth)
 
     def _by_name(self, name: str, namespace: str) -> tuple[Node, Any]:
@@ -153,7 +153,7 @@ class _Parser:
     def _complex(self, value: dict[str, Any], namespace: str, depth: int) -> tuple[Node, Any]:
         kind = value.get("type")
         if not isinstance(kind, str):
-            raise self._invalid(f"{_shown(value)} has no type that is a name.")
+            raise self._invalid(f"{_shown(value)} has a `type` that is not a name.")
         reserved = _ENUM_RESERVED if kind == "enum" else _RESERVED
         extra = {name: each for name, each in value.items() if name not in reserved}
         if kind in PRIMITIVES:
@@ -223,7 +223,7 @@ class _Parser:
             raise self._invalid("an enum has a symbol twice.")
         default = value.get("default")
         if default is not None and default not in symbols:
-            raise self._invalid(f"{_shown(default)} is no symbol of its enum.")
+            raise self._invalid(f"{_shown(default)} is not a symbol of its enum.")
         return tuple(symbols)
 
     def _fields(self, node: Node, given: Any, space: str, depth: int) -> list[Any]:
@@ -232,7 +232,7 @@ class _Parser:
         forms = list[Any]()
         for each in given:
             if not isinstance(each, dict) or not isinstance(name := each.get("name"), str):
-                raise self._invalid(f"{_shown(each)} is no field.")
+                raise self._invalid(f"{_shown(each)} is not a field.")
             self._check_name(name)
             if name in node.fields:
                 raise self._invalid(f"{_shown(node.name)} has the field {_shown(name)} twice.")

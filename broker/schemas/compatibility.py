@@ -92,7 +92,7 @@ def check_strategy(strategy: int) -> None:
     """Raises InvalidRequest for a number that is no strategy."""
     known = SchemaCompatibilityStrategy.values()
     if strategy == SCHEMA_COMPATIBILITY_STRATEGY_UNSPECIFIED or strategy not in known:
-        raise InvalidRequest(f"{strategy} is no schema compatibility strategy.")
+        raise InvalidRequest(f"{strategy} is not a schema compatibility strategy.")
 
 
 def same_as(definition: SchemaDefinition, versions: Sequence[SchemaDefinition]) -> int | None:

@@ -190,7 +190,9 @@ class ProducerAccess:
             await claim.wait()
             self.check(claim)
         elif claim.mode is AccessMode.EXCLUSIVE and (is_taken or self._waiting):
-            raise ProducerFenced(self._kept.name, "it has other producers, or some that wait.")
+            raise ProducerFenced(
+                self._kept.name, "other producers are connected, or wait for access."
+            )
         self._check_epoch(claim)
         if claim.mode is AccessMode.EXCLUSIVE_WITH_FENCING:
             self._fence_out()
@@ -201,7 +203,7 @@ class ProducerAccess:
         """Checks that the producer has access still. Raises ProducerBusy, ProducerFenced."""
         if claim.mode is not AccessMode.SHARED:
             if self._holder is not claim:
-                raise ProducerFenced(self._kept.name, "another one took exclusive access.")
+                raise ProducerFenced(self._kept.name, "another producer took exclusive access.")
         elif self._holder is not None or self._waiting:
             why = "a producer has, or waits for, exclusive access. Close that one first."
             raise ProducerBusy(self._kept.name, "", why)

@@ -74,10 +74,10 @@ class Deduplication:
             if producer is None:
                 if record.last_producer_number >= PRODUCERS_MAX:
                     raise LimitExceeded(
-                        f"Producer names that {record.name} has had",
+                        f"Producer names used on {record.name}",
                         record.last_producer_number + 1,
                         PRODUCERS_MAX,
-                        "Publish under a name that it knows, or to another topic.",
+                        "Use one of these names again, or publish to another topic.",
                     )
                 record.last_producer_number += 1
                 producer = ProducerRecord(

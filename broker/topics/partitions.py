@@ -185,7 +185,9 @@ class Partitions:
             _check_count(partitions)
             if partitions < record.partitions:
                 has = counted(record.partitions, "partition")
-                raise InvalidRequest(f"{name} has {has}; it cannot have {partitions}.")
+                raise InvalidRequest(
+                    f"{name} has {has}; the number cannot be reduced to {partitions}."
+                )
             record.partitions = partitions
             self._put(record, batch)
 
@@ -290,4 +292,6 @@ def _cursor_from_earliest(
 def _check_count(partitions: int) -> None:
     if not 1 <= partitions <= PARTITIONS_MAX:
         requested = counted(partitions, "partition")
-        raise InvalidRequest(f"{requested}; the number must be 1 to {PARTITIONS_MAX}.")
+        raise InvalidRequest(
+            f"A topic cannot have {requested}; the number must be 1 to {PARTITIONS_MAX}."
+        )

@@ -155,4 +155,4 @@ class Producer(ReceiptQueue):
 def check_codec(header: EntryHeader, *, is_pulsar_client: bool) -> None:
     """Raises InvalidRequest for an entry that its client cannot have built."""
     if header.codec in REFUSED_CODECS and not is_pulsar_client:
-        raise InvalidRequest("Only clients of Pulsar's protocol send such an entry.")
+        raise InvalidRequest("Entries of codec `pulsar` are accepted only over Pulsar's protocol.")

@@ -33,7 +33,7 @@ def check_allowed(broker: Broker) -> None:
     """Raises NotAllowed."""
     if broker.manual_clock is None and not broker.settings.allow_reset:
         raise NotAllowed(
-            "The broker does not allow it. Start it with --allow-reset or --test-clock: then all "
+            "The broker does not allow this. Start it with --allow-reset or --test-clock: then all "
             "who reach it may delete everything."
         )
 

@@ -163,7 +163,7 @@ class ServiceCompactor(Compactor):
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
         check: Any = getattr(self._service, "check_strategy", None)
         if check is None:
-            raise InvalidStrategy(strategy.name, f"{self._name} checks no strategies")
+            raise InvalidStrategy(strategy.name, f"{self._name} does not check strategies")
         checking = _Call(check(strategy), self._loop)
         if not await checking.ended(self._end_seconds):
             checking.cancel()
@@ -180,7 +180,7 @@ class ServiceCompactor(Compactor):
     async def clean(self, plan: CleanPlan) -> CleanManifest:
         """Raises CompactorUnavailable: a service executes plans of Pulsar topics only."""
         raise CompactorUnavailable(
-            "A compaction service cleans no Kafka topics: start the broker without "
+            "A compaction service cannot clean Kafka topics: start the broker without "
             "--compaction-service for those."
         )
 
@@ -198,7 +198,7 @@ class ServiceCompactor(Compactor):
         if has_vectors(plan) and not getattr(self._service, "reads_deletion_vectors", False):
             raise CompactionFailed(
                 self._name,
-                "the previous ledger has dead messages, which it does not know of. Compact the "
+                "the previous ledger has dead messages, which it does not support. Compact the "
                 "topic once with the worker and --compaction-segment-garbage-max 0",
             )
         loop = asyncio.get_running_loop()

@@ -130,7 +130,7 @@ class PulsarBatch(DecodedBatch):
                 value_ends.append(end)
         if len(starts) != header.rows:
             raise InvalidRequest(
-                f"{len(starts)} messages in an entry whose header counts {header.rows}."
+                f"The entry has {len(starts)} messages, but its header counts {header.rows}."
             )
         indexes = indexes_of(self.metadata, header.rows)
         if header.live_rows:

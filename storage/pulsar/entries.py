@@ -32,14 +32,14 @@ def entry_of(
     `highest_sequence_id`: what the client says besides; 0: nothing.
     """
     if metadata.sequence_id < 0 or metadata.publish_time < 0 or metadata.event_time < 0:
-        raise InvalidRequest("A sequence id or a time is above 2^63.")
+        raise InvalidRequest("A sequence id or a time is 2^63 or more.")
     if metadata.compression not in Compression._value2member_map_:
         raise InvalidRequest(f"Unknown compression {metadata.compression}.")
     count = metadata.num_messages_in_batch if is_batch(metadata) else 1
     if is_batch(metadata):
         _check_count(metadata, len(payload))
     if metadata.compacted_batch_indexes:
-        raise InvalidRequest("A batch from which a compaction removed messages is not new.")
+        raise InvalidRequest("Only a compaction sets compacted_batch_indexes: omit them.")
     return build_entry(
         section,
         bytes(payload),
@@ -58,11 +58,11 @@ def _check_count(metadata: MessageMetadata, payload_bytes: int) -> None:
     count = metadata.num_messages_in_batch
     size = metadata.uncompressed_size if metadata.compression else payload_bytes
     if count < 1:
-        raise InvalidRequest(f"A batch of {count} messages.")
+        raise InvalidRequest(f"The batch has {count} messages; it needs at least 1.")
     if count > MESSAGES_MAX:
-        raise InvalidRequest(f"A batch of {count} messages: send at most {MESSAGES_MAX} in one.")
+        raise InvalidRequest(f"The batch has {count} messages; send at most {MESSAGES_MAX}.")
     if SINGLE_BYTES_MIN * count > size:
-        raise InvalidRequest(f"A batch of {count} messages does not fit into {size} bytes.")
+        raise InvalidRequest(f"A batch of {count} messages needs more than {size} bytes.")
 
 
 def _sequence_id(metadata: MessageMetadata, count: int, highest: int) -> int:

@@ -59,7 +59,9 @@ def indexes_of(metadata: MessageMetadata, rows: int) -> list[int] | range:
         return range(size)
     indexes = list(metadata.compacted_batch_indexes)
     if len(indexes) != rows or indexes[0] < 0 or indexes[-1] >= size or _falls(indexes):
-        raise InvalidRequest(f"{rows} messages of a batch of {size}, without their indexes.")
+        raise InvalidRequest(
+            f"The metadata count {rows} messages of a batch of {size}, without valid indexes."
+        )
     return indexes
 
 
@@ -102,7 +104,7 @@ def _fields(section: bytes) -> Iterator[tuple[int, int, int]]:
         elif kind == _GROUP:
             groups.append(number)
         elif kind != _END_OF_GROUP or not groups or groups.pop() != number:
-            raise InvalidRequest(f"Metadata with a field of wire type {kind}.")
+            raise InvalidRequest(f"The metadata have a field of unknown wire type {kind}.")
         if at > end:
             raise InvalidRequest("A field of metadata is cut off.")
         if not groups:

@@ -81,7 +81,7 @@ def _definition(
     known.remove(_NONE)
     if f"{_PREFIX}{type_}" not in known:
         names = ", ".join(each.removeprefix(_PREFIX) for each in known)
-        raise InvalidRequest(f"{type_!r} is no type of a schema; known types: {names}.")
+        raise InvalidRequest(f"{type_!r} is not a schema type; known types: {names}.")
     return records_pb2.SchemaDefinition(
         type=f"{_PREFIX}{type_}", data=data, properties=properties or {}
     )

@@ -141,7 +141,7 @@ class PartitionSet(Core, Generic[AnyCore]):
         core = self._by_name.get(name)
         if core is None:
             raise InvalidRequest(
-                f"{message_id} is of {name}, which is not among the {len(self.cores)} open "
+                f"{message_id} belongs to {name}, which is not one of the {len(self.cores)} open "
                 f"partitions or topics of {self.topic}."
             )
         return core

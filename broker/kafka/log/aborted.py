@@ -56,7 +56,9 @@ async def take_over(
     active = log.segments.active
     for each in entries:
         if not (0 <= each.first_offset <= each.last_offset) or each.producer_id < 0:
-            raise InvalidRequest(f"{each} is no aborted transaction.")
+            raise InvalidRequest(
+                f"{each} is not an aborted transaction: its offsets or producer id are invalid."
+            )
         if not active.base_offset <= each.last_offset < log.end_offset:
             raise InvalidRequest(
                 f"The marker at {each.last_offset} is not in the active segment of {stored.name}, "

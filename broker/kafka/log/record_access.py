@@ -87,9 +87,9 @@ class OpenedRecords:
         if count > most:
             raise KafkaError(
                 KafkaErrorKind.MESSAGE_TOO_LARGE,
-                f"The record batch in the append to {self._partition} has {count} records. Its "
-                f"topic has to look into them, and takes {most} in a compressed batch of this "
-                "size. Send them in smaller batches.",
+                f"The record batch in the append to {self._partition} has {count} records. The "
+                f"broker checks each record, and accepts at most {most} in a compressed batch of "
+                "this size. Send them in smaller batches.",
             )
         bytes_max = min(max(BYTES_MAX, 4 * self._max_message_bytes), BATCH_BYTES_MAX)
         data = decompress(self._header.compression, self._section, bytes_max)
@@ -165,7 +165,9 @@ class _Walk:
             else:
                 n, at = read_bits(data, at)
             if n != row << 1:
-                raise invalid_record(f"Record {row} of a batch has another offset in it than {row}")
+                raise invalid_record(
+                    f"Record {row} of a batch has an offset delta other than {row}"
+                )
             if (n := data[at]) < 128:
                 at += 1
             else:
@@ -184,7 +186,9 @@ class _Walk:
                 at += n >> 1
             at = self._past_headers(at) if data[at] else at + 1
             if at != end:
-                raise invalid_record("Invalid record size: its parts end elsewhere than the record")
+                raise invalid_record(
+                    "Invalid record size: its fields do not end where the record ends"
+                )
         return end
 
     def _past_headers(self, at: int) -> int:

@@ -98,7 +98,7 @@ def test_an_id_of_a_partition_names_it() -> None:
     assert topic_of("t", of_two) == topic_of("t-partition-2", of_two) == "t-partition-2"
     assert topic_of("t", of_none) == "t"
     assert topic_of("t-partition-1", of_none) == "t-partition-1"
-    with pytest.raises(InvalidRequest, match="partition 2 is not in t-partition-1"):
+    with pytest.raises(InvalidRequest, match="partition 2, which is not t-partition-1"):
         topic_of("t-partition-1", of_two)
 
 

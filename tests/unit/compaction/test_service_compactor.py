@@ -129,7 +129,7 @@ def test_whether_strategies_can_be_set() -> None:
             with pytest.raises(InvalidStrategy, match="LookupError: never heard of it"):
                 await compactor.check_strategy(other)
         async with serving("m:Copying", Copying()) as compactor:
-            with pytest.raises(InvalidStrategy, match="m:Copying checks no strategies"):
+            with pytest.raises(InvalidStrategy, match="m:Copying does not check strategies"):
                 await compactor.check_strategy(one)
 
     asyncio.run(main())

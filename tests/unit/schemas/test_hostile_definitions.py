@@ -209,7 +209,7 @@ def test_all_versions_have_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [why_incompatible(versions, new, each) for each in strategies] == [
         None,
         "Invalid schema definition data for AVRO schema: it is too complex to be compared with "
-        "those before.",
+        "earlier versions.",
     ]
     pairs = [joined_key_value(each, each) for each in versions]
     one = joined_key_value(new, new)
