@@ -1,6 +1,7 @@
 """The key section of a Pulsar entry: the MessageMetadata that its producer sent.
 
-Whatever it contains stays: it is read by protobuf, but changed only field by field, as bytes.
+All fields are preserved: protobuf reads the section, but it is changed only field by field, as
+bytes.
 
     >>> metadata = MessageMetadata(producer_name=b"p", sequence_id=7, publish_time=5)
     >>> section = metadata.SerializeToString() + b"\\xc2\\x3e\\x01x"
@@ -43,12 +44,14 @@ def is_batch(metadata: MessageMetadata) -> bool:
 
 
 def is_sealed(metadata: MessageMetadata) -> bool:
-    """Returns whether the payload is an encrypted batch: one message to all who lack its key."""
+    """Returns whether the payload is an encrypted batch, which is one message for readers without
+    the key.
+    """
     return bool(metadata.encryption_keys) and is_batch(metadata)
 
 
 def needs_payload(header: EntryHeader) -> bool:
-    """Returns whether only the payload says which keys an entry of this codec has."""
+    """Returns whether the keys of an entry of this codec are only in the payload."""
     return not header.is_plain
 
 
@@ -70,7 +73,7 @@ def _falls(indexes: list[int]) -> bool:
 
 
 def replaced(section: bytes, fields: Mapping[int, int | bytes | list[bytes] | None]) -> bytes:
-    """Returns the section with these fields replaced, None: removed; all other bytes stay.
+    """Returns the section with these fields replaced, or removed where None; all other bytes stay.
 
     Raises InvalidRequest.
     """
@@ -85,9 +88,9 @@ def replaced(section: bytes, fields: Mapping[int, int | bytes | list[bytes] | No
 
 
 def _fields(section: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yields the number, start and end of each field. A group is one field, whatever it contains.
+    """Yields the number, start and end of each field. A group is one field, whatever its contents.
 
-    Accepts whatever protobuf accepts.
+    Accepts the same input as protobuf.
     """
     start = at = 0
     end, groups = len(section), list[int]()

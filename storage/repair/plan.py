@@ -1,6 +1,6 @@
 """The plan of a repair, and its losses. Pure: storage/repair/repair.py executes it.
 
-The decisions, so that no operator has to make them at night:
+The decisions:
 
 * A raw ledger keeps every good entry, before and after the damage, under its own id: segments are
   split around bad entries. Its record lists the losses; the ledger is closed.

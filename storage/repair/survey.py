@@ -16,8 +16,8 @@ the ledger, or that of its label.
     >>> survey.ids(), survey.ledgers[7].is_whole
     ({7}, True)
 
-Bounds: the records of the store in memory, as a broker has them when it starts, and what
-segment_check says of one file; the files themselves are read in blocks.
+Bounds: the store's records in memory, as in a broker that starts, and the result of segment_check
+for one file; files are read in blocks.
 """
 
 from __future__ import annotations
