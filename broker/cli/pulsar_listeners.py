@@ -3,7 +3,7 @@
   >>> parse_listeners("advertisedListeners", "in:pulsar://10.0.0.1:6650,out:pulsar://b.org:6650")
   {'in': '10.0.0.1:6650', 'out': 'b.org:6650'}
 
-Source: Pulsar's MultipleListenerValidator. Addresses of other protocols are left out.
+Source: Pulsar's MultipleListenerValidator. Addresses of other protocols are ignored.
 """
 
 from __future__ import annotations

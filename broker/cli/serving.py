@@ -34,7 +34,7 @@ from ledgerfold.storage.paths import absolute_path
 DEFAULT_LISTEN = "127.0.0.1:7650"
 # ENTRY_BYTES_MAX of storage/entry.py, which `--help` need not load.
 _MESSAGE_BYTES_MOST = 16 * 1024 * 1024
-# Above it, a segment would hold several times what it is kept for.
+# Above it, the dead messages would take several times the space of the others.
 _GARBAGE_PERCENT_MAX = 90
 
 

@@ -1,7 +1,7 @@
 """The requirements of executors elsewhere, and a small Spark job that checks them.
 
 An executor must have a Python of the worker's minor version that can start, the same code, and the
-run's folder under the same path, writable. What is missing is a sentence that says what to do. The
+run's folder under the same path, writable. The error for a missing requirement says what to do. The
 job has several tasks for each core; an executor that joins later is checked by the next run.
 """
 
@@ -48,7 +48,7 @@ class Executor(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """A task that describes its executor. `folder`: must be there, and writable."""
+    """A task that describes its executor. `folder`: must exist, and be writable."""
 
     folder: str | None = None
 
@@ -104,7 +104,7 @@ def check_executors(context: SparkContext, folder: Path | None = None) -> None:
 
 
 def advice_on(text: str) -> str | None:
-    """Returns what to do about an error of Spark's; None if it has another cause."""
+    """Returns what to do about an error of Spark; None if it has another cause."""
     for part, remedy in _REMEDIES.items():
         if part in text:
             line = next(line for line in text.splitlines() if part in line).strip()

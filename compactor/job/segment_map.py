@@ -59,7 +59,7 @@ class SegmentMap:
             row += header.message_count
 
     def blocks(self) -> Iterator[HeaderBlock]:
-        """Yields all entries of the file, many at a time, as `entries` does one by one."""
+        """Yields all entries of the file, many at a time; otherwise as `entries`."""
         record = self.segment.record
         if record.sealed and REAL.size(Path(self.path)) > record.size_bytes:
             raise MissingFile(self.path, "a segment record")

@@ -24,13 +24,13 @@ Laws (tests/unit/compactor/test_strategies.py tests the first for every strategy
 * The results of `begin` for runs of the log that do not overlap, split anywhere, joined with their
   neighbours in any order and number of steps, equal the result for the whole: the same survivors,
   and the same count, unless the strategy's documentation says otherwise. A winner that is the
-  greatest by some order satisfies the law.
-* A run's input is the output of the previous run, and new messages. So a strategy yields the same
-  from the survivors of the beginning and the rest as from the whole. Consider tombstones, which are
-  removed by one run: if a later run may apply one, as with event-time-window, the strategy's
-  documentation describes the effect.
-* Survivors of the whole also survive each run of the log that contains them. A forecast reads the
-  size of a chunk's survivors only, and nothing of its other messages (compactor/what_if/scan.py).
+  greatest by some total order satisfies the law.
+* A run's input is the output of the previous run, and new messages. So a strategy must yield the
+  same from the survivors of the beginning and the rest as from the whole log. Consider tombstones,
+  which are removed by one run: if a later run may apply one, as with event-time-window, the
+  strategy's documentation describes the effect.
+* Survivors of the whole also survive each run of the log that contains them. A forecast reads only
+  the sizes of a chunk's survivors, and nothing of its other messages (compactor/what_if/scan.py).
 
 The survivors may be any messages of the input, several of a key, and tombstones. A strategy that
 sorts uses `Facts.ordered` if it is set. A strategy that is equivalent to another for certain facts

@@ -1,9 +1,9 @@
 """Time and memory limits for a user-defined strategy, in the process that runs it.
 
 **Time**: each question must be answered within the timeout. A timer checks this a few times per
-timeout, so that asking costs an assignment and no system call. Python code is interrupted; code
+timeout, so that asking costs an assignment and no system call. Python code is interrupted. Code
 that ignores the interruption (a loop in C, a handler that catches everything) is ended with its
-process, by a thread that does not need the GIL, and the traceback goes to standard error.
+process, by a thread that does not need the GIL; the traceback goes to standard error.
 
 **Memory**: the limit applies to memory in addition to that in use at the start, by the kernel's
 count of private memory (RLIMIT_DATA; Linux only). Code that does not handle a MemoryError ends with
@@ -36,14 +36,14 @@ ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 # The number of checks per timeout.
 _LOOKS = 4
-# The time for interrupted code to return, before its process is ended.
+# The time in which interrupted code must return before its process is ended.
 _GRACE_SECONDS = 5.0
 _STDERR = 2
 
 
 class Limits(NamedTuple):
-    """The limits of a user-defined strategy. `memory_bytes`: for a task, in addition to its own
-    use.
+    """The limits of a user-defined strategy. `memory_bytes`: for a task, in addition to the memory
+    that the task itself uses.
     """
 
     timeout_seconds: float = 60.0
@@ -74,7 +74,7 @@ class Unwatched:
 class Watch(Unwatched):
     """A watch: `held` around a task, `asking` around each question. One per process at a time.
 
-    For many questions, each its own object, assigning to `question` is cheapest. Only the main
+    For many questions, each a separate object, assigning to `question` is cheapest. Only the main
     thread can be interrupted: on other threads the limits do not apply.
     """
 

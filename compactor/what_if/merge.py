@@ -75,7 +75,9 @@ class Merge:
                 yield from self._merged(chunks, spool)
 
     def _to_their_tasks(self, entries: Entries) -> Iterator[AnalysisRow]:
-        """Sends a chunk's entries to all tasks that they may belong to, which select their own."""
+        """Sends a chunk's entries to all tasks that they may belong to; each task selects its
+        entries.
+        """
         ends = np.frombuffer(entries.positions, "<i8")[[0, -1]] >> ROW_BITS
         low, high = np.searchsorted(self.first_ordinals, ends, "right") - 1
         for task in range(int(low), int(high) + 1):
@@ -93,7 +95,7 @@ class Merge:
                 strategy_counts = StrategyCounts(number, len(asked.standing), asked.removed_events)
                 positions = asked.survivors()
             else:
-                # Strategies that were equal in every chunk are equal here, too.
+                # Strategies with equal results in every chunk have equal results here, too.
                 parts = tuple(id(chunk.parts[number]) for chunk in chunks)
                 if parts not in merged:
                     merged[parts] = bucket.reduce(number, strategy)

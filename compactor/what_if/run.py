@@ -110,7 +110,7 @@ class AnalysisRun(AnalysisWork):
             analysis_cut(self._segments, self._engine.cores, tuple(strategies.values())),
             tuple(strategies.values()),
             request.plan.retain_null_key,
-            # A single forecast is compared with nothing.
+            # A single forecast is not compared.
             request.differences_max if len(compared) > 1 else 0,
             given=tuple(survivors.values()),
         )

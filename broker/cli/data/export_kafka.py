@@ -130,7 +130,7 @@ def _write(writer: FolderWriter, log: DescribeLogResponse, logs: KafkaLogs, topi
     for number in range(at + 1, len(bases)):
         writer.begin_segment(bases[number])
         end(number)
-    # Kafka would load the others, and expire them at once.
+    # Kafka would load the other producers, and expire them at once.
     known = (each for each in log.producers if not each.is_forgotten)
     writer.write_snapshot(map(_producer, known), log.log_end_offset)
 

@@ -278,7 +278,7 @@ def checkpoints_of(folder: Path) -> Checkpoints:
     partition = TopicPartition(*partition_of(folder))
     first_dirty = read_beside(folder, CHECKPOINT_FILE).get(partition)
     log_start = read_beside(folder, LOG_START_FILE).get(partition)
-    # Without one, Kafka begins at the log start, too.
+    # Without a checkpoint, Kafka begins at the log start, too.
     return Checkpoints(first_dirty if (first_dirty or 0) >= 0 else None, log_start)
 
 

@@ -7,7 +7,7 @@ ledgerfold cleaner status
 For a partitioned topic, the partitions are planned, cleaned or paused one after the other.
 
 The cleaner runs passes automatically (docs/KAFKA.md, "A pass of the cleaner"); `run` runs one
-more, now.
+immediately.
 """
 
 from __future__ import annotations
@@ -262,7 +262,7 @@ def _pause(options: argparse.Namespace) -> None:
 
 @VERBS.verb("resume", "undo one pause", TOPIC, ANSWER)
 def _resume(options: argparse.Namespace) -> None:
-    """Resumes the partitions that are paused. Fails only if none is."""
+    """Resumes the partitions that are paused. Fails only if none was paused."""
     admin = admin_of(options)
     partitions = partitions_of(admin, options.topic)
     refusals = list[InvalidRequest]()

@@ -56,7 +56,7 @@ def created_with(options: argparse.Namespace) -> dict[str, str] | None:
 
 
 def config_verbs(what: str, of: Argument) -> Verbs:
-    """Returns the verbs for the settings of a topic, or of the broker: the topic ""."""
+    """Returns the verbs for the settings of a topic, or of the broker (topic "")."""
     verbs = Verbs(of)
     verbs.verb("set-config", f"change {what}, all or none")(_set)
     verbs.verb("get-config", f"show {what}")(_get)

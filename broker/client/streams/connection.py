@@ -97,7 +97,7 @@ class Backoff:
 
 
 def methods_of(channel: Any) -> dict[str, Any]:
-    """Returns the methods by the names of their requests: no two methods have the same request."""
+    """Returns the methods by the names of their requests: each method has its own request type."""
     services = (
         (admin_pb2, "AdminService", admin_pb2_grpc.AdminServiceStub(channel)),
         (data_pb2, "DataService", data_pb2_grpc.DataServiceStub(channel)),

@@ -9,8 +9,8 @@ would be shared. Therefore:
 * The parent is not affected.
 
 The last client's close returns before gRPC's threads have ended, and a fork in between would copy
-the locks that they hold. So a fork waits for them, at most _REST_TIMEOUT_S; gRPC counts as running
-if it is not idle by then (a program may use gRPC directly).
+the locks that they hold. So a fork waits for them, at most _REST_TIMEOUT_S; if gRPC is not idle by
+then (a program may use gRPC directly), it counts as running.
 
 gRPC's own fork handlers must be disabled: together with its asyncio API they end the child with a
 segmentation fault. gRPC reads the setting from the environment when it is imported, so

@@ -10,8 +10,7 @@ negative.
     >>> permits.came(12); permits.taken(12); permits.to_grant()
     12
 
-A queue of size 0 fetches nothing ahead: the broker gets one permit when a caller waits for a
-message.
+A queue of size 0 prefetches nothing: the broker gets one permit when a caller waits for a message.
 
     >>> permits = Permits(0)
     >>> permits.to_grant(); permits.want(); permits.to_grant(); permits.to_grant()

@@ -136,7 +136,7 @@ class SubscribeStream(ReceivingStream):
         self._grant()
 
     def _next_frame(self) -> bytes | None:
-        # Acknowledgements first: they reduce the messages that a redelivery or a permit brings.
+        # Acknowledgements first: they reduce the messages that a redelivery or a permit causes.
         ack = self._acks.next_ack()
         if ack is not None:
             self._set_answer_timer()
