@@ -164,7 +164,9 @@ class Outgoing:
         return min(most, max(room_bytes // READ_PART, READ_LEAST))
 
     def room_for(self, share: Share, most: int) -> asyncio.Future[None]:
-        """Returns a future that is done when the share holds room, unless it is cancelled before."""
+        """Returns a future that is done when the share holds room, unless it is cancelled
+        before.
+        """
         loop = asyncio.get_running_loop()
         room = loop.create_future()
         self.waiting.append((room, share, most))

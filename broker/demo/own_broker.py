@@ -19,7 +19,7 @@ _LOG_SHOWN = 1000
 
 
 class Started(NamedTuple):
-    """A broker that runs: where it serves, and its files. None: it does not serve that."""
+    """A running broker: its addresses and its files. None: it does not serve that protocol."""
 
     listen: str
     pulsar: str | None
@@ -39,8 +39,8 @@ def own_broker(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> I
 def started(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> Iterator[Started]:
     """Starts a broker, and stops it after the block. Raises LedgerfoldError if it does not start.
 
-    Its data are in `data_dir`, or in a temporary directory that is deleted with it, as its log is.
-    `arguments`: additional arguments of `serve`.
+    Its data are in `data_dir`, or in a temporary directory that is deleted with it; its log is
+    deleted, too. `arguments`: additional arguments of `serve`.
     """
     with tempfile.TemporaryDirectory(prefix="ledgerfold-") as folder:
         data = data_dir or Path(folder) / "data"

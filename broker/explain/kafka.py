@@ -150,7 +150,9 @@ def explain_marker(marker: Marker, round_: NextRound) -> Explanation:
 
 
 def explain_gone(offset: int, round_: NextRound, batch: Batch | None) -> Explanation:
-    """Explains an offset without a record. `batch`: the one whose offset range includes it."""
+    """`batch`: the batch whose offset range includes it. `batch`: the one whose offset range
+    includes it.
+    """
     if offset >= round_.log_end:
         return Explanation("not written yet", f"the log ends at {round_.log_end}")
     if offset < round_.log_start:

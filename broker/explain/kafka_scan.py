@@ -102,7 +102,7 @@ class KafkaExplainer:
         return _answer(found.explained(), _notes(topic, plan, found), found.older)
 
     async def _read(self, topic: KafkaTopic, scan: _Scan, offset: int) -> _Scan:
-        """Scans from an offset on; if that is not 0, only the batch of the offset."""
+        """Scans from an offset on; if the offset is not 0, only its batch."""
         place, end = None, topic.log.durable_end_offset
         at = offset
         while True:
@@ -209,7 +209,7 @@ class _Scan:
                 self._records.append(Record(offset, time_ms, key, value, batch))
 
     def _map(self, offset: int, key: bytes | None, batch: Batch) -> None:
-        """Fills the map as a cleaning does: once it is full the scan stops, whatever follows."""
+        """Fills the map as a cleaning does: once it is full, the scan stops."""
         round_ = self.round
         if self.is_map_full or not round_.first_dirty <= offset < round_.bound:
             return
@@ -261,7 +261,8 @@ def _last_of(header: BatchHeader, last: LastEntry | None) -> bool:
 
 
 def _keys(request: pb.ExplainRequest) -> set[bytes | None]:
-    """Returns the requested key, also decoded if it is base64 of bytes that are not UTF-8.
+    """Returns the requested key; also its decoded form, if it is base64 of bytes that are not
+    UTF-8.
 
     >>> sorted(_keys(pb.ExplainRequest(key=b"/w==")))
     [b'/w==', b'\\xff']

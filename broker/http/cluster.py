@@ -82,7 +82,7 @@ class ClusterVerbs:
         return shown({"serviceUrl": f"http://{self._address}", "brokerId": self._address})
 
     async def configuration(self, request: Request) -> Answer:
-        """Shows the options that Pulsar has, too, as text."""
+        """Shows the options that also exist in Pulsar, as text."""
         settings = self._broker.settings
         values = {
             "clusterName": CLUSTER,
@@ -213,14 +213,14 @@ def _roles(body: Any) -> list[str]:
     return roles
 
 
-# Those that have no effect in one cluster, the default of one, and Pulsar's words for "not set".
+# Policies that have no effect in one cluster, the default of one, and Pulsar's words for "not set".
 _HARMLESS = ("bundles", "replication_clusters")
 _TRUE_BY_DEFAULT = "is_allow_auto_update_schema"
 _NOT_SET = (None, False, "", "None", "UNDEFINED", -1)
 
 
 def _check_no_policies(body: Any) -> None:
-    """Raises Refusal for a new namespace with policies: they are set with calls of their own."""
+    """Raises Refusal for a new namespace with policies: other calls set them."""
     if body is None:
         return
     if not isinstance(body, dict):
@@ -237,7 +237,7 @@ def _is_given(name: str, value: Any) -> bool:
 
 
 def _is_unset(value: Any) -> bool:
-    """Returns whether Pulsar's clients send this for a policy that nobody set."""
+    """Returns whether Pulsar's clients send this value for a policy that is not set."""
     if isinstance(value, dict):
         return all(map(_is_unset, value.values()))
     return value in _NOT_SET or value == []

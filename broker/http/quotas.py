@@ -79,6 +79,6 @@ def parse_delays(body: Any) -> Policies:
 
 
 def shown_delays(policies: Policies) -> dict[str, Any]:
-    """Returns the policy. Messages are delivered when they are due, whatever the tick."""
+    """Returns the policy. Messages are delivered when they are due, regardless of the tick."""
     is_active = policies.delayed_delivery or not policies.HasField("delayed_delivery")
     return {"active": is_active, "tickTime": _TICK_MS, "maxDeliveryDelayInMillis": 0}

@@ -1,7 +1,7 @@
 """The policies of namespaces and topics about schemas.
 
-Unlike the others (broker/http/policies.py), those of a namespace have an answer when nobody has set
-them. Sources: Pulsar's NamespacesBase and PersistentTopicsBase, as observed on Pulsar 4.0.7.
+Unlike other policies (broker/http/policies.py), those of a namespace have a value even if they are
+not set. Sources: Pulsar's NamespacesBase and PersistentTopicsBase, as observed on Pulsar 4.0.7.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def schema_policy_routes(broker: Broker) -> list[Route]:
 
 
 def schema_policies(policies: Policies) -> dict[str, Any]:
-    """Returns what the policies of a namespace say of schemas, under Pulsar's names."""
+    """Returns the policies of a namespace about schemas, under Pulsar's names."""
     return {
         _STRATEGY: _shown_strategy(policies) or _UNDEFINED,
         _ENFORCED: policies.schema_validation_enforced,

@@ -1,4 +1,4 @@
-"""The verbs about subscriptions, which are those of broker/rpc over HTTP.
+"""The verbs about subscriptions: those of broker/rpc, over HTTP.
 
 `__compaction` is one of them, as in Pulsar: deleting it disables compaction. Counts of messages are
 counts of entries, as in Pulsar. Sources: Pulsar's PersistentTopics and PersistentTopicsBase.
@@ -68,7 +68,7 @@ class SubscriptionVerbs:
         self._subscriptions = SubscriptionHandlers(broker)
 
     def _names(self, request: Request) -> dict[str, str]:
-        """Returns the topic and the subscription, for a request of gRPC."""
+        """Returns the topic and the subscription for a gRPC request."""
         name = named_topic(self._broker, request)
         return {"topic": name, "subscription": request.names.get("subscription", "")}
 

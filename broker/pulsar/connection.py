@@ -1,10 +1,10 @@
-"""A connection of Pulsar's binary protocol: bytes in, commands, their handlers, its end.
+"""A connection of Pulsar's binary protocol: parsing, handling of commands, and closing.
 
 Frames are handled in order, one at a time. A command that waits for the broker (a producer, a
-subscription, a seek) goes on as a task; an entry that the log has no room for holds back the whole
-connection. A malformed or oversized frame closes it, and nothing else.
+subscription, a seek) continues as a task. An entry for which the log has no room holds back the
+whole connection. A malformed or oversized frame closes it, and nothing else.
 
-Bounds: not more than one frame and READ_AHEAD_BYTES wait to be handled; then nothing is read.
+Bounds: at most one frame and READ_AHEAD_BYTES wait to be handled; above that, nothing is read.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from ledgerfold.v1.pulsar_pb2 import BaseCommand
 READ_AHEAD_BYTES = 1024 * 1024
 # Other tasks run after frames of one connection have taken this long.
 SLICE_S = 0.002
-# Before CONNECT: whoever that is, nothing large.
+# Before CONNECT, when the client is unknown: small frames only.
 FIRST_FRAME_BYTES_MAX = 64 * 1024
 PROTOCOL_VERSION = 20
-# Of a refused connection, as in Pulsar.
+# The time until a refused connection is closed, as in Pulsar.
 _NO_REQUEST = 2**64 - 1
 _PONG = encode(command(pulsar_pb2.PONG, pong=pulsar_pb2.CommandPong()))
 _PING = encode(command(pulsar_pb2.PING, ping=pulsar_pb2.CommandPing()))
@@ -49,7 +49,8 @@ class Connection(asyncio.Protocol):
         self._shared = shared
         self._splitter = Splitter(FIRST_FRAME_BYTES_MAX)
         self._frames: deque[bytes] = deque()
-        # Of complete frames; of those and an incomplete one, as counted for all connections.
+        # The size of complete frames; the size including an incomplete one, as counted over all
+        # connections.
         self._frames_bytes = self._held_bytes = 0
         self._arrived = asyncio.Event()
         self._is_paused = self._is_connected = False
@@ -94,7 +95,7 @@ class Connection(asyncio.Protocol):
         self._shared.check_held()
 
     def _count_held(self) -> None:
-        """Counts what was received and is not handled."""
+        """Counts the received bytes that are not handled yet."""
         held_bytes = self._splitter.held + self._frames_bytes
         self._shared.held_bytes += held_bytes - self._held_bytes
         self._held_bytes = held_bytes
@@ -121,7 +122,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """The size of what was received and is not handled."""
+        """The size of the received bytes that are not handled yet."""
         return self._held_bytes
 
     def look_for_ends(self) -> None:
@@ -170,7 +171,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _refuse(self, error: LedgerfoldError) -> None:
-        """Says what is wrong, and closes the connection."""
+        """Sends the error, and closes the connection."""
         _log.warning("The connection of %s is closed: %s", self._link.address, error)
         self._link.send(_error(_NO_REQUEST, error))
         self._link.close()
@@ -193,11 +194,11 @@ class Connection(asyncio.Protocol):
             _check_field(request, as_task[0])
             self._link.spawn(self._answer(request, *as_task))
         elif request.type != pulsar_pb2.PONG:
-            # Newer clients may know more commands.
+            # Newer clients may send other commands.
             _log.info("%s sent the unknown command %d", self._link.address, request.type)
 
     async def _answer(self, request: BaseCommand, field: str, handler: _Handler) -> None:
-        """Handles a command that has an answer. Refusals are such answers."""
+        """Handles a command that has an answer. A refusal is an answer, too."""
         try:
             self._link.check_room()
             await handler(request)
@@ -212,7 +213,7 @@ class Connection(asyncio.Protocol):
         if request.type != pulsar_pb2.CONNECT or not request.HasField("connect"):
             raise InvalidRequest("The first command of a connection is CONNECT.")
         connect = request.connect
-        # Credentials are ignored, as by a Pulsar without authentication: programs that pass them
+        # Credentials are ignored, as by a Pulsar without authentication: programs that send them
         # connect unchanged.
         link = self._link
         link.client_version = connect.client_version[:200].decode(errors="replace")
@@ -232,7 +233,7 @@ class Connection(asyncio.Protocol):
     def _handlers(
         self, lookups: Lookups
     ) -> tuple[dict[int, tuple[str, _Handler]], dict[int, tuple[str, _Handler]]]:
-        """Returns the handlers of commands that are done at once, and of those that may wait."""
+        """Returns the handlers of commands that are done at once, and of commands that may wait."""
         producing, consuming, types = self._producing, self._consuming, pulsar_pb2
         schemas = SchemaCommands(self._link)
         at_once: dict[int, tuple[str, _Handler]] = {

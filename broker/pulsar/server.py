@@ -1,7 +1,7 @@
-"""The server of Pulsar's binary protocol: its port, and the end of its connections.
+"""The server of Pulsar's binary protocol: its port, and the closing of its connections.
 
 Connections, producers and consumers count as streams (broker/common/outgoing.py). A connection that
-is silent for SILENT_S in spite of a ping is closed.
+does not answer a ping within SILENT_S is closed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ _BACKLOG = 1024
 
 
 class PulsarServer:
-    """The server of one broker on one port. `advertised`: where clients reach it, if not there."""
+    """The server of one broker on one port. `advertised`: the address at which clients reach it, if
+    it differs.
+    """
 
     def __init__(self, broker: Broker, listen: str, advertised: str | None = None) -> None:
         # With the actual port, once it listens.
@@ -54,7 +56,7 @@ class PulsarServer:
             self._server.close()
 
     async def stop(self, grace_s: float) -> None:
-        """Closes all connections; after `grace_s` also those whose clients read nothing."""
+        """Closes all connections; after `grace_s` also those whose clients do not read."""
         self.stop_listening()
         if self._looking is not None:
             self._looking.cancel()

@@ -6,10 +6,10 @@
   Traceback (most recent call last):
   ledgerfold.storage.errors.InvalidSchema: Invalid schema definition data for AVRO schema: ...
 
-Rules and their source: those of Avro's Java library 1.11, which Pulsar's broker uses (Schema.parse
+Rules and their source: those of Avro's Java library 1.11, which Pulsar's broker uses (Schema.parse,
 without the check of defaults). The official Python package refuses other definitions.
 
-Definitions come from clients: their size is bounded by the caller, their nesting here.
+Definitions come from clients: the caller bounds their size, this module their nesting.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "by
 NAMED = frozenset(("record", "enum", "fixed"))
 NESTED_MAX = 100
 _SHOWN = 60
-# Attributes with a meaning of their own; others are compared as they are. Java compares an enum's
-# default neither as one nor as the other.
+# Attributes with a defined meaning; others are compared as they are. Java compares an enum's
+# default neither as a default nor as an attribute.
 _RESERVED = frozenset(
     ["type", "name", "namespace", "doc", "aliases", "fields", "symbols", "size", "items", "values"]
 )
@@ -37,14 +37,14 @@ _ENUM_RESERVED = _RESERVED | {"default"}
 _FIELD_RESERVED = frozenset(["name", "type", "doc", "aliases", "default", "order"])
 
 
-# Of the latest definitions that were compared, by a digest of their data: a new producer need not
+# The latest definitions that were compared, by a digest of their data: a new producer then need not
 # parse all versions of a topic again.
 _DIGESTS_MAX = 10_000
 _digests = LruCache[bytes, bytes | None](_DIGESTS_MAX)
 
 
 class _Absent:
-    """The default of a field that has none: `null` is one."""
+    """The default of a field without one: (`null` is a default.)"""
 
 
 ABSENT = _Absent()
@@ -89,7 +89,7 @@ def parse_avro(data: str | bytes, type_: str = "AVRO") -> Node:
 def canonical_avro(data: bytes) -> bytes | None:
     """Returns a digest that equal definitions have in common; None if it is not a definition.
 
-    As in Java, names of types and fields, defaults and attributes count; texts for people do not.
+    As in Java, names of types and fields, defaults and attributes count; documentation does not.
     """
 
     def digest() -> bytes | None:
@@ -191,7 +191,7 @@ class _Parser:
         return node, form
 
     def _full_name(self, value: dict[str, Any], namespace: str) -> tuple[str, str]:
-        """Returns the full name, and the namespace of names inside."""
+        """Returns the full name, and the namespace for names inside."""
         name = value.get("name")
         if not isinstance(name, str):
             raise self._invalid(f"{_shown(value)} has no name.")
@@ -257,7 +257,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    """Returns the beginning; the rest of a nested value is not looked at."""
+    """Returns the beginning; the rest of a nested value is not formatted."""
     text = value if isinstance(value, str) else ""
     if not isinstance(value, str):
         for part in json.JSONEncoder().iterencode(value):

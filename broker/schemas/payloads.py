@@ -20,7 +20,9 @@ from ledgerfold.v1.records_pb2 import SchemaDefinition, SchemaRecord, SchemaType
 
 
 def definition_in(payload: Any) -> SchemaDefinition:
-    """Returns what a PostSchemaPayload of Pulsar defines. Raises InvalidRequest, InvalidSchema."""
+    """Returns the definition in a PostSchemaPayload of Pulsar. Raises InvalidRequest,
+    InvalidSchema.
+    """
     if not isinstance(payload, dict):
         raise InvalidRequest("A schema must be an object with type, schema and properties.")
     type_, data = payload.get("type"), payload.get("schema") or ""

@@ -1,4 +1,4 @@
-"""The steps that one request may take to compare definitions, which clients choose.
+"""The steps that one request may take to compare definitions, which clients provide.
 
 >>> steps = Steps()
 >>> steps.take(depth=3, count=STEPS_MAX)

@@ -1,12 +1,13 @@
-"""Owners of keys on a Key_Shared subscription: from a key to a slot, to a consumer. Pure.
+"""Owners of keys on a Key_Shared subscription: maps a key to a slot, and a slot to a consumer.
+Pure.
 
 As in Pulsar 4.0, whose consumers get the same keys:
 
 * Split automatically, slots 1 to 65,535 are points of a ring. Each consumer has POINTS_PER_CONSUMER
-  of them, by hashes of its name, and owns the slots up to each, so that one who joins or leaves
-  moves only its own share. Consumers of the same name are numbered.
-* With explicit ranges (sticky), a consumer owns the slots that it names, 0 to 65,535; those that
-  nobody names wait.
+  of them, by hashes of its name, and owns the slots up to each point, so that a consumer that joins
+  or leaves moves only its own share. Consumers of the same name are numbered.
+* With explicit ranges (sticky), a consumer owns the slots that it names, 0 to 65,535; slots that no
+  consumer names wait.
 
   >>> key_slot(b"key-0"), key_slot(b"key-0", is_sticky=True)
   (23544, 63679)
@@ -69,7 +70,7 @@ AUTO_SPLIT = KeySharedPolicy()
 
 
 def key_slot(key: bytes, *, is_sticky: bool = False) -> int:
-    """Returns the slot of a key. 0 stands for no hash in Pulsar: it becomes 1."""
+    """Returns the slot of a key. In Pulsar 0 stands for no hash: it becomes 1."""
     hash_ = int(mmh3.hash(key, 0, False)) & 0x7FFFFFFF
     return (hash_ % _SLOTS or 1) if is_sticky else hash_ % (_SLOTS - 1) + 1
 
@@ -90,13 +91,13 @@ class KeyRing:
     """A consistent-hash ring of owners."""
 
     def __init__(self) -> None:
-        # The slots that are points, in order, and the consumers there: the first one owns it.
+        # The slots that are points, in order, and the consumers at each: the first one owns it.
         self._slots: list[int] = []
         self._consumers: dict[int, list[ConsumerState]] = {}
         self._points: dict[int, tuple[str, int]] = {}
 
     def check(self, ranges: Sequence[HashRange]) -> None:
-        """Does nothing: everybody has a share."""
+        """Does nothing: every consumer has a share."""
 
     def add(self, consumer: ConsumerState) -> None:
         used = {index for name, index in self._points.values() if name == consumer.name}
@@ -133,7 +134,7 @@ class KeyRanges:
 
     def check(self, ranges: Sequence[HashRange]) -> None:
         for each in ranges:
-            # Those that are owned do not overlap: the last one that begins before its end decides.
+            # Owned ranges do not overlap: the last range that begins before its end decides.
             at = bisect_right(self._ranges, each.last, key=_first) - 1
             if at >= 0 and self._ranges[at][0].last >= each.first:
                 owned, consumer = self._ranges[at]

@@ -288,7 +288,7 @@ class Broker:
 
     @asynccontextmanager
     async def held(self, name: str) -> AsyncIterator[Topic]:
-        """Keeps the topic loaded inside. Raises Moved if it was unloaded before."""
+        """Keeps the topic loaded in the block. Raises Moved if it was unloaded before."""
         async with self.locks.one(name):
             topic = self.topics.get(name)
             if topic is None:
@@ -297,7 +297,7 @@ class Broker:
 
     @asynccontextmanager
     async def taken_out(self, name: str) -> AsyncIterator[StoredKind | None]:
-        """Unloads the topic and keeps it unloaded inside; yields it if it was loaded."""
+        """Unloads the topic and keeps it unloaded in the block; yields it if it was loaded."""
         async with self.locks.one(name):
             topic = self._loaded(name)
             await self._unload(name)

@@ -98,9 +98,10 @@ class Topic(LoadedTopic):
     def _headers_after(
         self, after: Position, ledgers: Sequence[LedgerRecord]
     ) -> Iterator[EntryHeader]:
-        """Yields the headers after a position; damage ends its own segment only.
+        """Yields the headers after a position; damage ends only its own segment.
 
-        A message after the damage that is sent again is stored twice: better than losing it.
+        If a message after the damage is sent again, it is stored twice, which is better than losing
+        it.
         """
         for record in ledgers:
             for segment in record.segments:
@@ -150,7 +151,7 @@ class Topic(LoadedTopic):
     ) -> Producer:
         """Connects a producer. `claim`: its access, Shared without one.
 
-        `is_pulsar_client`: its duplicates are a policy, and it sends Pulsar's entries.
+        `is_pulsar_client`: a policy decides about its duplicates, and it sends Pulsar's entries.
 
         Raises ProducerBusy if one of that name is connected or another one is exclusive,
         ProducerFenced, BacklogQuotaExceeded, TopicTerminated, Moved, StorageError.
@@ -375,8 +376,8 @@ class Topic(LoadedTopic):
     def remove_files(self, ledger_id: int) -> None:
         """Removes the files of an unreferenced ledger in the background.
 
-        A failure is retried later.
-        NOTE: the caller, a closing reader for example, has done nothing that could fail.
+        A failure is retried later. NOTE: the caller, for example a closing reader, cannot handle a
+        failure.
         """
         self.broker.spawn(self.files_removed(ledger_id))
 
@@ -392,8 +393,8 @@ class Topic(LoadedTopic):
     async def trim(self) -> int:
         """Deletes raw ledgers that nothing retains.
 
-        Returns their number (broker/topics/trimming.py).
-        Cursors are made durable first: the positions they may return to after a crash must stay.
+        Returns their number (broker/topics/trimming.py). Cursors are made durable first: the
+        positions to which they may return after a crash must stay.
         """
         cursors = [each for each in self.subscriptions.values() if each.is_durable]
         unsaved = [each for each in cursors if each.durable_mark_delete < each.mark_delete]

@@ -1,8 +1,8 @@
 """A user's compaction service in place of the worker (ledgerfold/compaction_service.py).
 
-It is foreign code in the broker's process: it runs in its own thread and event loop, its errors are
-reported, its results checked, and waits for it are bounded. Its output is verified like a worker's
-(broker/compaction/commit.py).
+It is untrusted code in the broker's process: it runs in a separate thread and event loop, its
+errors are reported, its results checked, and waits for it are bounded. Its output is verified like
+a worker's (broker/compaction/commit.py).
 
   >>> load_service("fractions:Fraction")
   Traceback (most recent call last):
@@ -190,8 +190,8 @@ class ServiceCompactor(Compactor):
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
         """Runs a plan. Raises CompactionFailed, and Ledgerfold errors that the service raises.
 
-        If cancelled, it ends the service's run first. A service whose run continues nevertheless
-        gets no other: it may write at any time.
+        If cancelled, it ends the service's run first. If a service's run continues anyway, the
+        service gets no other: it may write at any time.
         """
         if self.state == COMPACTOR_STATE_UNAVAILABLE:
             raise CompactorUnavailable(self.message)

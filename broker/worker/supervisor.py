@@ -115,7 +115,7 @@ class CompactorSupervisor(Compactor):
         self._task: asyncio.Task[None] | None = None
         self._ready_ms: int | None = None
         self._is_warming_up = False
-        # What a ready worker is said to be, if it is not what was preferred.
+        # The description of a ready worker, if its engine is not the preferred one.
         self._notice = ""
         self._retry = asyncio.Event()
         self._changed = asyncio.Event()
@@ -343,7 +343,7 @@ class CompactorSupervisor(Compactor):
             self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {STOPPED}.")
 
     def _tell_engine(self, why_inline: str) -> None:
-        """Logs, once, that the worker is inline though Spark was preferred; `message` says so."""
+        """Logs, once, that the worker is inline although Spark was preferred; `message` says so."""
         notice = why_inline and f"Compacting inline: {why_inline}"
         if notice and notice != self._notice:
             _log.warning("%s", notice)

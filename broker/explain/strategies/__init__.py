@@ -1,7 +1,7 @@
 """The evaluators that explain each strategy's decisions about the versions of a key.
 
 tests/model/test_explain_model.py compares them with runs. A new strategy needs an evaluator, and an
-entry in `_RULES`; without one it is explained as a user-defined strategy.
+entry in `_RULES`; without these it is explained as a user-defined strategy.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ to millions of them. The work on one batch is therefore bounded to some tenths o
   uncompressed batch is never too large.
 
 A larger batch is refused; its records can be sent in smaller batches. Kafka has no such bounds; its
-clients' batches are mostly far below 1 MB. Batches whose records need not be read are not bounded,
-nor are batches that a leader accepted.
+clients' batches are mostly far below 1 MB. The records of other batches are not read, so these
+bounds do not apply to them, nor to batches that a leader accepted.
 
     >>> from ledgerfold.storage.kafka.batch import read_batch_header
     >>> from ledgerfold.storage.kafka.records import build_columns
@@ -20,11 +20,12 @@ nor are batches that a leader accepted.
     ([1], [5, 6])
 
 Compacted topics refuse records without a key. The pass that finds those also checks that the
-records can be read: a record that no cleaning could read would block all after it. Parts must end
-where their record does, offset deltas rise by one from zero, and headers match their count. Only
-lengths are read, so that an append to a compacted topic costs little more than to another one.
+records can be read: a record that no cleaning could read would block all after it. Fields must end
+where their record does, offset deltas must rise by one from zero, and headers must match their
+count. Only lengths are read, so that an append to a compacted topic costs little more than to
+another one.
 
-Source: LogValidator of Kafka 4.1 and DefaultRecord.readFrom, which go through all of each record.
+Source: LogValidator and DefaultRecord.readFrom of Kafka 4.1, which read all of each record.
 """
 
 from __future__ import annotations
