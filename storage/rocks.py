@@ -159,14 +159,14 @@ class RocksKeyValue:
                 # reopened.
                 raise self._failure
             self._doubtful = {key: self._get(key) for key in (*puts, *deletes)}
-            stays_doubtful = False
+            remains_uncertain = False
             try:
                 self._write(puts, deletes)
             except DiskFailure as error:
-                self._failure, stays_doubtful = error, error.may_be_durable
+                self._failure, remains_uncertain = error, error.may_be_durable
                 raise
             finally:
-                if not stays_doubtful:
+                if not remains_uncertain:
                     self._doubtful = {}
 
     def _write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:

@@ -349,17 +349,17 @@ class _Scan:
         """Returns the offset of the next good header in order, or the end."""
         while offset < self._end:
             block, at = self._block(offset, _HEADER_ROOM)
-            base, whole_through = offset - at, len(block) - _HEADER_ROOM
+            base, intact_through = offset - at, len(block) - _HEADER_ROOM
             is_last = base + len(block) >= self._end
             for found in _LIKE_A_HEADER.finditer(block, at + _VERSION_AT):
                 start = found.start() - _VERSION_AT
-                if base + start >= self._end or (start > whole_through and not is_last):
+                if base + start >= self._end or (start > intact_through and not is_last):
                     break
                 if self._is_header(base + start):
                     return base + start
             if is_last:
                 break
-            offset = base + max(whole_through, at) + 1
+            offset = base + max(intact_through, at) + 1
         return self._end
 
     def _is_header(self, offset: int) -> bool:

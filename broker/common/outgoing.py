@@ -40,7 +40,7 @@ DELAYED_ALL_MAX = 1_000_000
 # A read gets 1/READ_PART of the free room, at least READ_LEAST.
 READ_PART, READ_LEAST = 64, 64 * 1024
 # The interval of the search for stalled streams while a share waits.
-_LOOK_S = 0.5
+_CHECK_S = 0.5
 
 
 def _nothing() -> None:
@@ -195,7 +195,7 @@ class Outgoing:
                 share.shed()
         if self.waiting:
             self._end_stalled()
-            self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._make_room)
+            self._looking = asyncio.get_running_loop().call_later(_CHECK_S, self._make_room)
 
     def _end_stalled(self) -> None:
         """Ends as many stalled streams as the waiting ones need."""

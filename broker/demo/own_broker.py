@@ -68,8 +68,8 @@ def _started(process: subprocess.Popen[bytes], data_dir: Path, log: Path) -> Sta
         ready = stdout.readline()
     if not ready:
         raise LedgerfoldError(f"The broker did not start: {log.read_text()[-_LOG_SHOWN:]}")
-    told = json.loads(ready)
-    return Started(told["listen"], told.get("pulsar"), told.get("admin"), data_dir, log)
+    event = json.loads(ready)
+    return Started(event["listen"], event.get("pulsar"), event.get("admin"), data_dir, log)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

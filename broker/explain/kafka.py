@@ -149,7 +149,7 @@ def explain_marker(marker: Marker, round_: NextRound) -> Explanation:
     return Explanation(what, sentence)
 
 
-def explain_gone(offset: int, round_: NextRound, batch: Batch | None) -> Explanation:
+def explain_missing(offset: int, round_: NextRound, batch: Batch | None) -> Explanation:
     """`batch`: the batch whose offset range includes it. `batch`: the one whose offset range
     includes it.
     """

@@ -26,8 +26,8 @@ from ledgerfold.broker.explain.kafka import (
     NextRound,
     Record,
     explain,
-    explain_gone,
     explain_marker,
+    explain_missing,
 )
 from ledgerfold.broker.explain.rules import VERSIONS_MAX
 from ledgerfold.broker.kafka.cleaner.choice import Candidate
@@ -96,7 +96,7 @@ class KafkaExplainer:
             offset = request.message_id.entry_id
             found = await self._read(topic, _Scan(round_, topic, set(), offset), offset)
             if found.at is None:
-                return _answer([_explained_gone(offset, found)], _notes(topic, plan, found))
+                return _answer([_explain_missing(offset, found)], _notes(topic, plan, found))
             keys = set() if isinstance(found.at, Marker) else {found.at.key}
         found = await self._read(topic, _Scan(round_, topic, keys, offset), 0)
         return _answer(found.explained(), _notes(topic, plan, found), found.older)
@@ -302,8 +302,8 @@ def _explained_record(record: Record, explanation: Explanation) -> pb.ExplainedV
     return explained
 
 
-def _explained_gone(offset: int, found: _Scan) -> pb.ExplainedVersion:
-    explained = _explained(offset, 0, explain_gone(offset, found.round, found.around))
+def _explain_missing(offset: int, found: _Scan) -> pb.ExplainedVersion:
+    explained = _explained(offset, 0, explain_missing(offset, found.round, found.around))
     explained.place = pb.VERSION_PLACE_TRIMMED
     return explained
 

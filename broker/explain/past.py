@@ -24,9 +24,9 @@ from ledgerfold.broker.explain.run_line import RunLine, RunSpan, drops_null_keys
 from ledgerfold.broker.explain.strategies import OWN, rules_of
 from ledgerfold.broker.explain.strategies.evaluator import (
     HELD_MAX,
-    Asked,
     Decision,
     Evaluator,
+    RunParameters,
     dropped,
 )
 from ledgerfold.broker.explain.versions import Found
@@ -185,8 +185,8 @@ def _is_reason(version: Version, rule: pb.CompactionRule, run: RunRecord) -> boo
 
 def asked_of(
     strategy: CompactionStrategy, time_ms: int, read: Callable[[Found], StoredMessage]
-) -> Asked:
-    return Asked(strategy.name, settings_of(strategy), time_ms, read)
+) -> RunParameters:
+    return RunParameters(strategy.name, settings_of(strategy), time_ms, read)
 
 
 def null_key_decision(found: Found, strategy: str, *, keeps: bool) -> Decision:

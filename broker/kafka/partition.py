@@ -101,7 +101,7 @@ class Partition:
         self._start_batch: tuple[int, int | None] = (self.log_start_offset, None)
         # Called when more can be read.
         self.on_visible: set[Callable[[], None]] = set()
-        self.log.on_durable.add(self._tell_visible)
+        self.log.on_durable.add(self._notify_visible)
 
     def _config(self) -> LogConfig:
         return LogConfig.kept(self._stored.record.kafka.config, self._broker_config())
@@ -277,10 +277,10 @@ class Partition:
         value.
         """
         self.held_high_watermark = offset
-        self._tell_visible()
+        self._notify_visible()
         return self.high_watermark
 
-    def _tell_visible(self) -> None:
+    def _notify_visible(self) -> None:
         self.producers.pass_high_watermark(self.high_watermark)
         for callback in tuple(self.on_visible):
             callback()

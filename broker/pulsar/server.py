@@ -15,7 +15,7 @@ from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import AddressInUse
 
 PING_S, SILENT_S = 30.0, 75.0
-_LOOK_S = 5.0
+_CHECK_S = 5.0
 _BACKLOG = 1024
 
 
@@ -74,12 +74,12 @@ class PulsarServer:
     async def _look(self) -> None:
         """Pings idle clients, closes silent connections, reports the end of topics."""
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_CHECK_S)
             now_s = self._shared.now_s()
             for connection in tuple(self._shared.connections):
                 connection.look_for_ends()
                 silent_s = now_s - connection.heard_s
                 if silent_s > SILENT_S:
                     connection.abort(f"it was silent for {silent_s:.0f} s")
-                elif silent_s > PING_S - _LOOK_S:
+                elif silent_s > PING_S - _CHECK_S:
                     connection.ping()

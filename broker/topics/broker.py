@@ -278,7 +278,7 @@ class Broker:
         if is_non_persistent(name):
             self.non_persistent.end(name)
             return
-        async with self.taken_out(name):
+        async with self.kept_unloaded(name):
             pass
         topic = await self.any_topic(name, create=False)
         if isinstance(topic, StoredKind) and topic.failure is not None:
@@ -296,7 +296,7 @@ class Broker:
             yield topic
 
     @asynccontextmanager
-    async def taken_out(self, name: str) -> AsyncIterator[StoredKind | None]:
+    async def kept_unloaded(self, name: str) -> AsyncIterator[StoredKind | None]:
         """Unloads the topic and keeps it unloaded in the block; yields it if it was loaded."""
         async with self.locks.one(name):
             topic = self._loaded(name)

@@ -56,16 +56,16 @@ class TopicNames:
             yield
         finally:
             made = [each for each in new if self._metadata.topic(each) is not None]
-            self._tell(made, exists=True)
+            self._notify(made, exists=True)
 
     def created(self, names: Sequence[str]) -> None:
         """Notifies watchers of topics that were created by other means."""
-        self._tell(names, exists=True)
+        self._notify(names, exists=True)
 
     def deleted(self, name: str) -> None:
-        self._tell([name], exists=False)
+        self._notify([name], exists=False)
 
-    def _tell(self, names: Sequence[str], *, exists: bool) -> None:
+    def _notify(self, names: Sequence[str], *, exists: bool) -> None:
         if self.watchers:
             for name in map(shown_topic, names):
                 for watcher in tuple(self.watchers):

@@ -279,7 +279,7 @@ class CompactorSupervisor(Compactor):
             address = await process.listening(self._limits.listening)
             ending = Ending("it did not report its port")
             if address is not None:
-                self._tell_engine(process.why_inline)
+                self._report_engine(process.why_inline)
                 ending = await self._serve(address, process, secret)
         finally:
             self._process = None
@@ -342,7 +342,7 @@ class CompactorSupervisor(Compactor):
         else:
             self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {STOPPED}.")
 
-    def _tell_engine(self, why_inline: str) -> None:
+    def _report_engine(self, why_inline: str) -> None:
         """Logs, once, that the worker is inline although Spark was preferred; `message` says so."""
         notice = why_inline and f"Compacting inline: {why_inline}"
         if notice and notice != self._notice:

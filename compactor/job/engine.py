@@ -90,7 +90,7 @@ class Engine(ABC):
         """Checks that all tasks can write there. Raises CompactorUnavailable."""
 
     @abstractmethod
-    def end_behind(self, error: Exception) -> str | None:
+    def end_causing(self, error: Exception) -> str | None:
         """Returns how the engine ended, if that is the cause of one of `failures`."""
 
     @abstractmethod

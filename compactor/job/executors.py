@@ -47,7 +47,7 @@ class Executor(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
+class ExecutorCheck:
     """A task that describes its executor. `folder`: must exist, and be writable."""
 
     folder: str | None = None
@@ -80,7 +80,7 @@ def code_digest() -> str:
 def check_executors(context: SparkContext, folder: Path | None = None) -> None:
     """Raises CompactorUnavailable unless executors can run tasks that write into `folder`."""
     tasks = max(_TASKS_MIN, _TASKS_PER_CORE * context.defaultParallelism)
-    look = Look(None if folder is None else str(folder))
+    look = ExecutorCheck(None if folder is None else str(folder))
     try:
         found = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
     except Py4JJavaError as error:

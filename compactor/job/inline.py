@@ -229,7 +229,7 @@ class InlineEngine(Engine):
     def check_folder(self, folder: Path) -> None:
         """Checks nothing: tasks run where the folder was made."""
 
-    def end_behind(self, error: Exception) -> None:
+    def end_causing(self, error: Exception) -> None:
         """Returns None: the engine ends with its worker."""
 
     def sentence_of(self, error: Exception) -> str:

@@ -65,7 +65,7 @@ def _additions(mapped: SegmentMap, strategy: Strategy) -> Iterator[Callable[[Key
     row = 0
     for block in mapped.blocks():
         singles = None
-        if not strategy.reads_event_times and mapped.has_whole(block):
+        if not strategy.reads_event_times and mapped.has_all(block):
             singles = single_messages(mapped, block)
         if singles is None:
             for entry in mapped.in_block(block, row):

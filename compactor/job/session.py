@@ -150,7 +150,7 @@ class Session(Engine):
         if not self.is_local:
             check_executors(self.context, folder)
 
-    def end_behind(self, error: Exception) -> str | None:
+    def end_causing(self, error: Exception) -> str | None:
         # A running JVM reports Spark's own errors. All other errors may be due to its end, which
         # the system reports a moment later.
         end = self.jvm_end(0 if isinstance(error, Py4JJavaError) else _JVM_END_SECONDS)

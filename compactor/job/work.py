@@ -144,7 +144,7 @@ class EngineRun(Work[Result]):
 
     def _typed(self, error: Exception) -> LedgerfoldError:
         """Returns the error of our own types that explains `error`."""
-        why = self._engine.end_behind(error)
+        why = self._engine.end_causing(error)
         if why is not None:
             return CompactionFailed(self._stage, why, worker_died=True)
         if self._is_cancelled.is_set():

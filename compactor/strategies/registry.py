@@ -57,7 +57,7 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy
 AnyStrategy = Strategy | MessageStrategy
 
 
-class Asked(NamedTuple):
+class Parameters(NamedTuple):
     """The parameters of a strategy: all its settings, and the run's time (ms)."""
 
     settings: dict[str, str]
@@ -68,7 +68,7 @@ class Maker(NamedTuple):
     """A factory of a strategy, and the version of the strategy's rules."""
 
     version: int
-    make: Callable[[Asked], AnyStrategy]
+    make: Callable[[Parameters], AnyStrategy]
 
 
 def fixed(strategy: Strategy) -> Maker:
@@ -101,4 +101,4 @@ def strategy_of(plan: CompactionPlan) -> AnyStrategy:
     if maker is None or plan.strategy_version not in (0, maker.version):
         known = {name: each.version for name, each in MAKERS.items()}
         raise UnknownStrategy(plan.strategy, plan.strategy_version, known)
-    return maker.make(Asked(settings_of(asked), plan.time_ms))
+    return maker.make(Parameters(settings_of(asked), plan.time_ms))

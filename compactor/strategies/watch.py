@@ -35,7 +35,7 @@ from ledgerfold.compactor.memory import status_bytes
 ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 # The number of checks per timeout.
-_LOOKS = 4
+_CHECKS = 4
 # The time in which interrupted code must return before its process is ended.
 _GRACE_SECONDS = 5.0
 _STDERR = 2
@@ -82,7 +82,7 @@ class Watch(Unwatched):
         self.limits = limits
         # The question at the last check.
         self._seen: object = None
-        self._looks = self._holders = 0
+        self._checks = self._holders = 0
         # The previous settings of the process.
         self._handler: Any = signal.SIG_DFL
         self._timer = (0.0, 0.0)
@@ -123,7 +123,7 @@ class Watch(Unwatched):
         return Exceeded(f"a task with it takes more than {most:g} MiB of memory")
 
     def _begin(self) -> None:
-        self._handler = signal.signal(signal.SIGALRM, self._look)
+        self._handler = signal.signal(signal.SIGALRM, self._check)
         self._rlimit = resource.getrlimit(resource.RLIMIT_DATA)
         _, hard = self._rlimit
         # VmData is what counts against RLIMIT_DATA.
@@ -131,7 +131,7 @@ class Watch(Unwatched):
         if hard != resource.RLIM_INFINITY:
             most = min(most, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
-        interval = self.limits.timeout_seconds / _LOOKS
+        interval = self.limits.timeout_seconds / _CHECKS
         self._timer = signal.setitimer(signal.ITIMER_REAL, interval, interval)
         self._arm()
 
@@ -142,16 +142,16 @@ class Watch(Unwatched):
         signal.signal(signal.SIGALRM, self._handler)
         signal.setitimer(signal.ITIMER_REAL, *self._timer)
 
-    def _look(self, number: int, frame: FrameType | None) -> None:
+    def _check(self, number: int, frame: FrameType | None) -> None:
         if self.question is None or self.question is not self._seen:
-            self._seen, self._looks = self.question, 0
+            self._seen, self._checks = self.question, 0
             self._arm()
             return
-        self._looks += 1
-        if self._looks >= _LOOKS:
+        self._checks += 1
+        if self._checks >= _CHECKS:
             raise Exceeded(f"it did not answer within {self.limits.timeout_seconds:g} s")
 
     def _arm(self) -> None:
         """Arms the forced end of the process, unless the next check finds progress."""
-        seconds = self.limits.timeout_seconds * (1 + 2 / _LOOKS) + _GRACE_SECONDS
+        seconds = self.limits.timeout_seconds * (1 + 2 / _CHECKS) + _GRACE_SECONDS
         faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)

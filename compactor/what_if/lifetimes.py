@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ledgerfold.compactor.job.engine import Context
-from ledgerfold.compactor.job.merge_messages import Spool, asked_about
+from ledgerfold.compactor.job.merge_messages import Spool, decided
 from ledgerfold.compactor.job.plan import Cut, InputSegment
 from ledgerfold.compactor.job.rows import Failure, Messages, guarded, succeeded
 from ledgerfold.compactor.job.scan_messages import scan_messages
@@ -94,7 +94,7 @@ class Lives:
             try:
                 recorder = Recorder(self.strategy.made())
                 asked = replace(self.strategy, made_of=lambda: recorder, settings={})
-                standing = asked_about(asked, spool).survivors()
+                standing = decided(asked, spool).survivors()
             except LedgerfoldError as error:
                 yield Failure.of(error)
                 return

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.job.arrow_integers import to_arrow
-from ledgerfold.compactor.job.merge_messages import Spool, asked_about
+from ledgerfold.compactor.job.merge_messages import Spool, decided
 from ledgerfold.compactor.job.rows import Failure, Messages, by_task
 from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.strategies.registry import AnyStrategy
@@ -91,7 +91,7 @@ class Merge:
         survivors = []
         for number, strategy in enumerate(self.strategies):
             if isinstance(strategy, MessageStrategy):
-                asked = asked_about(strategy, spool)
+                asked = decided(strategy, spool)
                 strategy_counts = StrategyCounts(number, len(asked.standing), asked.removed_events)
                 positions = asked.survivors()
             else:

@@ -115,8 +115,8 @@ def sizes_by_publishing_order(history: History, retain_null_key: bool) -> Intege
     order = rows[np.argsort(history.codes[rows], kind="stable")]
     # The entry of the key's next message; past the end if there is none.
     next_entries = np.full(len(entries), len(history.counts))
-    comes_again = history.codes[order[1:]] == history.codes[order[:-1]]
-    next_entries[order[:-1][comes_again]] = entries[order[1:][comes_again]]
+    has_next = history.codes[order[1:]] == history.codes[order[:-1]]
+    next_entries[order[:-1][has_next]] = entries[order[1:][has_next]]
     stays = (has_key & history.facts.is_value) | (~has_key & retain_null_key) | passes
     return _sizes(history, np.flatnonzero(stays), next_entries[stays])
 

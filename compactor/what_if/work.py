@@ -50,7 +50,7 @@ class AnalysisWork(Work[TopicWhatIf]):
         except LedgerfoldError:
             raise
         except self._engine.failures as error:
-            why = self._engine.end_behind(error)
+            why = self._engine.end_causing(error)
             if why is not None:
                 raise CompactionFailed(STAGE, why) from error
             self._check_cancelled()

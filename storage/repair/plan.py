@@ -204,7 +204,7 @@ class _Planner(Draft):
                 shrink_cleaned(topic.kafka, ledger_id, check.span())
                 continue
             messages = None
-            if check is not None and not check.is_made_up:
+            if check is not None and not check.is_reconstructed:
                 messages = sum(each.messages for each in check.record.segments)
             forget_cleaned(topic.kafka, ledger_id)
             if check is not None:
@@ -244,7 +244,7 @@ class _Planner(Draft):
         """Returns whether the raw ledgers hold every message of the compacted one."""
         sources = {each.first.ledger_id for each in check.record.segments if each.entries}
         sources |= {ledger_id for each in check.segments for ledger_id in each.ledger_ids}
-        if check.is_made_up or not sources or topic.name in self._topics_with_loss:
+        if check.is_reconstructed or not sources or topic.name in self._topics_with_loss:
             return False
         # Trimming removes the oldest first: from the first one on, all exist or were lost.
         return sources <= set(topic.ledger_ids)

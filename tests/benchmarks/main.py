@@ -1,13 +1,13 @@
-"""scripts/bench: runs benchmarks and shows what they found.
+"""scripts/bench: runs benchmarks and prints their results.
 
     scripts/bench                     lists them
     scripts/bench serve publish       runs these two, a table each
     scripts/bench all --json          runs all, one JSON object a line
     scripts/bench publish --quick     shows that it runs; the figures mean nothing
 
-A benchmark is a module of this folder with a docstring that says what is measured against which
-baseline, and `run(options)`, which returns a Report. It needs no other setting up: each starts the
-broker it measures.
+A benchmark is a module of this folder with a docstring that describes what is measured, with which
+baseline, and with a function `run(options)`, which returns a Report. No other setup is needed: each
+starts the broker that it measures.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@
     scripts/mutate --list --room broker/log
     scripts/mutate --stories [NAME ...]
 
-What was found out is kept in a file (--results), and a run that was ended goes on there; modules
-that changed since are mutated again. --again also looks once more at what was alive.
-Exit codes: 0 what has to be noticed was, 1 it was not, 2 usage, 3 tests fail without a defect.
+Results are kept in a file (--results), and an interrupted run continues there; modules that changed
+since are mutated again. --again also repeats the mutants that were alive. Exit codes: 0 everything
+was noticed, 1 something was not, 2 usage, 3 tests fail without a defect.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def all_mutants(rooms: Sequence[str] = (), left_out: Sequence[str] = ()) -> list[Mutant]:
-    """`rooms`: none is all of them; `left_out`: beginnings of paths."""
+    """`rooms`: empty means all; `left_out`: path prefixes."""
     return [
         mutant
         for room in ROOMS
@@ -63,7 +63,7 @@ def all_mutants(rooms: Sequence[str] = (), left_out: Sequence[str] = ()) -> list
 
 
 def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
-    """Picks some by chance, and the same ones again where the code has not changed."""
+    """Picks a random sample, which is the same as long as the code does not change."""
 
     def rank(mutant: Mutant) -> bytes:
         return hashlib.sha256("\0".join((str(seed), *map(str, mutant.key))).encode()).digest()

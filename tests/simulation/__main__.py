@@ -1,11 +1,11 @@
-"""`scripts/simulate`: scenarios from seeds, beside each other, and what fails.
+"""`scripts/simulate`: scenarios from seeds, run concurrently, and their failures.
 
     scripts/simulate --seed 1 --count 500
     scripts/simulate --count 100000 --minutes 60      whichever is reached first
     scripts/simulate --seed 17 --count 1 --trace
 
-A failure prints its seed, the shortest scenario that fails in the same way, and what happened in
-it, in words. Exit codes: 0 nothing failed, 1 something did, 2 usage.
+A failure prints its seed, the shortest scenario that fails in the same way, and a description of
+its events. Exit codes: 0 nothing failed, 1 something did, 2 usage.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ if __name__ == "__main__":
     # As Ctrl-C does: the processes that run seeds end, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # Sets of strings must come in one order.
+        # Sets of strings must be ordered in the same way.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]])
     sys.exit(main())

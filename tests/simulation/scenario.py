@@ -1,4 +1,4 @@
-"""A scenario, and its run. What is drawn from a seed: drawing.py."""
+"""A scenario, and its run. drawing.py describes what is drawn from a seed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.simulation.loop import STEP_S, Hang, Pace
 from tests.simulation.operation import OPERATIONS
 from tests.simulation.world import World
 
-# How often a moment comes and goes before the one at which an operation begins.
+# How often a moment passes before the one at which an operation begins.
 SKIPS = (0, 0, 0, 1, 2, 4)
 _IDLE_STEPS = 5
 

@@ -193,10 +193,10 @@ def _read_checkpoints(folder: Path) -> dict[str, dict[TopicPartition, int]]:
     from ledgerfold.broker.kafka.log.checkpoint_file import CHECKPOINT_FILE
 
     names = (CHECKPOINT_FILE, LOG_START_FILE, RECOVERY_POINT_FILE)
-    return {name: read_beside(folder, name) for name in names}
+    return {name: read_checkpoint_file(folder, name) for name in names}
 
 
-def read_beside(folder: Path, name: str) -> dict[TopicPartition, int]:
+def read_checkpoint_file(folder: Path, name: str) -> dict[TopicPartition, int]:
     """Reads a checkpoint file next to the folder. Raises Corruption, OSError."""
     from ledgerfold.broker.kafka.log.checkpoint_file import read_checkpoint
 

@@ -167,19 +167,19 @@ class DeadLetters:
 
     def _letter(self, message: Message) -> NewMessage:
         """Returns the message to publish: a copy with its origin."""
-        origin = _id_text(message.message_id())
-        told = {
+        message_id = _id_text(message.message_id())
+        origin = {
             "REAL_TOPIC": base_of(self._source),
-            "ORIGIN_MESSAGE_ID": origin,
+            "ORIGIN_MESSAGE_ID": message_id,
             # The name that older clients read.
-            "ORIGIN_MESSAGE_IDY_TIME": origin,
+            "ORIGIN_MESSAGE_IDY_TIME": message_id,
         }
         entry, row = message
         batch, batch_row = entry.decoded(row)
         return NewMessage(
             None if message.has_null_value() else message.data(),
             entry.key(row),
-            properties=told | message.properties(),
+            properties=origin | message.properties(),
             event_time_ms=message.event_timestamp(),
             ordering_key=batch.ordering_key(batch_row),
             key_is_base64=batch.key_is_base64(batch_row),

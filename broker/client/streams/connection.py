@@ -213,7 +213,7 @@ class Connection:
         channel, self._channel = self._channel, None
         # No reference to the channel may remain (forks.py).
         self._methods = {}
-        gone = forks.Gone("The client is closed.")
+        gone = forks.Invalidated("The client is closed.")
         self.publish = self.subscribe = self.read = gone
         if channel is not None:
             await channel.close(None)

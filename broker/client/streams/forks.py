@@ -35,7 +35,7 @@ from weakref import WeakSet
 from ledgerfold.storage.errors import AlreadyClosed, NotAllowed
 
 
-class Gone:
+class Invalidated:
     """A placeholder for a closed object: each use raises AlreadyClosed with this text."""
 
     def __init__(self, why: str) -> None:
@@ -76,7 +76,7 @@ class _ThisProcess:
 
 
 def invalidate_after_fork(facade: object) -> None:
-    """Registers an object: in a forked child, each of its attributes is Gone."""
+    """Registers an object: in a forked child, each of its attributes is Invalidated."""
     _facades.add(facade)
 
 
@@ -138,7 +138,7 @@ def _on_fork_in_child() -> None:
         # A reference that is never released: the interpreter must not finalize the list's members
         # at exit.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept_until_exit))
-    gone = Gone(
+    gone = Invalidated(
         f"It was opened in process {os.getppid()}, before that process forked this one. "
         "Create the client after the fork, in the process that uses it."
     )

@@ -48,7 +48,7 @@ class Decision(NamedTuple):
     stays: str = ""
 
 
-class Asked(NamedTuple):
+class RunParameters(NamedTuple):
     """The parameters of a run: its strategy, all settings, and its time.
 
     `read`: reads a message with value and properties, for strategies that need more than key

@@ -110,7 +110,7 @@ def test_permits_add_up_to_the_queue_size() -> None:
     """The messages that the broker may send and those queued here have a common bound."""
     permits = Permits(10)
     assert permits.to_grant() == 10
-    permits.came(12)
+    permits.received(12)
     assert permits.to_grant() == 0
     permits.taken(5)
     assert permits.to_grant() == 5

@@ -31,7 +31,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hours pass from one look at the clock to the next."""
     hours = itertools.count(0, 3600)
     monkeypatch.setattr(module, "_now_s", lambda: float(next(hours)))
-    monkeypatch.setattr(module, "_LOOK_S", 0.001)
+    monkeypatch.setattr(module, "_CHECK_S", 0.001)
 
 
 def test_a_stream_that_is_one_too_many() -> None:

@@ -225,7 +225,7 @@ def test_memory_has_a_bound_and_all_is_as_before() -> None:
         with pytest.raises(Exceeded, match="more than 64 MiB"), watch.held():
             np.ones(1 << 28)
         assert resource.getrlimit(resource.RLIMIT_DATA) != before[1]
-        assert signal.getsignal(signal.SIGALRM) == watch._look
+        assert signal.getsignal(signal.SIGALRM) == watch._check
     after = (signal.getsignal(signal.SIGALRM), resource.getrlimit(resource.RLIMIT_DATA))
     assert after == before
 

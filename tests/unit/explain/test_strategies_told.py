@@ -10,7 +10,7 @@ import pytest
 from ledgerfold.broker.explain.rules import Facts, explain
 from ledgerfold.broker.explain.run_line import RunLine
 from ledgerfold.broker.explain.strategies import rules_of
-from ledgerfold.broker.explain.strategies.evaluator import Asked
+from ledgerfold.broker.explain.strategies.evaluator import RunParameters
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import Position
@@ -50,7 +50,7 @@ def told_by(
         value = (values or {}).get(found.name, b"")
         return StoredMessage(-1, 1, b"k", False, value, False, {"v": value.decode()}, 0, 0, None)
 
-    evaluator = rules_of(name).evaluator(Asked(name, settings or {}, NOW_MS, read))
+    evaluator = rules_of(name).evaluator(RunParameters(name, settings or {}, NOW_MS, read))
     decisions = [decision for version in versions for decision in evaluator.meet(version)]
     decisions += evaluator.keeps()
     decisions.sort(key=lambda decision: decision.found.identity)

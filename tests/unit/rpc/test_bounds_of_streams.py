@@ -102,7 +102,7 @@ def test_clients_that_take_nothing(
 ) -> None:
     """They hold no more than there may be; when others need it they are ended, and these served."""
     monkeypatch.setattr(outgoing_module, "STALLED_S", 0.3)
-    monkeypatch.setattr(outgoing_module, "_LOOK_S", 0.05)
+    monkeypatch.setattr(outgoing_module, "_CHECK_S", 0.05)
     served.lab.publish([([Message(b"k", b"v" * ENTRY_BYTES)], False)] * ENTRIES)
     outgoing = served.lab.broker.outgoing
     outgoing.bytes_max = 4 * ENTRY_BYTES

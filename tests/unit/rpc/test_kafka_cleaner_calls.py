@@ -39,11 +39,11 @@ def cleaned(lab: KafkaLab, name: str) -> None:
 def take_out(lab: KafkaLab, name: str) -> None:
     """As right behind a start: nobody has loaded it."""
 
-    async def taken_out() -> None:
-        async with lab.broker.taken_out(name):
+    async def kept_unloaded() -> None:
+        async with lab.broker.kept_unloaded(name):
             pass
 
-    lab.run(taken_out())
+    lab.run(kept_unloaded())
 
 
 @pytest.mark.parametrize(
