@@ -1,4 +1,4 @@
-"""Measures how long work occupies the loop: in its own steps, not in time.
+"""Measures how long work occupies the loop: in loop steps, not in time.
 
 >>> async def example() -> int:
 ...     done: list[int] = []

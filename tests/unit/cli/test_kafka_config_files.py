@@ -1,4 +1,4 @@
-"""`serve --kafka-config`: a broker's server.properties, and single settings beside it."""
+"""`serve --kafka-config` with a broker's server.properties, and single settings besides it."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ INT64_MAX = 2**63 - 1
     ],
 )
 def test_starts(text: str, start: MessageId | int) -> None:
-    """Ids as they are printed, here and in Python; times in ms and in ISO 8601."""
+    """Ids as printed, here and in Python; times in ms and in ISO 8601."""
     assert parse_start(text) == start
 
 
@@ -65,7 +65,7 @@ def test_starts(text: str, start: MessageId | int) -> None:
     ],
 )
 def test_invalid_start_positions(text: str) -> None:
-    """Refused with what may be written instead."""
+    """The error lists the valid forms."""
     with pytest.raises(InvalidRequest, match="expected earliest, latest") as caught:
         parse_start(text)
     assert repr(text) in str(caught.value)

@@ -1,4 +1,4 @@
-"""Checks of executors: what is missing there is named, with a remedy."""
+"""Checks of executors name missing requirements with a remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ledgerfold.version import __version__
 
 
 class FakeCluster:
-    """Spark's context, of one executor, which is this process unless it is told otherwise."""
+    """Spark's context with one executor, by default this process."""
 
     defaultParallelism = 2  # noqa: N815
 

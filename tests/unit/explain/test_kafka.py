@@ -1,4 +1,4 @@
-"""`explain` on Kafka topics: the reasons, and the log from which they are told."""
+"""`explain` on Kafka topics: the reasons, and the log from which they follow."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_a_topics_value_is_above_its_namespaces(lab: HttpLab) -> None:
 
 
 def test_a_topics_ttl_may_be_in_the_query(lab: HttpLab) -> None:
-    """As Pulsar's own tool sends it."""
+    """As Pulsar's tool sends it."""
     lab.done("PUT", T)
     lab.done("POST", f"{T}/messageTTL?messageTTL=60")
     assert lab.get(f"{T}/messageTTL") == 60

@@ -56,7 +56,7 @@ def test_versions(lab: HttpLab) -> None:
 
 @pytest.mark.parametrize("verb", ["schema", "compatibility", "version"])
 def test_texts_that_are_not_unicode(lab: HttpLab, verb: str) -> None:
-    """The body is JSON, and what its texts say is not."""
+    """The body is JSON, but its texts are invalid."""
     surrogate = json.dumps({"p": "\ud800"})
     of_half = {**PAIR, "properties": {**PAIR["properties"], "key.schema.properties": surrogate}}
     half = {**PAIR, "schema": f'{{"key":"","value":{surrogate}}}'}

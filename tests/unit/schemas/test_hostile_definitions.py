@@ -196,7 +196,7 @@ def test_a_default_with_many_symbols() -> None:
 
 
 def test_all_versions_have_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A comparison with one hundred costs no more than one with the latest may."""
+    """A comparison with one hundred may cost no more than one with the latest."""
 
     def wide(letter: str) -> SchemaDefinition:
         names = (f"{letter}{at}" for at in range(20))
