@@ -32,7 +32,22 @@ OPENINGS_NOT_USED = frozenset(
 _PRONOUNS = frozenset({"It", "Its", "They", "This", "That"})
 PHRASES_NOT_USED = (
     *("on its way", "on their way", "anew", "one's own", "is told of", "let go of", "lets go"),
-    *("goes by", "given out", "one behind the other", "makes good"),
+    *("goes by", "given out", "one behind the other", "makes good", "as it came", "as they came"),
+    *(
+        "is told",
+        "are told",
+        "be told",
+        "told of",
+        "tells of",
+        "hears of",
+        "heard of",
+        "knows of",
+        "goes on",
+        "lies behind",
+        "to be had",
+    ),
+    *("whoever", "somebody", "anybody", "of ours", "of theirs", "what there is", "all there is"),
+    *("of its own accord", "of their own accord", "lets it go", "comes whole", "stands twice"),
 )
 _PHRASES = re.compile(rf"\b(?:{'|'.join(map(re.escape, PHRASES_NOT_USED))})\b")
 _PATH = re.compile(r"(?<![\w./*])((?:[\w-]+/)*[\w-]+\.py)\b(?!/)")

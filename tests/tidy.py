@@ -7,10 +7,10 @@
     imports     heavy packages stay in the compactor, gRPC stays out of storage, and the checkout's
                 folders are imported through `ledgerfold`
     dead files  every module is imported by another one, or is an entry point
-    words       no notes to self, no paths of somebody's machine
+    words       no notes to self, no paths of a developer's machine
     docstrings  every module begins with one; what looks like code in one has prompts, and is run
                 (tests/support/examples.py)
-    test files  have names of their own, in the folders of what they test; no fake stands twice
+    test files  have names of their own, in the folders of what they test; no fake is defined twice
 
 Each rule takes modules (or files) and returns the violations, one line each, as `path:line: what`.
 tests/unit/test_tidy.py applies them to the tree, and shows that each can fail. After TigerBeetle's
@@ -40,7 +40,7 @@ LONG_MODULES = ("storage/errors.py",)
 TEST_MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
-# Started by name, by a test runner or by a user's import; no module of ours imports them.
+# Started by name, by a test runner or by a user's import; no module of the project imports them.
 ENTRY_POINTS = (
     r".*\.__main__",
     r"ledgerfold\.broker\.cli\.main",

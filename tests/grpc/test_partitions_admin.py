@@ -188,7 +188,7 @@ def test_a_partition_that_was_deleted_is_missed_until_made_again(admin: Admin, t
 def test_a_consumer_misses_nothing_of_a_new_partition(
     broker: BrokerProcess, admin: Admin, t: str
 ) -> None:
-    """The subscription exists, at the beginning, before anybody can publish to the partition."""
+    """The subscription exists, at the beginning, before a client can publish to the partition."""
     admin.create_partitioned_topic(t, 1)
     admin.create_subscription(t, "s", MessageId.latest)
     admin.update_partitioned_topic(t, 2)

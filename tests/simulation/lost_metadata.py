@@ -5,7 +5,7 @@ and the store loses its last writes, a few or all. Then less is promised (docs/R
 compared with what readers get of the same files without lost writes:
 
 * They get everything, or an error: nothing is silently missing.
-* A start that knows of the loss removes no file that holds an entry.
+* A start that detects the loss removes no file that holds an entry.
 * After a repair nothing is damaged, and raw readers get everything again.
 """
 

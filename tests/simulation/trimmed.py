@@ -23,8 +23,8 @@ class TrimmedChecks(Told):
     """Compares trimmed ledgers with cursors, producers' records and retention."""
 
     def _remember_ledger(self, topic: Topic, ledger_id: int, store: MemoryKeyValue) -> None:
-        """Remembers what its record names: a publisher that repeats such an entry is told that it
-        is stored.
+        """Remembers what its record names: repeating such an entry gets an answer as a
+        duplicate.
         """
         value = store.get(f"ledger/{ledger_id:020d}".encode())
         if value is None:

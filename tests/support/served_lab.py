@@ -59,7 +59,7 @@ async def end_of(call: Any) -> grpc.RpcError | None:
 
 
 class _Ended(grpc.RpcError):
-    """A stream that was read to its end tells of its error in this way alone."""
+    """The error of a stream that was read to its end."""
 
     def __init__(self, code: grpc.StatusCode, details: str, metadata: Any) -> None:
         super().__init__(details)

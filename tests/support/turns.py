@@ -7,7 +7,7 @@
 ...             done.append(number)
 ...             if number % 10 == 9:
 ...                 await asyncio.sleep(0)
-...     return turns.most  # steps between two turns of anybody else
+...     return turns.most  # steps between two turns of other tasks
 >>> asyncio.run(example())
 10
 """

@@ -2,7 +2,7 @@
 
 batches.py       record batches: spans, sizes to the byte, what a rebuilt one looks like
 segments.py      a run of batches with its indexes
-producers.py     what a log knows of idempotent and transactional producers
+producers.py     a log's state of idempotent and transactional producers
 settings.py      a topic's settings
 records.py       what may be appended, and a batch from what a request says
 log.py           a partition's log: append, roll, truncate, high watermark, retention, reads, reopen

@@ -65,7 +65,7 @@ def subscription(broker: ThreadedFakeBroker) -> FakeSubscription:
 
 
 def wait_until(broker: ThreadedFakeBroker, condition: Callable[[], bool]) -> None:
-    """Until the broker's state says so; it tells of every change."""
+    """Waits until the condition holds; the broker's state reports every change."""
 
     async def wait() -> None:
         while not condition():

@@ -300,7 +300,7 @@ def test_a_reader_that_the_broker_ends_is_opened_again(
     broker.service.refusal = NotAllowed("not now")
     broker.do(lambda: broker.topic("t").notify())
     wait_until(lambda: follower._error is not None, "the refusal")
-    view.refresh()  # has all there is
+    view.refresh()  # it is complete
     broker.store("t", entry_of(3))
     with pytest.raises(NotAllowed):
         view.refresh()

@@ -136,7 +136,7 @@ def test_a_compacted_entry_above_its_horizon_is_damage(tmp_path: Path) -> None:
 
 
 def test_messages_removed_by_retention_do_not_count(tmp_path: Path) -> None:
-    """Of a compacted segment, only entries from the floor on count: the hidden `a` does not replace
+    """Only a compacted segment's entries from the floor on count: the hidden `a` does not replace
     the readable one.
     """
     log = _log(tmp_path, [[[B1], [A1], [A2]], [[B2]]])

@@ -196,7 +196,7 @@ def test_a_compaction_that_started_over_forgets_earlier_runs() -> None:
 
 
 def test_of_many_versions_the_newest_are_told_and_the_others_counted() -> None:
-    """The bound holds, and each told version still knows what comes after it."""
+    """The limit holds, and each reported version still names its successor."""
     explained = explain((raw(number) for number in range(50)), Facts(), versions_max=3)
     assert explained.older == 47
     assert [each.id.entry_id for each in explained.versions] == [47, 48, 49]

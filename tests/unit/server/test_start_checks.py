@@ -31,7 +31,7 @@ def taken() -> Iterator[str]:
 @pytest.mark.process
 @pytest.mark.parametrize("option", ["--listen", "--metrics-listen"])
 def test_an_address_that_is_taken(tmp_path: Path, taken: str, option: str) -> None:
-    """A conflict, in one sentence of ours."""
+    """A conflict, with one sentence as its error."""
     ran = serve_apart(tmp_path / "data", "--listen", "127.0.0.1:0", option, taken)
     assert (ran.code, ran.out) == (5, "")
     assert ran.err == (

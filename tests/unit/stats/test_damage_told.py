@@ -30,7 +30,7 @@ def remove_files(lab: BrokerLab, ledger_id: int) -> None:
 
 
 def test_a_ledger_whose_files_are_gone() -> None:
-    """Before anybody reads it; the open one is none of them, though its file grows."""
+    """The damage shows before any read; the open ledger has none, although its file grows."""
     lab = BrokerLab()
     lab.publish(MESSAGES)
     first = lab.topic.record.ledger_ids[0]

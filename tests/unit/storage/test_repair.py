@@ -327,9 +327,7 @@ def test_damage_to_an_open_ledger_closes_it(disk: Disk) -> None:
 
 
 def test_a_view_whose_record_was_damaged_comes_back(disk: Disk) -> None:
-    """RocksDB alone tells of it, and the count of writes misses nothing: tests of lost metadata had
-    had the count tell.
-    """
+    """Only RocksDB reports the damage; the count of writes is complete."""
     topic = disk.metadata.topic(TOPIC)
     assert topic is not None
     topic.ClearField("compacted")

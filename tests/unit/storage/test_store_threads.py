@@ -167,7 +167,7 @@ def test_a_ledger_is_known_until_its_files_are_gone(opened: Opened) -> None:
 
 
 def test_a_removal_that_failed_is_tried_again_though_another_went_well(opened: Opened) -> None:
-    """Of two concurrent ones, neither takes the other's work nor forgets its remains."""
+    """Two removals run concurrently: neither takes the other's work nor forgets its remains."""
     slow, stuck = opened.closed_id(), opened.closed_id()
     opened.files.stuck = {str(stuck)}
     with opened.files.removal.held(lambda: opened.delete(slow)):
@@ -193,7 +193,7 @@ def test_damaged_ids_may_be_gone_through_while_ledgers_are_deleted(opened: Opene
 
 @pytest.mark.usefixtures("hasty_threads")
 def test_topics_side_by_side(opened: Opened) -> None:
-    """Each creates ledgers, loses some writers, and deletes; others read all there is."""
+    """Each creates ledgers, loses some writers, and deletes; others read all ledgers."""
     is_over, known = threading.Event(), dict[int, int]()
     topics = {f"t{topic}" for topic in range(TOPICS)}
 

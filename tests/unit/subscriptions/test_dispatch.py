@@ -189,7 +189,7 @@ def test_an_ack_settles_wherever_the_entry_is() -> None:
 def test_dispatch_pauses_at_the_bounds_of_unacknowledged_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Per consumer, then per subscription; acknowledging lets it go on."""
+    """Per consumer, then per subscription; acknowledging resumes it."""
     monkeypatch.setattr(dispatch, "UNACKED_PER_CONSUMER_MAX", 3)
     monkeypatch.setattr("ledgerfold.broker.subscriptions.shared.UNACKED_PER_SUBSCRIPTION_MAX", 5)
     dispatcher, a, b = SharedDispatcher(), consumer("a", 1), consumer("b", 2)

@@ -303,7 +303,7 @@ def test_failover_lower_priority_number_takes_over() -> None:
 
 
 def test_failover_on_a_partition_takes_back_what_waits_when_a_passive_one_leaves() -> None:
-    """Of a, b, c the second is active on partition 1: b, and c after a has left."""
+    """Among a, b, c the second is active on partition 1: b, and c after a has left."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.name = "t-partition-1"

@@ -229,7 +229,7 @@ def test_who_asks_for_a_topic_gets_the_loaded_one(lab: BrokerLab) -> None:
 def test_a_broker_that_stops_writes_nothing_of_a_topic_that_is_gone(
     lab: BrokerLab, deletes_first: bool
 ) -> None:
-    """Otherwise, a publisher to the next topic of the name would be told that its message is
+    """Otherwise, the next topic of the name would answer a publisher that its message is
     stored.
     """
     lab.publish([([Message(b"b", b"1")], False)])

@@ -80,7 +80,7 @@ def test_the_checks_run_at_their_interval_on_the_broker_s_clock(lab: BrokerLab) 
 
 
 def test_the_threshold_is_looked_at_on_the_broker_s_clock(lab: BrokerLab) -> None:
-    """Not before the monitor's interval, and then without anybody asking."""
+    """Not before the monitor's interval, and then without a request."""
     interval_ms = BrokerSettings(data_dir=DATA).compaction_monitor_interval_ms
     lab.publish([ENTRY])
     set_policies(lab, Policies(compaction_threshold_bytes=1))

@@ -107,7 +107,7 @@ def test_a_duplicate_in_a_log_without_batches_is_answered_at_once(
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
 def test_batches_below_the_log_start_are_not_replayed(lab: KafkaLab, ending: str) -> None:
-    """A snapshot there tells of nothing that is left, as in Kafka."""
+    """A snapshot there names no existing batch, as in Kafka."""
     send(lab, 0)
     lab.run(lab.kafka.partition.set_log_start(1))
     getattr(lab, ending)()

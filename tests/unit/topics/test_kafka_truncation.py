@@ -103,7 +103,7 @@ def test_a_batch_goes_whole_and_the_log_ends_there_all_the_same(lab: KafkaLab, o
 
 @pytest.mark.parametrize("ending", ["nothing", "restart", "crash"])
 def test_a_segment_that_ended_with_nothing_in_it_stays(lab: KafkaLab, ending: str) -> None:
-    """A roll ends it where the log's end lies behind that of the last batch."""
+    """A roll ends it if the log's end is beyond the last batch."""
     lab.add([A])
     roll(lab)
     lab.add([A, B, C])
