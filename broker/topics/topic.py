@@ -100,8 +100,7 @@ class Topic(LoadedTopic):
     ) -> Iterator[EntryHeader]:
         """Yields the headers after a position; damage ends only its own segment.
 
-        If a message after the damage is sent again, it is stored twice, which is better than losing
-        it.
+        A message after the damage that is sent again is stored twice, rather than lost.
         """
         for record in ledgers:
             for segment in record.segments:
@@ -374,10 +373,9 @@ class Topic(LoadedTopic):
             await self.trim()
 
     def remove_files(self, ledger_id: int) -> None:
-        """Removes the files of an unreferenced ledger in the background.
+        """Removes the files of an unreferenced ledger in the background; retries after a failure.
 
-        A failure is retried later. NOTE: the caller, for example a closing reader, cannot handle a
-        failure.
+        NOTE: the caller, for example a closing reader, cannot handle a failure.
         """
         self.broker.spawn(self.files_removed(ledger_id))
 
@@ -391,10 +389,9 @@ class Topic(LoadedTopic):
         reach("commit.after-delete")
 
     async def trim(self) -> int:
-        """Deletes raw ledgers that nothing retains.
+        """Deletes raw ledgers that nothing retains; returns their number (trimming.py).
 
-        Returns their number (broker/topics/trimming.py). Cursors are made durable first: the
-        positions to which they may return after a crash must stay.
+        Cursors become durable first: positions to which they may return after a crash must stay.
         """
         cursors = [each for each in self.subscriptions.values() if each.is_durable]
         unsaved = [each for each in cursors if each.durable_mark_delete < each.mark_delete]
