@@ -6,7 +6,7 @@ all of them. Standard output carries JSON lines for the parent only; the output 
 children goes to standard error. Exit codes: 0 stopped, 1 the engine failed, 2 a wrong or missing
 option, 3 no Java or pyspark, with the reason in an "unavailable" event.
 
-`--engine auto` compacts inline, without Spark, where Spark cannot start: no usable Java, or no
+`--engine auto` compacts inline, without Spark, if Spark cannot start: no usable Java, or no
 pyspark.
 """
 
@@ -52,9 +52,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
     _be_nice(options.nice)
-    # It writes into data directories, which only their owner may access.
+    # The worker writes into data directories, which only their owner may access.
     os.umask(0o077)
-    # Spark forks: gRPC must not try to keep its threads through it. Read when grpc is imported.
+    # Spark forks: gRPC must not try to keep its threads across the fork. grpc reads this when it is
+    # imported.
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
     # The JVM and its children inherit descriptor 1: their output must not mix with the events.
     events = os.dup(1)
@@ -68,12 +69,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _be_nice(value: int) -> None:
-    """Lowers the priority of this process, and of all that it starts."""
+    """Lowers the priority of this process, and of all processes that it starts."""
     if not value:
         return
     os.nice(value)
-    # The worker leads a session. Where Linux schedules sessions as groups, a nice value only counts
-    # within one: the group needs it, too. Elsewhere there is no such file.
+    # The worker leads a session. If Linux schedules sessions as groups, a nice value only counts
+    # within its group: the group needs it, too. Other systems have no such file.
     with contextlib.suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(value))
 
@@ -102,16 +103,16 @@ def _serve(options: argparse.Namespace, events: int, secret: bytes) -> int:
         return await Worker(settings).run()
 
     if options.local_dir is not None:
-        # A subfolder of the given one, because it is emptied.
+        # In a subfolder, because it is emptied.
         return asyncio.run(serve(options.local_dir / "spark"))
     with tempfile.TemporaryDirectory(prefix="ledgerfold-") as folder:
         return asyncio.run(serve(Path(folder) / "spark"))
 
 
 def _engine(options: argparse.Namespace, local_dir: Path) -> tuple[EngineStart, str]:
-    """Returns the engine that was asked for; for `auto` also why it is not Spark.
+    """Returns the requested engine; for `auto` also why it is not Spark.
 
-    Raises CompactorUnavailable: Spark was asked for and cannot start.
+    Raises CompactorUnavailable if Spark was requested and cannot start.
     """
     if options.engine == "inline":
         return _inline(), ""

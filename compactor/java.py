@@ -2,8 +2,8 @@
 
 The order is that of Spark's launcher: JAVA_HOME, else `java` on PATH, which is also used if
 JAVA_HOME is unsuitable. The version comes from the runtime's `release` file, which every JDK since
-9 has, because starting a JVM for its version takes a quarter of a second; a runtime without that
-file is started.
+9 has, because starting a JVM to ask for its version takes a quarter of a second. A runtime without
+that file is started.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Java:
 
 
 def find_java(environment: MutableMapping[str, str]) -> Java:
-    """Finds a suitable Java. Raises CompactorUnavailable, which says what to install.
+    """Finds a suitable Java. Raises CompactorUnavailable with the remedy.
 
     Removes an unsuitable JAVA_HOME from `environment`, for Spark's launcher, if PATH has a suitable
     Java.

@@ -1,7 +1,7 @@
 """A hash of 64 bits of many keys at once.
 
 Key indexes on disk contain it (docs/FORMATS.md, "Key index"): it never changes. Keys are compared
-exactly wherever equality matters, so collisions cost time and nothing else.
+exactly wherever equality matters, so collisions only cost time.
 
     >>> keys = pa.array([b"a", b"", b"a much longer key than eight bytes", b"a"], pa.binary())
     >>> hashes = hashes_of(keys)
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from ledgerfold.compactor.job.arrow_integers import offsets_of
 
 Hashes = NDArray[np.uint64]
-# More would need many passes over few keys.
+# Longer keys would need many passes over few keys.
 LONG_BYTES = 256
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)

@@ -2,8 +2,8 @@
 
 The worker has three kinds of processes: this one, the JVM, Spark's Python workers. The kernel
 records the peak of each (VmHWM) and resets it on request, so that each run can be measured. Pages
-that the Python workers share since their fork count in each: the sum is an upper bound. Zero
-without /proc (macOS).
+that the Python workers have shared since their fork count in each: the sum is an upper bound.
+Without /proc (macOS) it is zero.
 """
 
 from __future__ import annotations

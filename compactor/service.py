@@ -3,9 +3,8 @@
 A Run call streams progress, at most ten times a second and only on a change, then the manifest. If
 the client abandons the call, its run ends as with Cancel.
 
-A user-defined strategy is tried before its run or its analysis begins, and at CheckStrategy, and
-explains its choices at TellChoices (compactor/user_strategies/sandbox.py): none of these waits for
-other runs.
+A user-defined strategy is tried before its run or analysis begins, and at CheckStrategy; it
+explains its choices at TellChoices (compactor/user_strategies/sandbox.py). None of these waits for
 
 Every call carries the worker's secret in its metadata (SECRET_KEY): a plan names files to read, and
 a folder to create and remove, so it is not accepted from any process that finds the port.
@@ -71,16 +70,16 @@ from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceServicer
 from ledgerfold.v1.records_pb2 import CompactionStrategy
 
 NAME = "ledgerfold.v1.CompactorService"
-# The most messages of one key in a TellChoices call.
+# The maximum number of messages of one key in a TellChoices call.
 CHOICES_MAX = 1_000
-# The name in compactor.proto.
+# The service's name in compactor.proto.
 SECRET_KEY = "ledgerfold-compactor-secret-bin"
 Response = TypeVar("Response")
 
 
 class CompactorService(CompactorServiceServicer):
-    """The service. `executor` has one thread, so that runs queue up. `engine`: None until it
-    is up. `asked`: the number of runs and analyses that were asked for so far.
+    """The service. `executor` has one thread, so that runs queue up. None until it has started.
+    None until it is up. `asked`: the number of runs and analyses requested so far.
     """
 
     def __init__(
@@ -240,7 +239,7 @@ class CompactorService(CompactorServiceServicer):
         try:
             await asyncio.wait({trying})
         finally:
-            # Without effect if it is done; else the caller has abandoned the call.
+            # No effect if it is done; otherwise the caller has abandoned the call.
             trying.cancel()
             del self._trying[plan.run_id]
         if trying.cancelled():

@@ -1,4 +1,4 @@
-"""The start of Spark in the worker, and what belongs to it: its temporary folder, its archive."""
+"""The start of Spark in the worker, with its temporary folder and its archive."""
 
 from __future__ import annotations
 

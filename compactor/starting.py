@@ -1,4 +1,4 @@
-"""The start and the end of a worker's engine (compactor/job/engine.py); the inline engine's.
+"""The start and end of a worker's engine (compactor/job/engine.py), and those of the inline engine.
 
 The worker calls all but `ended` on the thread that runs jobs, or when no job runs.
 """
@@ -21,7 +21,7 @@ class EngineStart(ABC):
 
     @abstractmethod
     def info(self) -> GetCompactorInfoResponse:
-        """Describes the worker, before the start, too."""
+        """Describes the worker, even before the start."""
 
     @abstractmethod
     def start(self) -> Engine:
@@ -33,13 +33,13 @@ class EngineStart(ABC):
 
     @abstractmethod
     def after_start(self, engine: Engine) -> None:
-        """Does what makes later starts faster. Takes seconds in which no job runs."""
+        """Prepares faster later starts. Takes seconds, in which no job runs."""
 
     @abstractmethod
     def ended(self, engine: Engine) -> str:
-        """Waits for the engine's end, on a thread of its own; returns how it ended.
+        """Waits, on a separate thread, for the engine's end; returns how it ended.
 
-        "": it ends only with the worker.
+        "" if it ends only with the worker.
         """
 
     @abstractmethod
@@ -59,7 +59,7 @@ class InlineStart(EngineStart):
         return InlineEngine()
 
     def warm_up(self, engine: Engine) -> None:
-        """Does nothing: a first job is as fast as later ones."""
+        """Does nothing: the first job is as fast as later ones."""
 
     def after_start(self, engine: Engine) -> None:
         """Does nothing: a start takes no time."""

@@ -1,11 +1,11 @@
-"""A tiny compaction before the first real one, or after it, if one waits for Spark.
+"""A tiny compaction before the first real one, or after it, if a real one waits for Spark.
 
 A fresh Spark takes seconds for its first job: the daemon of Python workers starts, the JVM loads
 the classes of jobs. Two small segments, compacted twice (as one task, then with shuffles on every
 core), do that. Executors elsewhere do not see our local folder: they only start their Python
 workers.
 
-No message survives, so that the steps at which a test kills a worker are never reached.
+No message survives, so that tests that kill a worker at a step of a compaction never do so here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The worker process: a gRPC server and one engine (compactor/job/engine.py).
 
 1. The port listens; one JSON line on standard output names it. Health says NOT_SERVING.
-2. The engine starts, on a thread. Health says SERVING. A tiny run warms Spark up, behind one that
-   waits.
+2. The engine starts, on a thread. Health says SERVING. A tiny run warms Spark up, after a waiting
+   run.
 3. On a machine's first start of Spark the JVM's class-data archive is written, for later starts: as
    soon as nothing runs, at the latest when the worker is stopped.
 4. The end: SIGTERM, SIGINT, or, if standard input is a pipe from the parent, its end of file (the
@@ -51,9 +51,10 @@ _GRACE_SECONDS = 2.0
 _RUN_END_SECONDS = 15.0
 # With 3 s for a class-data archive.
 _ENGINE_STOP_SECONDS = 8.0
-# A broker that has a run waiting sends it at once: it does not wait for the warm-up.
+# A broker with a waiting run sends it at once: the run does not wait for the warm-up.
 _FIRST_RUN_SECONDS = 0.3
-# The JVM stands still while it writes the archive: not while runs follow each other.
+# The JVM does not run tasks while it writes the archive: so not between runs that follow each
+# other.
 _IDLE_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -61,7 +62,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """The settings of a worker. `why`: why it has that engine, if another was preferred.
+    """The settings of a worker. `why`: the reason for its engine, if another one was preferred.
 
     `announce` prints an event. `secret`: required in every call.
     """
@@ -71,7 +72,7 @@ class WorkerSettings:
     why: str
     announce: Callable[[dict[str, object]], None]
     secret: bytes
-    # For user-defined strategies: the limits of a run, and the ones that may be loaded.
+    # For user-defined strategies: the limits of a run, and the strategies that may be loaded.
     limits: Limits
     allowed: AllowedStrategies
 
@@ -160,7 +161,7 @@ class Worker:
         await in_thread(self._settings.engine.after_start, engine)
 
     async def _idle(self, seconds: float) -> None:
-        """Waits until nothing has run, and nothing was asked for, for so long."""
+        """Waits until, for this time, nothing has run and nothing was requested."""
         asked = -1
         while self._service.asked != asked or not self._service.is_idle:
             asked = self._service.asked
@@ -196,8 +197,8 @@ class Worker:
         await asyncio.to_thread(self._settings.engine.clean_up)
 
     def _end(self, engine: Engine) -> None:
-        # Or workers that are always stopped before they are idle would never leave one. If the
-        # broker was killed, its successor may be waiting.
+        # Otherwise workers that are always stopped before they are idle would never write it. If
+        # the broker was killed, its successor may be waiting.
         if self._is_signalled:
             self._settings.engine.after_start(engine)
         engine.stop()
@@ -235,7 +236,7 @@ class Worker:
         self._watch("engine", partial(self._settings.engine.ended, engine), ended)
 
     def _watch(self, name: str, wait: Callable[[], _T], then: Callable[[_T], None]) -> None:
-        """Starts a daemon thread, which keeps neither the loop nor the process from ending."""
+        """Starts a daemon thread, which prevents neither the loop nor the process from ending."""
         loop = asyncio.get_running_loop()
 
         def watch() -> None:

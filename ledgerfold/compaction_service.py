@@ -42,7 +42,7 @@ class CompactionService(Protocol):
     raises for an unknown CompactionStrategy. Without that method they cannot be set.
 
     A plan whose segments have deletion vectors (`dead`; docs/FORMATS.md) is given only to a service
-    with an attribute `reads_deletion_vectors = True`: it leaves their dead messages out.
+    with an attribute `reads_deletion_vectors = True`, which omits the dead messages.
     """
 
     async def run(

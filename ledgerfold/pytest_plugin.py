@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _TENANT = "tests"
 _NAME_CHARS_MAX = 60
-# The end of the log that a report shows.
+# The part of the log's end that a report shows.
 _LOG_BYTES_MAX = 16 * 1024
 _FIXTURE = "ledgerfold_broker"
 _HAS_FAILED = pytest.StashKey[bool]()
@@ -34,7 +34,7 @@ class _Session:
     def __init__(self) -> None:
         self.log: Path | None = None
         self.data_dir: Path | None = None
-        # Where the log ended when the current test began.
+        # The end of the log when the current test began.
         self.log_began = 0
         self.has_failed = False
 
@@ -120,7 +120,7 @@ def ledgerfold_broker(request: pytest.FixtureRequest) -> Iterator[ExistingBroker
 def ledgerfold(
     request: pytest.FixtureRequest, ledgerfold_broker: ExistingBroker
 ) -> Iterator[Namespace]:
-    """A namespace for one test, deleted after it with all that is in it."""
+    """A namespace for one test; it is deleted after the test, with all its contents."""
     from ledgerfold.testing import Namespace
 
     # Tests of several runs may share a broker.

@@ -4,7 +4,7 @@ google.rpc.ErrorInfo.
 A failed call ends with a google.rpc.Status, as grpcio-status carries it, whose one detail is an
 ErrorInfo with domain "ledgerfold", the error's stable reason and its attributes
 (storage/error_codec.py). The caller converts it back to the class of storage/errors.py. Texts of
-the request that the error repeats are cut (ledgerfold/rpc_texts.py).
+the request that the error quotes are cut (ledgerfold/rpc_texts.py).
 
     async with abort_on_error(context):     # in a handler
         ...
@@ -89,7 +89,7 @@ CODES: dict[str, grpc.StatusCode] = {
     "METADATA_LOST": grpc.StatusCode.DATA_LOSS,
     "DATA_MISSING": grpc.StatusCode.DATA_LOSS,
     "COMPACTED_LEDGER_DAMAGED": grpc.StatusCode.DATA_LOSS,
-    # Not RESOURCE_EXHAUSTED: gRPC clients take that as their own fault.
+    # Not RESOURCE_EXHAUSTED: gRPC clients treat that as their own fault.
     "DISK_FAILURE": grpc.StatusCode.INTERNAL,
     "DIRECTORY_LOCKED": grpc.StatusCode.FAILED_PRECONDITION,
     "ADDRESS_IN_USE": grpc.StatusCode.FAILED_PRECONDITION,

@@ -1,11 +1,11 @@
 """Limits on the text in requests, errors and responses.
 
 * `take_request`, in a handler of public calls, limits the text of a request.
-* `remember_request` stores the request whose texts an error of this call may repeat.
+* `remember_request` stores the request whose texts an error of this call may quote.
 * `cut_arguments` cuts these texts when the error becomes a status.
 * `cut_texts` cuts a response that is too large to be sent.
 
-An error repeats at most REPEATED_MAX characters of an argument in one place.
+An error quotes at most REPEATED_MAX characters of an argument in one place.
 
     >>> from ledgerfold.v1.admin_pb2 import CreateTopicRequest
     >>> list(texts_of(CreateTopicRequest(topic="t", kafka={"values": {"a": "b"}})))
@@ -133,7 +133,7 @@ def _long_texts(request: Message) -> Iterator[str]:
             if len(text) > REPEATED_MAX:
                 yield text
     except InvalidRequest:
-        # The error is about this, and repeats nothing.
+        # The error is about this limit, and quotes nothing.
         return
 
 

@@ -1,4 +1,4 @@
-"""A temporary broker, and one that runs elsewhere, with what tests do with them.
+"""A temporary broker, and one that runs elsewhere, with helpers for tests.
 
 >>> with ExistingBroker("127.0.0.1:7650") as broker:
 ...     message_id = broker.client.create_producer("prices").send(b"10")
@@ -28,7 +28,7 @@ from ledgerfold.v1.records_pb2 import RUN_STATE_CANCELLED, RUN_STATE_ERROR
 
 
 class ExistingBroker:
-    """A broker at an address, with what tests do with it. Thread-safe.
+    """A broker at an address, with helpers for tests. Thread-safe.
 
     `with ExistingBroker("127.0.0.1:7650") as broker:`; its clients are closed with the block.
     """

@@ -7,7 +7,7 @@
     ...     print(made.admin.list_topics(made.name))
     ['persistent://tests/made/prices']
 
-Its topics are deleted with it, whoever is connected to them.
+Its topics are deleted with it, even if clients are connected to them.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class Namespace:
 
     @cached_property
     def client(self) -> Client:
-        """A client of this namespace alone, closed with it, whatever it has opened."""
+        """A client of this namespace alone; it is closed with the namespace, with everything that
+        it has opened.
+        """
         client = Client(self.url)
         self._block.callback(client.shutdown)
         return client

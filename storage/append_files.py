@@ -1,8 +1,8 @@
 """Append-only files, of which a bounded number is open at a time.
 
-A topic keeps its open segment for hours and writes to it now and then: with a descriptor for each,
-the process would run out at about a thousand topics. Here the least recently used file is closed,
-and reopened before its next write. Rules:
+A topic keeps its open segment for hours and writes to it rarely. With a descriptor for each, the
+process would reach its limit at about a thousand topics. Here the least recently used file is
+closed, and reopened before its next write. Rules:
 
 1. A file with unsynced bytes is synced before it is closed: afterwards, no caller would see a
    writeback error.
@@ -18,7 +18,7 @@ and reopened before its next write. Rules:
     8
     >>> file.close()
 
-Bounds: `open_max` descriptors; fewer when the process has no more to give.
+Bounds: `open_max` descriptors; fewer if the process has no more.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ def last_batch_index(entry: Buffer, header: EntryHeader) -> int:
 
 
 def check_readable(entries: Iterable[Buffer]) -> None:
-    """Raises IncompatibleFormat for one that a client of the first version would take for damage:
-    one of a client of Pulsar.
+    """Raises IncompatibleFormat for a Pulsar entry, which a client of the first version would
+    report as damage.
     """
     for entry in entries:
         if entry[_CODEC_AT] == Codec.PULSAR:

@@ -1,7 +1,7 @@
 """The check of a compaction's output, before it becomes a compacted ledger.
 
 Each file must contain what its record says. A segment that is a link to one of the previous ledger
-was checked when that was published, and is not read again; its deletion vector is.
+was checked when that ledger was published, and is not read again; only its deletion vector is.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _linked(
     found = SegmentRecord()
     found.CopyFrom(known)
     found.path = segment.path
-    # Both may differ from those of the previous ledger.
+    # Both may differ from those in the previous ledger.
     found.ClearField("key_index")
     found.ClearField("dead")
     return found
@@ -83,7 +83,7 @@ def _linked(
 def _check_vector(
     segment: SegmentRecord, before: SegmentRecord | None, ledgers_dir: Path, files: Files
 ) -> None:
-    """Checks a deletion vector, unless it is a link to the one that the segment had before."""
+    """Checks a deletion vector, unless it is a link to the segment's previous one."""
     path = ledgers_dir / deletion_vector_path(segment.path)
     is_kept = before is not None and segment.dead == before.dead and files.exists(path)
     if before is not None and is_kept:

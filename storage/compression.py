@@ -81,7 +81,7 @@ def decompress(compression: int, section: Buffer) -> bytes:
             # NOTE: Pulsar's Java client flushes the stream and never finishes it, so it has no end.
             data = zlib.decompressobj().decompress(packed, size + 1)
         elif compression == Compression.SNAPPY:
-            # The decompressor allocates the block's own size.
+            # The decompressor allocates the block's recorded size.
             if snappy.decompress_raw_len(packed) != size:
                 raise InvalidRequest("A snappy block does not have the size its section declares.")
             data = bytes(snappy.decompress_raw(packed))

@@ -25,7 +25,7 @@ class Routing(NamedTuple):
 
 
 def property_texts(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Returns properties as text. Clients in C++ may send any bytes: each is escaped.
+    """Returns properties as text. Clients in C++ may send any bytes: invalid UTF-8 is escaped.
 
     >>> property_texts([(b"k", b"caf\\xe9")])
     {'k': 'caf\\\\xe9'}

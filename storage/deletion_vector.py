@@ -1,7 +1,7 @@
 """A deletion vector: the messages of a segment that its ledger does not contain.
 
 A run links an old segment into the new ledger although some of its messages have died, and writes
-this file beside it (docs/FORMATS.md, "Deletion vector"). It is no derived data: without it, dead
+this file beside it (docs/FORMATS.md, "Deletion vector"). It is not derived data: without it, dead
 messages would be read, so a segment without its vector is damaged.
 
     >>> entries = [DeadRows(0, 0, 4, [1, 3]), DeadRows(900, 9, 2, [0, 1])]
@@ -11,7 +11,7 @@ messages would be read, so a segment without its vector is damaged.
     >>> vector.live_rows(0), vector.is_whole(1), vector.dead_rows(1)
     (b'\\x05', True, [0, 1])
 
-Readers look entries up by their offset: nothing else of an entry is known where it is read.
+Readers look entries up by offset: where an entry is read, nothing else of it is known.
 
 Bounds: 24 bytes for each entry with a dead row, and at most a bit for each of its rows.
 """
@@ -65,7 +65,9 @@ def _list_bytes(rows: int, dead: int) -> int:
 
 
 def _stored_bytes(rows: int, dead: int) -> int:
-    """Returns the size of an entry's rows in the file. Those of a whole entry are not stored."""
+    """Returns the size of an entry's rows in the file. If all rows of an entry are dead, none are
+    stored.
+    """
     return 0 if rows == dead else _list_bytes(rows, dead) or (rows + 7) // 8
 
 
@@ -82,7 +84,7 @@ class DeletionVector:
 
     @classmethod
     def of(cls, rows: int, entries: Iterable[DeadRows]) -> DeletionVector:
-        """Returns the vector of a segment with so many rows. `entries` are in order."""
+        """Returns the vector of a segment with `rows` rows. `entries` are in order."""
         columns = [array(code) for code in "QQII"]
         blob: list[bytes] = []
         for offset, first_row, count, dead in entries:

@@ -137,7 +137,8 @@ class EntryHeader(NamedTuple):
     durable_entries: int = 0
     # The checksum of the whole header; absent in version 1.
     header_crc: int = 0
-    # If some rows are dead (storage/served_entry.py): their number, a bit for each that is live.
+    # The number of stored rows, and a bit for each live one, if some are dead
+    # (storage/served_entry.py).
     stored_rows: int = 0
     live_rows: bytes = b""
 
@@ -181,15 +182,16 @@ class EntryHeader(NamedTuple):
 
 
 def entry_bytes_after_rebuild_max(size_bytes: int, messages: int) -> int:
-    """Returns how large an entry of that size can be once a compaction has removed messages.
+    """Returns the largest size that an entry of this size can have after a compaction removes
+    messages.
 
-    Clients split their batches by it: the broker rejects an entry above its limit, because the
-    compacted view must be able to store it, too.
+    Clients split their batches by this size: the broker rejects an entry above its limit, because
+    the compacted view must be able to store it, too.
 
     >>> entry_bytes_after_rebuild_max(1000, 1), entry_bytes_after_rebuild_max(1000, 10)
     (1000, 1056)
     """
-    # A single message survives whole or not at all.
+    # A single message is retained unchanged, or removed.
     if messages <= 1:
         return size_bytes
     return size_bytes + _REBUILD_MESSAGE_BYTES * messages + _REBUILD_BYTES

@@ -39,7 +39,7 @@ def read_entry(buffer: Buffer, offset: int) -> tuple[EntryHeader, bytes] | None:
     """Returns the header and a copy of the entry at `offset`, if it is whole, undamaged, and of the
     present version.
 
-    None otherwise: then read_header and verify_sections tell what is there.
+    Otherwise returns None: read_header and verify_sections then report the error.
     """
     if len(buffer) - offset < HEADER_BYTES:
         return None
@@ -65,8 +65,8 @@ def check_entry(frame: Buffer, bytes_max: int = ENTRY_BYTES_MAX) -> EntryHeader:
     MessageTooLarge.
     """
     if type(frame) is bytes and len(frame) <= bytes_max:
-        # NOTE: the usual case of small entries, at a third of the time; all others, and all errors,
-        # are left to checked_entry.
+        # NOTE: the usual case, small entries, in a third of the time; checked_entry handles all
+        # others, and all errors.
         found = read_entry(frame, 0)
         if found is not None:
             header, entry = found
@@ -83,7 +83,7 @@ def check_entry(frame: Buffer, bytes_max: int = ENTRY_BYTES_MAX) -> EntryHeader:
 def checked_entry(
     frame: Buffer, bytes_max: int = ENTRY_BYTES_MAX
 ) -> tuple[EntryHeader, bytes, bytes]:
-    """Verifies an entry as check_entry does. Returns also copies of its sections."""
+    """Verifies an entry as check_entry does. Also returns copies of its sections."""
     try:
         header = read_header(frame)
         if header.size_bytes != len(frame):

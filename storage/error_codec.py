@@ -102,7 +102,8 @@ def _header_bytes(text: str) -> int:
 
 
 def decode_error(reason: str, message: str, attributes: Mapping[str, str]) -> LedgerfoldError:
-    """Restores the broker's error: of the class that has its reason, with the attributes sent.
+    """Restores the broker's error: an instance of the class with its reason, and the attributes
+    that were sent.
 
     An unknown reason, of a newer version, becomes a LedgerfoldError.
     """

@@ -105,7 +105,7 @@ class InvalidRequest(RequestError):
 
 
 class UnknownStrategy(InvalidRequest):
-    """A strategy of the broker's that the worker does not know: they are of different builds."""
+    """A strategy of the broker that the worker does not know, because their builds differ."""
 
     reason = "UNKNOWN_STRATEGY"
 
@@ -168,7 +168,7 @@ class LimitExceeded(InvalidRequest):
 
 
 class InvalidSchema(InvalidRequest):
-    """A definition that is none of its type, or that is too complex. `why`: with its full stop."""
+    """A definition that is invalid for its type, or too complex. `why`: with its full stop."""
 
     reason = "INVALID_SCHEMA"
 
@@ -510,7 +510,7 @@ class IncompatibleFormat(StorageError):
 
 
 class UnknownFeatures(IncompatibleFormat):
-    """A data directory of a later build. `features`: those that are unknown here."""
+    """A data directory of a later build. `features`: the unknown ones."""
 
     reason = "UNKNOWN_FEATURES"
 

@@ -6,7 +6,7 @@
     >>> bytes(window.view[at : at + 2])
     b'45'
 
-Bounds: the last read, which is the wanted or the needed size, whichever is larger.
+Bounds: the size of the last read, which is `wanted` or the needed size, whichever is larger.
 """
 
 from __future__ import annotations

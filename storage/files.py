@@ -343,7 +343,7 @@ class Files:
                 os.close(descriptor)
 
     def copy(self, source: Path, target: Path) -> None:
-        """Copies a file durably, except for the folder's entry. A failed copy leaves nothing."""
+        """Copies a file durably, except for the folder's entry. A failed copy leaves no file."""
         with _disk(str(target), "A copy"):
             try:
                 shutil.copyfile(source, target)

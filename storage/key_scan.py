@@ -106,7 +106,7 @@ def versions_of(
         return
     with decoding(f"entry {header.position}"):
         batch = codec_of(header)(header, keys, values)
-        # What a compaction takes for the size of the value, if it is not its own.
+        # The size that a compaction assumes for the value, if it is not the actual one.
         taken = 0
         if unsized_empties_survive and isinstance(batch, PulsarBatch):
             taken = len(keys) if is_unsized(header, batch.metadata) else 0

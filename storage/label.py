@@ -132,7 +132,7 @@ def write_first_label(ledger_dir: Path, label: Label, files: Files) -> None:
 
 
 def read_label(ledger_dir: Path, files: Files) -> Label | None:
-    """Returns the folder's label, or None if it has none. Raises Corruption, DiskFailure."""
+    """Returns the folder's label; None if it has none. Raises Corruption, DiskFailure."""
     path = ledger_dir / LABEL
     try:
         with closing(files.open_read(path)) as file:

@@ -71,7 +71,7 @@ OPEN_FILES_MAX = 256
 OPEN_WRITERS_MAX = 256
 READERS_MAX = 1024
 SCRATCH_BYTES = 1024 * 1024
-# The free space needed before writing to a disk that was full: room for any entry.
+# The free space that a full disk needs before a writer is created: room for any entry.
 ROOM_BYTES = ENTRY_BYTES_MAX
 
 
@@ -110,7 +110,8 @@ class LedgerStore:
         self._vectors = VectorCache(self.ledgers_dir, files)
         # The buffer of non-blocking reads: allocating memory costs more than copying from this.
         self._scratch = bytearray(SCRATCH_BYTES)
-        # Folders whose removal failed. The thread that takes them out tries again, with its own.
+        # Folders whose removal failed. The thread that takes a folder out of here retries its
+        # removal.
         self._left: set[int] = set()
         self._left_lock = threading.Lock()
         make_durable_dir(self.ledgers_dir, files)
@@ -145,7 +146,7 @@ class LedgerStore:
         return self._damage.get(ledger_id)
 
     def recover_ledgers(self, ledger_ids: Iterable[int]) -> None:
-        """Closes those ledgers that still have a writer, at their last durable entry.
+        """Closes the ledgers among these that still have a writer, at their last durable entry.
 
         Called after a writer has failed: entries queued after a failed flush must not be written,
         in any of the ledgers. Raises DiskFailure.
@@ -366,7 +367,7 @@ class LedgerStore:
     def delete_all_files(self, ledger_ids: Sequence[int]) -> None:
         """Deletes many ledgers without a writer at once, as delete_files() does one.
 
-        What could not be removed is retried by the next deletion, or the next start.
+        The next deletion, or the next start, retries what could not be removed.
         """
         left = delete_together(ledger_ids, self.ledgers_dir, self._metadata, self._files)
         for ledger_id in ledger_ids:

@@ -1,7 +1,7 @@
 """The limits of numbers in the formats that are settings or counts, not the width of one field.
 
 docs/FORMATS.md, "Limits", lists all limits, with the reason for each. A number is checked where it
-is written; above its limit there is a LimitExceeded, which says what to do.
+is written; above its limit a LimitExceeded is raised, which says what to do.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from ledgerfold.storage.errors import LimitExceeded
 # A segment file: below 2**31 bytes with its last entry or group, so that the columns of one file
 # fit into Arrow's arrays, and the rows of one task into a row of Spark's shuffle.
 SEGMENT_BYTES_MAX = 1 << 30
-# Of a raw ledger, whose record is written again for each: a ledger with so many rolls.
+# Of a raw ledger, whose record is rewritten with each segment: a ledger with this many segments
+# rolls.
 LEDGER_SEGMENTS_MAX = 10_000
 # The header of an entry counts durable entries in 32 bits.
 LEDGER_ENTRIES_MAX = 2**32 - 1

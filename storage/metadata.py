@@ -86,7 +86,7 @@ class MetadataStore:
         self._mark: WriteMark | None = None
         self._free_ledger_ids: deque[int] = deque()
         self._free_producer_ids: deque[int] = deque()
-        # NOTE: held while a block is reserved, on the disk: other callers need that block, too.
+        # NOTE: held while a block is reserved on the disk, because all callers need that block.
         self._ids_lock = threading.Lock()
         # Held while a batch is written: batches are counted in the order in which they are durable.
         self._write_lock = threading.Lock()
@@ -115,7 +115,7 @@ class MetadataStore:
         return self._incarnations << _SEEK_BITS
 
     def follow(self, mark: WriteMark) -> None:
-        """Counts writes in the mark, too, from now on. Lost writes stay counted."""
+        """Counts writes in the mark from now on, too. Writes stay counted even if they are lost."""
         self._mark = mark
         self._writes = max(self._writes, mark.highest)
         # Any write of an earlier process may have allowed a removal.
@@ -151,7 +151,7 @@ class MetadataStore:
         return self._all(TopicRecord, b"topic/")
 
     def topic_names(self, prefix: str = "", kind: str = "topic") -> list[str]:
-        """Returns the names that begin with `prefix`, in order. Decodes no record."""
+        """Does not decode records. Decodes no record."""
         return [at.decode()[len(kind) + 1 :] for at, _ in self._store.scan(key(kind, prefix))]
 
     def partitioned_topic(self, name: str) -> PartitionedTopicRecord | None:
@@ -199,7 +199,7 @@ class MetadataStore:
         return self._all(SchemaRecord, key("schema", topic, ""))
 
     def schema(self, topic: str, number: int | None = None) -> SchemaRecord | None:
-        """Returns one of schemas(topic), by default the latest. Decodes no other."""
+        """Returns one of schemas(topic), by default the latest. Does not decode others."""
         if number is not None:
             return self._get(SchemaRecord, schema_key(topic, number))
         latest = self._store.last(key("schema", topic, ""))
@@ -254,7 +254,7 @@ class MetadataStore:
     def change(self, edit: Callable[[MetadataBatch], object]) -> None:
         """Writes the batch that `edit` fills; no other write comes between its reads and this one.
 
-        Raises DiskFailure, and what `edit` raises; then nothing has changed.
+        Raises DiskFailure, and what `edit` raises; in both cases nothing has changed.
         """
         with self._write_lock:
             batch = self.begin()
@@ -265,8 +265,8 @@ class MetadataStore:
 
     def _top_up(self) -> None:
         if 0 < len(self._free_ledger_ids) < _LEDGER_IDS_LOW:
-            # This thread has waited for the disk anyway; so later ones, which may not, need not
-            # wait when all ids are used up. If it fails, they get the error.
+            # This thread has waited for the disk anyway, so it reserves a block for later callers,
+            # which may be unable to wait. If it fails, they get the error.
             with suppress(DiskFailure):
                 self._reserve_ledger_ids(_LEDGER_IDS_LOW)
 

@@ -61,7 +61,7 @@ class MetadataBatch:
 
     def delete_everything(self) -> list[int]:
         """Deletes the records of all topics, namespaces and tenants, and marks all ledgers as
-        DELETING. Returns the ids of those, whose files the caller deletes.
+        DELETING. Returns the ids of the ledgers, whose files the caller deletes.
         """
         ledger_ids = []
         for at, value in self._store.scan(b""):
@@ -91,7 +91,7 @@ class MetadataBatch:
             self._delete_all(key(kind, name, ""))
 
     def delete_partitioned_topic(self, name: str) -> None:
-        """Deletes the record and the schemas; the partitions are topics of their own."""
+        """Deletes the record and the schemas; the partitions are separate topics."""
         self._delete(key("partitioned", name))
         self.delete_schemas(name)
 

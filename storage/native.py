@@ -55,8 +55,8 @@ def _joined(keys: Sequence[bytes | str]) -> tuple[bytes, list[int]]:
 class NativeBatchBuilder:
     """A builder that collects messages for one entry. Not thread-safe.
 
-    Producers for which every tenth of a microsecond matters append to `keys` and `values` directly:
-    a key as str (all are encoded at once) or as bytes, without flags. Rows at the end without flags
+    Producers that optimize each tenth of a microsecond append to `keys` and `values` directly: a
+    key as str (all are encoded at once) or as bytes, without flags. Rows at the end without flags
     have a key and a value. These producers maintain `size_bytes` themselves, if they need it.
     """
 
@@ -116,7 +116,7 @@ class NativeBatchBuilder:
         self.size_bytes += len(key or b"") + len(value or b"") + 9
 
     def complete_flags(self) -> None:
-        """Sets the flags of rows that were appended without: they have a key and a value."""
+        """Sets the flags of rows that were appended without flags: they have a key and a value."""
         missing = len(self.values) - len(self.flags)
         if missing:
             self.flags.extend(bytes((HAS_KEY,)) * missing)

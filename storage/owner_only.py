@@ -1,9 +1,9 @@
 """Owner-only access to a data directory: folders 0700, files 0600.
 
 A process that holds the directory's lock (storage/lock.py) has a umask that denies others all
-access to the files it creates; so have its child processes, a worker and its JVM. A directory with
-wider permissions, of an earlier version or created by hand, is narrowed once; then no other user
-can enter it.
+access to the files it creates. Its child processes, a worker and its JVM, inherit it. A directory
+with wider permissions, of an earlier version or created by hand, is narrowed once; then no other
+user can enter it.
 
     >>> (folder / "data" / "ledgers").mkdir(parents=True)
     >>> narrow(folder / "data")
@@ -42,7 +42,8 @@ def narrow(data_dir: Path) -> None:
     """
     if not _is_wide(data_dir):
         return
-    # The folder itself last: while it is wide, the start after an interrupted one repeats all.
+    # The folder itself last: while others can still enter it, the next start after an interruption
+    # repeats everything.
     narrowed = [_narrow(path) for path in _paths(data_dir)]
     if not _narrow(data_dir) or not all(narrowed):
         _log.warning(
@@ -60,7 +61,7 @@ def _paths(data_dir: Path) -> Iterator[Path]:
 
 
 def _narrow(path: Path) -> bool:
-    """Removes others' permissions on `path`. Returns whether they have none now."""
+    """Removes others' permissions on `path`. Returns whether they have none any more."""
     try:
         if not path.is_symlink() and path.exists() and _is_wide(path):
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~OTHERS)

@@ -27,7 +27,9 @@ def partition_name(topic: str, index: int) -> str:
 
 
 def parse_partition(name: str) -> Partition | None:
-    """Returns the partition that the name denotes, existing or not; None if it is no such name."""
+    """Returns the partition that the name denotes, existing or not; None if it is not a partition's
+    name.
+    """
     match = _PARTITION.fullmatch(name)
     return None if match is None else Partition(match[1], int(match[2]))
 

@@ -1,4 +1,4 @@
-"""Entries of one message each, many at once: built as by NativeBatchBuilder, and read back.
+"""Many entries of one message each: built as by NativeBatchBuilder, and read back.
 
 A producer that does not batch sends an entry for each message. Building and reading them together,
 by templates for each size of key and value, takes a fifth of the time.
@@ -47,7 +47,7 @@ _POSITION_AT = 8
 _KEY_SIZE_AT, _FLAGS_AT = 6, -7
 _KEY_SECTION_MIN = 19
 HAS_KEY = int(NATIVE_FLAG_HAS_KEY)
-# Larger messages use their own sizes once: their templates are not worth keeping.
+# Larger messages do not use templates, because their sizes rarely recur.
 _SIZES_KEPT = 4096
 
 
@@ -93,14 +93,14 @@ def plain_entries(
             len(value_section),
             crc(value_section),
         )
-        # Nothing is durable yet, for all that the producer knows.
+        # The producer does not know of any durable entry.
         checked = pack_u32(crc(body)) + body + b"\0\0\0\0"
         built.append(checked + pack_u32(crc(checked)) + key_section + value_section)
     return built
 
 
 class PlainRows(NamedTuple):
-    """Undamaged entries of one message each, in order, and what is in them.
+    """Undamaged entries of one message each, in order, with their contents.
 
     A key is None for a message without one; a value is empty for a null value.
     """
@@ -118,10 +118,11 @@ class PlainRows(NamedTuple):
 
 
 def plain_rows(entries: Iterable[Buffer], rows_max: int) -> Iterator[PlainRows | Buffer]:
-    """Groups adjacent entries of the form that plain_entries builds; yields others as they are.
+    """Groups adjacent entries of the form that plain_entries builds; yields other entries, also
+    damaged ones, unchanged.
 
-    Those are left to the caller, also damaged ones. Entries of one message may have other forms:
-    with an event time, for example, or compressed.
+    The caller handles those. Entries of one message may have other forms: with an event time, for
+    example, or compressed.
     """
     unpack, crc = HEADER.unpack_from, google_crc32c.value
     rows = PlainRows([], [], [])

@@ -2,11 +2,11 @@
 
 Entries are found by id: the segment by binary search over the records, the entry in it by skipping
 from header to header, from the nearest known offset. The reader knows the offset of every
-INDEX_EVERY-th entry that it has met and the ends of the last few reads, so a sequential read is one
-pread.
+INDEX_EVERY-th entry that it has read, and the ends of the last few reads, so a sequential read is
+one pread.
 
-Dead messages of a compacted ledger are left out: entries without a live one are skipped, others are
-served with the rows that live (storage/deletion_vector.py, storage/served_entry.py).
+Dead messages of a compacted ledger are omitted: entries without a live message are skipped, others
+are served with a mask of their live rows (storage/deletion_vector.py, storage/served_entry.py).
 
 Bounds: at most INDEX_EVERY entries are skipped once they are indexed; NEXT_MAX ends of reads are
 cached per ledger; an index costs two numbers for each INDEX_EVERY entries.
@@ -48,10 +48,10 @@ from ledgerfold.storage.stored_entries import StoredEntry, read_run
 from ledgerfold.v1.records_pb2 import LEDGER_KIND_COMPACTED, LedgerRecord, SegmentRecord
 
 INDEX_EVERY = 32
-# A read that must not wait passes so many bytes of dead entries.
+# The bytes of dead entries that a read that must not wait may pass.
 _PASSED_BYTES_MAX = 256 * 1024
 NEXT_MAX = 64
-# The size of one read in a scan of headers: several headers if entries are small, else one.
+# The size of one read in a scan of headers: several headers if entries are small, otherwise one.
 _HOP_BYTES = 4096
 # ReadFile.pread, blocking or not.
 Pread = Callable[[int, int], Buffer]
@@ -61,7 +61,7 @@ class _Index:
     """The offsets of some entries of one segment, in order. Threads may share it."""
 
     def __init__(self) -> None:
-        # One list of pairs: with two lists, threads could see them out of step.
+        # One list of pairs: with two lists, threads could see them in different states.
         self._known: list[tuple[Position, int]] = []
         self._lock = threading.Lock()
 
@@ -179,7 +179,7 @@ class LedgerReader:
         expected = max(start, record_position(segment, last=False))
         begun = offset
         while True:
-            # The file may be longer: the bytes after it are being written, or never were
+            # The file may be longer: the bytes after it are being written, or were never
             # acknowledged.
             wanted = max(min(bytes_max, segment.size_bytes - offset), HEADER_BYTES)
             block, base = pread(wanted, offset), offset
@@ -206,11 +206,11 @@ class LedgerReader:
                 expected = position.next
                 if position >= end:
                     break
-            # A block of dead entries is followed by another one.
+            # Another block of dead entries may follow.
             if vector is None or taken or offset == base or expected > end:
                 break
             if not wait and offset - begun > _PASSED_BYTES_MAX:
-                # Many more would hold up the event loop.
+                # Many of them would block the event loop.
                 raise BlockingIOError
         # A compacted ledger may have no entry between two others.
         is_there = expected <= end and (not self._is_compacted or end == last)
@@ -239,7 +239,7 @@ class LedgerReader:
         vector: DeletionVector | None,
     ) -> Iterator[tuple[EntryHeader, bytes | None]]:
         """Yields the whole entries from `at` on in a block read at `offset`; reads once more for a
-        large first one. Of an entry without a live message, only the header.
+        large first one. For an entry without a live message, yields only the header.
         """
         view = memoryview(block)
         while at + HEADER_BYTES <= len(view) or has_header(view, at):
@@ -326,7 +326,7 @@ class LedgerReader:
     def keys(self, segment: SegmentRecord) -> Iterator[tuple[EntryHeader, memoryview]]:
         """Yields headers and key sections of a segment (scan_keys), as of the time of its record.
 
-        A header says which rows are live; entries without any are left out. Raises Corruption,
+        A header says which rows are live; entries without live rows are omitted. Raises Corruption,
         MissingFile.
         """
         found = scan_keys(self._open_file(segment.path).pread, segment)

@@ -195,7 +195,7 @@ def put_segments(log: KafkaLog, segments: Iterable[KafkaSegment]) -> None:
 
 
 def bytes_written(counts: RunCounts) -> int:
-    """Returns the size of what a run wrote: segments that it did not share, deletion vectors."""
+    """Returns the bytes that a run wrote: segments that it did not share, and deletion vectors."""
     return counts.bytes_out - counts.bytes_kept + counts.vector_bytes
 
 

@@ -2,9 +2,9 @@
 
 1. Open raw ledgers are closed. Their last segment is scanned up to the first bad entry. If that is
    a torn tail (torn_tail.py), everything from it on is cut after a copy (.torn): it was never
-   acknowledged. Otherwise there is damage, and nothing is changed. A tail that is torn though the
-   machine did not stop is cut without a copy if the disk has no room for the copy in addition to
-   the reserve for deletions.
+   acknowledged. Otherwise there is damage, and nothing is changed. If the machine did not stop, a
+   torn tail is cut without a copy when the disk has no room for the copy in addition to the reserve
+   for deletions.
 2. Every file that a record names must exist and have its size; other ledgers are reported as
    damaged. The broker starts nevertheless: intact data can be read, and reads of the rest raise the
    error.
@@ -168,7 +168,7 @@ def _close_ledger(
     if damage is not None:
         report.damaged_records[record.ledger_id] = closed
         if not record.damaged:
-            # NOTE: after a power loss, a later start would take the same bytes for a torn tail.
+            # NOTE: after a power loss, a later start would treat the same bytes as a torn tail.
             record.damaged = True
             with metadata.batch() as batch:
                 batch.put(record)
@@ -332,7 +332,7 @@ def _damaged_record(
     record.last.ledger_id, record.last.entry_id = last
     record.entries = last.entry_id - first.entry_id + 1
     record.size_bytes = size_bytes
-    # Unknown: a search by time must read the segment, and meet the damage.
+    # Unknown: a search by time must read the segment, and finds the damage.
     record.publish_time_max_ms = _MAX_MS
     return record
 
@@ -347,8 +347,8 @@ class _Following(NamedTuple):
 def _search(file: ReadFile, offset: int, bad: Position) -> _Following:
     """Searches for good headers above `bad` from `offset` on, at every byte.
 
-    The header alone decides. If sections had to be good too, damage to two neighbours, the second
-    of them the last entry, would be taken for a torn tail.
+    The header alone decides. If sections had to be good too, then damage to the last two entries
+    would look like a torn tail.
     """
     # Bytes 8 to 15 of a header are the ledger id: checksums are computed only where it matches.
     wanted = bad.ledger_id.to_bytes(8, "little")
@@ -380,8 +380,8 @@ def _with_header(found: _Following, block: bytes, at: int, bad: Position) -> _Fo
 
 def _cut(path: Path, offset: int, damage: Corruption, files: Files, report: RecoveryReport) -> None:
     if report.is_same_boot and not _has_room_for_copy(path, files):
-        # Within a boot, the tail is the beginning of one entry, as a full disk leaves it: a copy
-        # would be of no use. Waiting for room could take forever.
+        # Within a boot, the tail is the beginning of one entry, as a full disk leaves it: a copy is
+        # useless. Waiting for room could take forever.
         _log.warning("%s: no room for a copy; its torn tail is cut without one", path)
     else:
         files.copy(path, path.with_name(path.name + TORN_SUFFIX))

@@ -1,10 +1,10 @@
 """Disk space that is reserved for operations that free space.
 
-A deletion writes, too: first a record, so that after a crash it can continue. On a full disk
-nothing could be deleted any more. So a file occupies some space, and is emptied while a deletion,
-or a start, needs that space. Afterwards the remaining space is reserved again before a publisher
-takes it: else the next deletion would have none. The missing part is reserved as soon as there is
-space again.
+A deletion writes, too: first a record, so that after a crash it can continue. Without a reserve,
+nothing could be deleted on a full disk. So a file occupies some space, and is emptied while a
+deletion, or a start, needs the space. Afterwards the remaining space is reserved again before a
+publisher takes it: else the next deletion would have none. The missing part is reserved as soon as
+there is space again.
 
     reserve.keep()
     with reserve.lent():

@@ -5,10 +5,10 @@ After a failed write RocksDB rejects all others until it is reopened, even if th
 unless space was freed. If that fails, as it does on a full disk, the store is opened read-only:
 RocksDB writes at a start, but reading needs no space.
 
-The caller of a failed write continues from the previous state. RocksDB's log may yet contain the
-write when it is reopened: then the write is undone before anything else is written, and reads do
-not show it until then. (After a crash it may become visible, as a whole.) Reads do not show
-unsynced writes either.
+The caller of a failed write continues from the previous state. RocksDB's log may contain the write
+when it is reopened. Then the write is undone before anything else is written, and reads do not show
+it until then. (After a crash it may become visible, as a whole.) Reads do not show unsynced writes
+either.
 
 RocksDB's log may end with a write that a power loss has torn: everything from there on was never
 acknowledged and is ignored. A process that dies tears no complete write; so if the machine has not
@@ -75,8 +75,8 @@ class RocksKeyValue:
         self._failure: DiskFailure | None = None
         self._is_closed = False
         # The keys that a pending or failed write may have changed, with their previous values. This
-        # is never modified, but replaced. Readers look at it after RocksDB: a write that is there
-        # and no longer here is synced.
+        # is never modified, but replaced. Readers check it after RocksDB: a write that RocksDB has,
+        # and that is no longer here, is synced.
         self._doubtful: Mapping[bytes, bytes | None] = {}
         self._retry_at_s = 0.0
         self._free_at_failure = 0
@@ -133,7 +133,7 @@ class RocksKeyValue:
             found = self._last(prefix)
             is_doubtful = any(key.startswith(prefix) for key in self._doubtful)
         if is_doubtful:
-            # What was the last before the write need not be the one that was found.
+            # The last pair before the write may differ from the one found.
             return next(reversed(self.scan(prefix)), None)
         return found
 
@@ -155,17 +155,18 @@ class RocksKeyValue:
             self._reopen()
         with self._access.shared(), self._writing:
             if self._failure is not None:
-                # A write has failed since the check: nothing is written before a reopening.
+                # A write has failed since the check: nothing is written before the store is
+                # reopened.
                 raise self._failure
             self._doubtful = {key: self._get(key) for key in (*puts, *deletes)}
-            stays_doubtful = False
+            remains_uncertain = False
             try:
                 self._write(puts, deletes)
             except DiskFailure as error:
-                self._failure, stays_doubtful = error, error.may_be_durable
+                self._failure, remains_uncertain = error, error.may_be_durable
                 raise
             finally:
-                if not stays_doubtful:
+                if not remains_uncertain:
                     self._doubtful = {}
 
     def _write(self, puts: Mapping[bytes, bytes], deletes: Iterable[bytes]) -> None:

@@ -37,9 +37,9 @@ from ledgerfold.v1.records_pb2 import LedgerRecord, SegmentRecord
 
 # Adding single entries costs as much as reading them: the record is a protobuf message.
 _TALLIED_AT_ONCE = 1024
-# What a message with a key of 16 bytes takes in a native key section.
+# The size of a message with a key of 16 bytes in a native key section.
 _HIDDEN_KEY_BYTES = 25
-# How much smaller compression may make such keys: a batch may say it has any number of messages.
+# The assumed maximum compression ratio of such keys: a batch may declare any number of messages.
 _HIDDEN_RATIO_MAX = 64
 
 
@@ -149,7 +149,9 @@ class SegmentTally:
 
 
 def shifted(error: Corruption, base: int) -> Corruption:
-    """Returns the same error with an offset in the file, not in a block that was read at `base`."""
+    """Returns the same error with an offset in the file, instead of one in a block that was read at
+    `base`.
+    """
     return Corruption(error.path, error.offset + base, error.expected, error.found)
 
 
@@ -332,8 +334,8 @@ class SegmentWriter:
     def seal(self) -> SegmentRecord:
         """Syncs the file, renames it and syncs the folder.
 
-        The file stays that of another attempt at the same task, if that was first: it has the same
-        contents, and the ledger may be published already.
+        If another attempt at the same task was first, its file stays: it has the same contents, and
+        the ledger may be published already.
         """
         self._file.sync()
         self._file.close()

@@ -91,7 +91,7 @@ class Damage:
     """A damaged place. `entry`: the first entry affected, in a raw ledger.
 
     `kind`: entry, order, file, sums or vector. `messages`: how many the entry has, if its header is
-    good. `is_torn`: rule 3.
+    good. `is_torn`: by rule 3.
     """
 
     kind: str
@@ -171,7 +171,7 @@ class _Scan:
         self._end = file.size_bytes
         self._result = SegmentCheck(segment, self._end)
         self._tally: SegmentTally | None = None
-        # Damages that no later good header has proved to be acknowledged so far.
+        # Damage that no later good header has proved to be acknowledged so far.
         self._unproven: deque[Damage] = deque()
 
     def load_vector(self, ledgers_dir: Path, files: Files) -> None:
@@ -283,7 +283,7 @@ class _Scan:
         return in_ledger and self._last < position < self._bounds.before
 
     def _meet(self, header: EntryHeader) -> None:
-        """Drops the unproven damages that this good header proves to be acknowledged."""
+        """Removes the unproven damage that this good header proves to be acknowledged."""
         while self._unproven and header.position > (bad := self._unproven[0].entry):
             if not proves(header, bad.entry_id):
                 break
@@ -349,17 +349,17 @@ class _Scan:
         """Returns the offset of the next good header in order, or the end."""
         while offset < self._end:
             block, at = self._block(offset, _HEADER_ROOM)
-            base, whole_through = offset - at, len(block) - _HEADER_ROOM
+            base, intact_through = offset - at, len(block) - _HEADER_ROOM
             is_last = base + len(block) >= self._end
             for found in _LIKE_A_HEADER.finditer(block, at + _VERSION_AT):
                 start = found.start() - _VERSION_AT
-                if base + start >= self._end or (start > whole_through and not is_last):
+                if base + start >= self._end or (start > intact_through and not is_last):
                     break
                 if self._is_header(base + start):
                     return base + start
             if is_last:
                 break
-            offset = base + max(whole_through, at) + 1
+            offset = base + max(intact_through, at) + 1
         return self._end
 
     def _is_header(self, offset: int) -> bool:
@@ -380,7 +380,7 @@ class _Scan:
         elif not result.damages:
             found = result.extents[0].record if result.extents else SegmentRecord()
             if segment.HasField("key_index"):
-                # The entries do not tell of the index; an intact segment keeps it.
+                # The entries do not describe the index; an intact segment keeps it.
                 found.key_index.CopyFrom(segment.key_index)
             if segment.HasField("dead") and result.extents:
                 found.dead.CopyFrom(result.extents[0].dead.finish()[1])

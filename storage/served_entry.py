@@ -1,9 +1,9 @@
 """An entry as it is served when some of its messages are dead (docs/FORMATS.md, "Served entry").
 
 A deletion vector (storage/deletion_vector.py) lists messages of a stored entry that its ledger does
-not contain. The broker decodes nothing to leave them out: it serves the stored sections behind a
-header of version 3, which says which rows are live. A client that does not know this version
-refuses the entry. It is never stored, and never published.
+not contain. The broker omits them without decoding: it serves the stored sections behind a header
+of version 3, which says which rows are live. A client that does not know this version refuses the
+entry. It is never stored, and never published.
 
     >>> from ledgerfold.storage.native import NativeBatchBuilder
     >>> builder = NativeBatchBuilder("p")
@@ -34,7 +34,7 @@ _VERSION_AT = 4
 
 
 def live_header(header: EntryHeader, live_rows: bytes) -> EntryHeader:
-    """Returns the header with which an entry is served of which only these rows are live."""
+    """Returns the header that serves an entry of which only these rows are live."""
     return _packed(header, live_rows)[0]
 
 

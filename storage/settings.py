@@ -30,4 +30,4 @@ class StoreSettings:
             ("--ledger-entries", self.ledger_entries_max, LEDGER_ENTRIES_MAX),
         ):
             if found > most:
-                raise LimitExceeded(f"serve {option}", found, most, "Use a smaller one.")
+                raise LimitExceeded(f"serve {option}", found, most, "Use a smaller value.")

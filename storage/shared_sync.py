@@ -1,8 +1,8 @@
 """A sync of one folder that several threads share.
 
-A sync covers what was done before it began. So a caller that finds one running waits for the next,
-which all callers that came meanwhile have in common: many new ledgers at once cost a few syncs of
-the ledgers folder.
+A sync covers what was done before it began. So a caller that finds a sync running waits for the
+next one, which it shares with all callers that arrive meanwhile: many new ledgers at once cost a
+few syncs of the ledgers folder.
 
     >>> from ledgerfold.storage.files import REAL
     >>> SharedSync(folder, REAL).sync()
@@ -23,7 +23,7 @@ class SharedSync:
         self._folder, self._files = folder, files
         # Held during a sync.
         self._lock = threading.Lock()
-        # The syncs that have begun, and the failures of those that somebody waits for.
+        # The number of syncs begun, and the failures of syncs for which a caller waits.
         self._begun = 0
         self._failure: tuple[int, BaseException] | None = None
 

@@ -1,8 +1,9 @@
-"""The folder of snapshots, DATA/snapshots/: their names, their records, and whether they are whole.
+"""The folder of snapshots, DATA/snapshots/: their names, their records, and checks that they are
+complete.
 
 Each is a folder with a file of all records, and links to the files of all ledgers, in one level:
-only one folder is synced. What storage/snapshots.py saves and restores is checked here, by
-`ledgerfold verify`, too. Format: docs/FORMATS.md, "Snapshots".
+only one folder is synced. storage/snapshots.py saves and restores them; the checks here also serve
+`ledgerfold verify`. Format: docs/FORMATS.md, "Snapshots".
 
     >>> from ledgerfold.storage.files import REAL
     >>> SnapshotFolder(folder, REAL).names()
@@ -47,7 +48,7 @@ class SnapshotFolder:
         self.path, self._files = data_dir / SNAPSHOTS, files
 
     def sweep(self) -> None:
-        """Removes what a crash has left unfinished, as far as possible."""
+        """Removes the incomplete snapshots that a crash has left, as far as possible."""
         try:
             for name in self._listed():
                 if name.endswith(ASIDE_SUFFIX):
@@ -93,7 +94,7 @@ class SnapshotFolder:
                 raise MissingFile(str(folder / flat(path)), f"snapshot {records.name}")
 
     def unwhole(self, record: LedgerRecord, place: Callable[[str], Path]) -> Iterator[str]:
-        """Yields the ledger's files that are missing in a place, or not of the recorded size."""
+        """Yields the ledger's files that are missing in a folder, or not of the recorded size."""
         sizes = {each.path: each.size_bytes for each in record.segments}
         for path in sorted(file_names(record)):
             # A key index may be deleted at any time.
@@ -162,7 +163,7 @@ def described(records: SnapshotRecords) -> Snapshot:
 def check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise InvalidRequest(
-            f"{name!r} is no name of a snapshot: it has 1 to 64 letters, digits, '-' and '_', and "
+            f"{name!r} is not a snapshot name: use 1 to 64 letters, digits, '-' and '_', and "
             "begins with a letter or a digit."
         )
 

@@ -2,15 +2,16 @@
 
 A snapshot has a hard link to each file of each ledger, and a file with all records. Nothing is
 copied: a ledger that is closed never changes. So while one is saved or restored no topic is loaded,
-and all ledgers are closed. A crash leaves either state whole:
+and all ledgers are closed. A crash leaves the state before or after:
 
-* **Save**: everything is built in <name>.tmp, synced, and renamed. A start removes what was not.
-* **Restore**: ledgers that exist no more are listed as DELETING, so that a start would remove
-  them, and linked; then one synced write replaces all records. Ledgers that the snapshot does not
-  have are DELETING from then on.
-* **Delete**: it is renamed to <name>.tmp, and removed.
+* **Save**: everything is built in <name>.tmp, synced, and renamed. A start removes a folder that
+  was not renamed.
+* **Restore**: ledgers that no longer exist are listed as DELETING, so that a start would remove
+  them, and their files are linked; then one synced write replaces all records. Ledgers that the
+  snapshot does not contain are DELETING from then on.
+* **Delete**: the snapshot is renamed to <name>.tmp, and removed.
 
-Ids of ledgers are never used twice, whatever is restored: the store record is not part of it.
+Ledger ids are never reused after a restore: the store record is not part of a snapshot.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Snapshots(SnapshotFolder):
         if name in (names := self.names()):
             raise SnapshotExists(name)
         if len(names) >= SNAPSHOTS_MAX:
-            raise LimitExceeded("Snapshots", len(names) + 1, SNAPSHOTS_MAX, "Delete some.")
+            raise LimitExceeded("Snapshots", len(names) + 1, SNAPSHOTS_MAX, "Delete one first.")
         records = self._records(name)
         data = records.SerializeToString()
         if len(data) > RECORDS_BYTES_MAX:
@@ -160,7 +161,7 @@ class Snapshots(SnapshotFolder):
     def restore(self, records: SnapshotRecords) -> list[int]:
         """Replaces all records by those of the snapshot, while all ledgers are closed.
 
-        Returns the ids of the ledgers that are DELETING then, whose files the caller deletes. On an
+        Returns the ids of the ledgers that are now DELETING, whose files the caller deletes. On an
         error nothing has changed. Raises MissingFile, NotAllowed, StorageError.
         """
         self.check_files(records)
@@ -180,7 +181,7 @@ class Snapshots(SnapshotFolder):
         return gone
 
     def _bring_back(self, records: SnapshotRecords, wanted: dict[int, LedgerRecord]) -> None:
-        """Links the files of the ledgers that exist no more; a start would remove them again."""
+        """Links the files of the ledgers that no longer exist; a start would remove them again."""
         missing = list[LedgerRecord]()
         for ledger_id, record in wanted.items():
             existing = self._metadata.ledger(ledger_id)
@@ -190,7 +191,10 @@ class Snapshots(SnapshotFolder):
             if existing is None:
                 missing.append(record)
             elif existing != record:
-                raise NotAllowed(f"Ledger {ledger_id} was repaired since {records.name} was saved.")
+                raise NotAllowed(
+                    f"Ledger {ledger_id} was repaired after snapshot {records.name} was saved, so "
+                    "it cannot be restored. Save a new snapshot."
+                )
         with self._metadata.batch() as batch:
             for record in missing:
                 listed = LedgerRecord()

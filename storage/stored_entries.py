@@ -1,7 +1,7 @@
-"""Entries as a ledger serves them, and many small ones read at once.
+"""Stored entries, and reading many small ones at once.
 
-Headers, checksums and positions are verified as read_entry and LedgerReader verify each entry, in a
-third of the time.
+Headers, checksums and positions are verified as by read_entry and LedgerReader, in a third of the
+time.
 
 >>> from ledgerfold.storage.entry import EntryFields, build_entry, read_header, stamp
 >>> entry = stamp(build_entry(b"keys", b"values", EntryFields(1)), 7, 0, 1, 1)

@@ -1,8 +1,8 @@
-"""The rules that tell a torn tail, which recovery cuts, from damage, which it reports.
+"""The rules that distinguish a torn tail, which recovery cuts, from damage, which it reports.
 
-A bad entry begins a torn tail if no good header after it proves that it was acknowledged, and the
-machine has stopped since it was written, or the file ends before the entry does: everything that a
-killed process wrote is there, except for what its last write did not complete.
+A bad entry begins a torn tail if no good header after it proves that it was acknowledged, and if
+the machine has stopped since it was written, or the file ends before the entry does. (Everything
+that a killed process wrote is there, except for the part that its last write did not complete.)
 """
 
 from __future__ import annotations

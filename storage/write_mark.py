@@ -13,9 +13,9 @@ lost writes.
 Rules (docs/FORMATS.md, "The write mark"):
 
 1. The mark follows a durable write, so it is never ahead of an intact store.
-2. `note` does not sync: the note survives the process, not the machine. `sync` does, and precedes
-   any removal of files that a write allowed: a later start then finds a store with that write, or
-   knows that it was lost.
+2. `note` does not sync: the note survives the process, not the machine. `sync` makes it durable,
+   and precedes any removal of files that a write allowed: a later start then finds a store with
+   that write, or knows that it was lost.
 3. The file has three slots, each with a checksum. `sync` alternates between the first two, so one
    of them is always intact; `note` uses the third. The highest count of a good slot is the mark.
 """

@@ -3,9 +3,9 @@
 append() on one thread assigns positions and queues; flush() on any thread, one at a time, stamps,
 writes and syncs all entries that were queued when it began (group commit), rolling segments by
 size. The stamp of an entry includes which entries were synced before it was written, so that
-recovery can distinguish damage from a torn tail. The two share one deque and two counters, each of
-which has one writer: no value is read, changed and written back by two threads. Readers see
-`record`, which is never modified, but replaced when more is durable.
+recovery can distinguish damage from a torn tail. They share one deque and two counters, each with
+one writer: no two threads read, change and write back the same value. Readers see `record`, which
+is never modified, but replaced when more is durable.
 
 A new segment is written in this order: create the file (and, before the first one, the ledger's
 label), sync the folder, write the ledger record that names it, then the entries. Any failure ends
@@ -44,7 +44,7 @@ from ledgerfold.storage.settings import StoreSettings
 from ledgerfold.storage.shared_sync import SharedSync
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LEDGER_STATE_OPEN, LedgerRecord
 
-# As many buffers, if they are small on average, are copied into one.
+# From this number on, buffers that are small on average are copied into one.
 _BUFFERS_JOINED_FROM, _SMALL_BYTES = 16, 4096
 # The bytes of a stamped header that hold its checksum.
 _HEADER_CRC = slice(0, 4)
@@ -71,7 +71,7 @@ class _Queued(NamedTuple):
 
 
 class _Unwritten(NamedTuple):
-    """Entries that a flush has taken from the queue, and what each is stamped with."""
+    """Entries that a flush has taken from the queue, with their stamps."""
 
     headers: list[EntryHeader]
     bodies: list[Body]
@@ -108,10 +108,10 @@ class LedgerWriter:
         self._clock_ms = clock_ms
         self._on_closed = on_closed
         self._queue: deque[_Queued] = deque()
-        # The first is changed only by append(), the second only by flush().
+        # Only append() changes the first, only flush() the second.
         self._appended_bytes = 0
         self._flushed_bytes = 0
-        # The entries on the disk: fewer than were acknowledged under durability "os".
+        # The number of entries on the disk: fewer than were acknowledged under durability "os".
         self._synced_entries = 0
         self._file: AppendFile | None = None
         self._tally: SegmentTally | None = None
@@ -356,7 +356,7 @@ class LedgerWriter:
 
 
 def _until_full(headers: Sequence[EntryHeader], room_bytes: int) -> int:
-    """Returns how many entries are taken until `room_bytes` are used up: at least one."""
+    """Returns the number of entries that fit into `room_bytes`: at least one."""
     if size_of(headers) < room_bytes:
         return len(headers)
     for count, header in enumerate(headers, 1):
@@ -367,7 +367,7 @@ def _until_full(headers: Sequence[EntryHeader], room_bytes: int) -> int:
 
 
 def _buffers(stamped: Sequence[bytes], bodies: Iterable[Body]) -> list[Buffer]:
-    """Returns what is written: many small entries as one buffer, which costs less."""
+    """Returns the buffers to write: many small entries as one buffer, which costs less."""
     buffers: list[Buffer] = []
     for header, body in zip(stamped, bodies, strict=False):
         buffers += (header, *body)

@@ -1,13 +1,13 @@
-"""Fixtures of all tests: brokers in processes of their own, topics with unique names.
+"""Fixtures of all tests: brokers in separate processes, topics with unique names.
 
     def test_...(broker_process):   a factory: brokers on fresh directories, ended with the test
     def test_...(compactor):   one compactor process with a warm Spark for the whole session
     def test_...(shared_broker, topic):   one broker with that compactor for the whole session
 
-Tests that take one of the last two start Spark: they are marked `spark` by that, and skipped with
-the reason where there is no Java. Tests with a process of any kind are marked `process`, by a
-fixture, by their folder or by hand; one that starts a process without the mark fails
-(tests/support/process_guard.py). `--fast` leaves both out, and what is marked `slow`.
+Tests that use one of the last two start Spark: they are therefore marked `spark`, and skipped with
+the reason without Java. Tests with a process of any kind are marked `process`, by a fixture, by
+their folder or by hand; one that starts a process without the mark fails
+(tests/support/process_guard.py). `--fast` deselects both, and tests marked `slow`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ from tests.support.property_tests import load_profile  # noqa: E402
 
 
 class MakeBroker(Protocol):
-    """`name` tells several brokers of one test apart; the rest is as for BrokerProcess."""
+    """`name` distinguishes several brokers of one test; the other arguments are those of
+    BrokerProcess.
+    """
 
     def __call__(
         self,
@@ -54,7 +56,7 @@ def has_java() -> bool:
 # Fixtures and folders of tests/ that start processes.
 PROCESS_FIXTURES = frozenset({"broker_process", "shared_broker", "compactor", "worker", "url"})
 PROCESS_FOLDERS = ("conformance", "crash", "grpc", "pulsar", "spark")
-# Strategies of nobody's: broker and compactor may look for them.
+# Strategies in a test module: broker and compactor may load them.
 ALLOWED = ("--allow-strategy=shop:Best", "--allow-strategy=shop:Worst")
 NOT_FAST = ("process", "spark", "slow")
 TESTS = Path(__file__).parent
@@ -74,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """The fast run need not import what it leaves out as a whole."""
+    """The fast run need not import modules that it deselects completely."""
     if config.getoption("--fast") and collection_path in map(TESTS.joinpath, PROCESS_FOLDERS):
         return True
     return None
@@ -82,7 +84,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # First: so that `-m "not spark"` sees the marks that are added here.
+    # First, so that `-m "not spark"` sees the marks that are added here.
     for item in items:
         fixtures = set(getattr(item, "fixturenames", ()))
         if "compactor" in fixtures:
@@ -110,7 +112,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture
 def broker_process(tmp_path: Path) -> Iterator[MakeBroker]:
-    """Starts brokers that end with the test. Without a compactor unless it says `local`."""
+    """Starts brokers that end with the test. Without a compactor unless the arguments name
+    `local`.
+    """
     started: list[BrokerProcess] = []
 
     def make(
@@ -164,11 +168,11 @@ def shared_broker(
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic name that no other test has."""
+    """Returns a topic name that no other test has."""
     return "test-" + re.sub(r"[^A-Za-z0-9]+", "-", request.node.nodeid).strip("-").lower()
 
 
 @pytest.fixture
 def new_topic(topic: str) -> Callable[[str], str]:
-    """Several topic names that no other test has."""
+    """Returns a factory of topic names that no other test has."""
     return lambda suffix: f"{topic}-{suffix}"

@@ -1,8 +1,8 @@
-"""The import graph of `ledgerfold`, and its circles.
+"""The import graph of `ledgerfold`, and its cycles.
 
-Every import counts: at the top, inside a function, for type checking. A circle of modules can only
-be understood as a whole; a circle of rooms makes one room of them. A room is a folder of the
-broker, storage, the compactor, the wire contract (v1), or a module of the package itself.
+Every import counts: at the top, inside a function, for type checking. A cycle of modules can only
+be understood as a whole; a cycle of rooms makes them one room. A room is a folder of the broker,
+storage, the compactor, the wire contract (v1), or a module of the package itself.
 
     >>> a = Module("broker/log/a.py", "from ledgerfold.broker.log.b import f")
     >>> b = Module("broker/log/b.py", "def f():\\n    from ledgerfold.broker.log import a")
@@ -22,7 +22,7 @@ from tests.tidy import Module
 
 
 class Import(NamedTuple):
-    """One module by another; `place`: where that says so."""
+    """An import of one module by another; `place`: its line."""
 
     importer: str
     imported: str
@@ -30,7 +30,7 @@ class Import(NamedTuple):
 
 
 def imports(found: Iterable[Module]) -> list[Import]:
-    """Among the modules that are given."""
+    """Returns the imports among the given modules."""
     modules = {_name(module): module for module in found}
     return [
         Import(name, imported, f"{module.path}:{line}")
@@ -60,7 +60,7 @@ def _named(module: Module) -> Iterator[tuple[tuple[str, ...], int]]:
 
 
 def room_of(name: str) -> str:
-    """`broker.log` of a module of the log, `storage` of one of storage."""
+    """Returns `broker.log` for a module of the log, `storage` for one of storage."""
     parts = name.split(".")[1:]
     return ".".join(parts[:2] if parts[:1] == ["broker"] else parts[:1]) or name
 
@@ -75,7 +75,7 @@ def room_circles(found: Iterable[Module]) -> list[str]:
 
 
 def _circles(arrows: Iterable[Import], node_of: Callable[[str], str]) -> list[str]:
-    """Each with its nodes, of which any leads to any other, and the imports that make it one."""
+    """Returns the nodes of each cycle, with the imports between them."""
     arrows = list(arrows)
     leads_to: dict[str, set[str]] = {}
     for each in arrows:
@@ -102,7 +102,7 @@ def _circles(arrows: Iterable[Import], node_of: Callable[[str], str]) -> list[st
 
 
 def _reached(node: str, leads_to: dict[str, set[str]]) -> set[str]:
-    """All that it leads to; itself, too, where it stands in a circle."""
+    """Returns all nodes that it reaches; itself, too, if it is in a cycle."""
     reached: set[str] = set()
     new = [node]
     while new:

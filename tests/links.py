@@ -1,4 +1,4 @@
-"""A checkout without its symbolic links says so, before anything fails to import.
+"""A checkout without its symbolic links reports this before an import fails.
 
 `ledgerfold/broker` and its neighbors are links to the top-level folders. Git on Windows, and some
 archives, leave a small text file in the place of each.
@@ -28,6 +28,6 @@ def lost_links(root: Path) -> list[str]:
 
 
 def check_links(root: Path) -> None:
-    """Raises SystemExit with a sentence that says what to do."""
+    """Raises SystemExit with the remedy."""
     if lost := lost_links(root):
         raise SystemExit(ADVICE.format(", ".join(lost)))

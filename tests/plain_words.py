@@ -4,7 +4,7 @@ Docstrings begin with a verb ("Truncates one segment at `offset`.") or a noun ph
 cache."), as in PostgreSQL's, Kafka's and Rust's documentation. Modules that docstrings and comments
 name exist: `name.py` in the same folder, `folder/name.py` from the top of the checkout.
 
-As the rules of tests/tidy.py, each takes modules and returns what breaks it, a line each.
+As the rules of tests/tidy.py, each gets modules and returns the violations, one per line.
 
     >>> docstring_openings([Module("storage/a.py", '\"\"\"Of one segment.\"\"\"')])
     ["storage/a.py:1: a docstring begins with 'Of'"]
@@ -32,8 +32,24 @@ OPENINGS_NOT_USED = frozenset(
 _PRONOUNS = frozenset({"It", "Its", "They", "This", "That"})
 PHRASES_NOT_USED = (
     *("on its way", "on their way", "anew", "one's own", "is told of", "let go of", "lets go"),
-    *("goes by", "given out", "one behind the other", "makes good"),
+    *("goes by", "given out", "one behind the other", "makes good", "as it came", "as they came"),
+    *(
+        "is told",
+        "are told",
+        "be told",
+        "told of",
+        "tells of",
+        "hears of",
+        "heard of",
+        "knows of",
+        "goes on",
+        "lies behind",
+        "to be had",
+    ),
+    *("whoever", "somebody", "anybody", "of ours", "of theirs", "what there is", "all there is"),
+    *("of its own accord", "of their own accord", "lets it go", "comes whole", "stands twice"),
 )
+_PHRASES = re.compile(rf"\b(?:{'|'.join(map(re.escape, PHRASES_NOT_USED))})\b")
 _PATH = re.compile(r"(?<![\w./*])((?:[\w-]+/)*[\w-]+\.py)\b(?!/)")
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -53,7 +69,7 @@ def _openings_not_used(module: Module) -> frozenset[str]:
 
 
 def phrases(modules: Iterable[Module]) -> list[str]:
-    """Looks at docstrings and comments."""
+    """Checks docstrings and comments."""
     return [
         f"{module.path}:{line}: {phrase!r} is not used"
         for module in modules
@@ -63,7 +79,7 @@ def phrases(modules: Iterable[Module]) -> list[str]:
 
 
 def proto_phrases(texts: Mapping[str, str]) -> list[str]:
-    """Looks at .proto files, as texts by their paths."""
+    """Checks .proto files, given as texts by path."""
     return [
         f"{path}: {phrase!r} is not used"
         for path, text in texts.items()
@@ -73,7 +89,7 @@ def proto_phrases(texts: Mapping[str, str]) -> list[str]:
 
 
 def modules_named(modules: Iterable[Module]) -> list[str]:
-    """Looks at docstrings and comments of the product."""
+    """Checks docstrings and comments of the product."""
     return [
         f"{module.path}:{line}: names {name}, which does not exist"
         for module in modules
@@ -86,14 +102,14 @@ def modules_named(modules: Iterable[Module]) -> list[str]:
 
 def _phrases_in(text: str) -> list[str]:
     flat = " ".join(text.split())
-    return [phrase for phrase in PHRASES_NOT_USED if re.search(rf"\b{phrase}\b", flat)]
+    return list(dict.fromkeys(_PHRASES.findall(flat)))
 
 
 def _exists(module: Module, name: str) -> bool:
     if "/" in name:
         return (ROOT / name).exists()
     folder = ROOT / PurePosixPath(module.path).parent
-    # An example may name a file of the reader's.
+    # An example may name a file of the user.
     return (folder / name).exists() or f"import {name.removesuffix('.py')}" in module.source
 
 

@@ -1,13 +1,13 @@
-"""The whole suite, as `scripts/test` without arguments runs it: three pytests beside each other.
+"""The whole suite, as `scripts/test` without arguments runs it: three concurrent pytests.
 
-What uses Spark runs in one, what starts other processes in another, all else in the third; then, by
-itself, what has the mark `alone`: it does its work against the clock. Three suit two cores: tests
+Tests with Spark run in one, tests that start other processes in another, all others in the third;
+then, alone, the tests marked `alone`, which are sensitive to timing. Three suit two cores: tests
 wait for disks and processes half of their time. On one core, or with little memory, they run one
 after the other.
 
-Each line begins with the name of the part that it is of. At the end stand the failures and the last
-line of each part. The exit code is the worst of all. Ctrl-C (and SIGTERM) interrupts the parts
-once, each ends the processes that it started, and none is begun any more.
+Each line begins with the name of its part. The failures and the last line of each part follow at
+the end. The exit code is the worst of all. Ctrl-C (and SIGTERM) interrupts the parts once, each
+ends the processes that it started, and no further part begins.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ STAGES = (
     },
     {"alone": "alone"},
 )
-# For one pytest with what it starts: a Spark, a second one in a process of its own, brokers.
+# For one pytest and its children: a Spark, another one in a separate process, brokers.
 PART_BYTES = 3 * 1024**3
 _NAME_WIDTH = max(len(name) for stage in STAGES for name in stage)
 _SEPARATOR = " | "
 
 
 class Part:
-    """One pytest, in a process group of its own: a Ctrl-C reaches it once, through `interrupt`."""
+    """One pytest, in a separate process group: a Ctrl-C reaches it once, through `interrupt`."""
 
     def __init__(self, name: str, arguments: Sequence[str], said: TextIO) -> None:
         self.name, self.said = name, said
@@ -62,7 +62,7 @@ class Part:
         """Returns the exit code, once all output was printed."""
         code = self._process.wait()
         self._reader.join()
-        # By a signal: as a shell says it.
+        # Ended by a signal: the code as in a shell.
         return code if code >= 0 else 128 - code
 
     def interrupt(self) -> None:
@@ -81,7 +81,7 @@ class Part:
 
 
 def run(stages: Iterable[Mapping[str, Sequence[str]]], said: TextIO) -> int:
-    """Each stage's parts beside each other; the worst exit code."""
+    """Runs each stage's parts concurrently; returns the worst exit code."""
     began_s = time.monotonic()
     parts: list[Part] = []
     codes = [0]
@@ -105,7 +105,7 @@ def run(stages: Iterable[Mapping[str, Sequence[str]]], said: TextIO) -> int:
 
 
 def has_room() -> bool:
-    """Two cores, and memory for each part."""
+    """Returns whether there are two cores, and memory for each part."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return cores >= 2 and memory >= len(STAGES[0]) * PART_BYTES

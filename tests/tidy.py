@@ -7,13 +7,13 @@
     imports     heavy packages stay in the compactor and in frames, gRPC stays out of storage, and
                 the checkout's folders are imported through `ledgerfold`
     dead files  every module is imported by another one, or is an entry point
-    words       no notes to self, no paths of somebody's machine
+    words       no notes to self, no paths of a developer's machine
     docstrings  every module begins with one; what looks like code in one has prompts, and is run
                 (tests/support/examples.py)
-    test files  have names of their own, in the folders of what they test; no fake stands twice
+    test files  have names of their own, in the folders of what they test; no fake is defined twice
 
-Each rule takes modules (or files) and returns what breaks it, one line each, as `path:line: what`.
-tests/unit/test_tidy.py runs them over the tree, and shows that each can fail. After TigerBeetle's
+Each rule takes modules (or files) and returns the violations, one line each, as `path:line: what`.
+tests/unit/test_tidy.py applies them to the tree, and shows that each can fail. After TigerBeetle's
 `src/tidy.zig`.
 
     >>> banned_calls([Module("storage/a.py", "import time; time.sleep(1)")])
@@ -35,12 +35,12 @@ ROOT = Path(__file__).resolve().parent.parent
 PRODUCT = ("ledgerfold", "broker", "storage", "compactor")
 BUILT = ("build", "dist")
 MODULE_LINES_MAX = 400
-# The error tree is drawn, and stands, in one place.
+# The error tree stays in one module.
 LONG_MODULES = ("storage/errors.py",)
 TEST_MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 
-# Started by name, by a test runner or by a user's own import; nothing of ours imports them.
+# Started by name, by a test runner or by a user's import; no module of the project imports them.
 ENTRY_POINTS = (
     r".*\.__main__",
     r"ledgerfold\.broker\.cli\.main",
@@ -108,7 +108,7 @@ BANS = (
     ),
 )
 
-# Which packages a room must not import.
+# Packages that a room must not import.
 FORBIDDEN_IMPORTS = {
     "storage/": {"grpc", "grpc_health", "grpc_reflection", "grpc_status"},
     "": {"pyspark", "pyarrow", "numpy", "pandas", "py4j"},
@@ -130,7 +130,7 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        # When it is asked for: who only looks at the text of all modules need not wait for this.
+        # Imported on use: callers that only need the text of all modules do not wait for it.
         return ast.parse(self.source)
 
     @cached_property
@@ -139,7 +139,9 @@ class Module:
 
     @property
     def name(self) -> str:
-        """As it is imported: `ledgerfold` links to the other folders of the product."""
+        """The name under which it is imported: `ledgerfold` links to the other folders of the
+        product.
+        """
         name = self.path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         is_linked = name.split(".")[0] in PRODUCT[1:]
         return f"ledgerfold.{name}" if is_linked else name
@@ -247,7 +249,9 @@ def forbidden_imports(found: Iterable[Module]) -> list[str]:
 
 
 def bare_imports(found: Iterable[Module]) -> list[str]:
-    """A folder of the checkout imported by its own name would be a second copy of it."""
+    """Finds imports of a folder of the checkout by its bare name, which would load a second
+    copy.
+    """
     return [
         f"{module.path}:{line}: imports {name}: the one name is ledgerfold"
         for module in found
@@ -258,7 +262,9 @@ def bare_imports(found: Iterable[Module]) -> list[str]:
 
 
 def dead_modules(found: Iterable[Module]) -> list[str]:
-    """Modules of the product that nothing of the product names, test modules that nothing names."""
+    """Returns modules of the product that no product module names, and test modules that nothing
+    names.
+    """
     found = list(found)
     users: dict[str, set[str]] = {}
     for module in found:
@@ -304,7 +310,7 @@ def bad_words(found: dict[str, str]) -> list[str]:
 
 
 def unrun_examples(found: Iterable[Module]) -> list[str]:
-    """Code in docstrings that nobody runs is wrong sooner or later."""
+    """Finds code in docstrings that no test runs."""
     return [
         f"{module.path}:{node.body[0].lineno}: code without prompts: {paragraph.split()[0]}"
         for module in found
@@ -316,7 +322,9 @@ def unrun_examples(found: Iterable[Module]) -> list[str]:
 
 
 def _is_code(paragraph: str) -> bool:
-    """Statements that do something; `await` may stand outside of a function."""
+    """Returns whether the text has statements with an effect; `await` may stand outside of a
+    function.
+    """
     try:
         tree = ast.parse(f"async def example():\n{textwrap.indent(paragraph, ' ')}")
     except SyntaxError:
@@ -325,7 +333,7 @@ def _is_code(paragraph: str) -> bool:
 
 
 def test_files_of_one_name(paths: Iterable[str]) -> list[str]:
-    """A failure's last line names the file: it should say which one."""
+    """Finds equal names: a failure's last line names only the file."""
     first: dict[str, str] = {}
     return [
         f"{path}:1: there is {first[name]}"
@@ -336,7 +344,7 @@ def test_files_of_one_name(paths: Iterable[str]) -> list[str]:
 
 
 def strange_unit_folders(paths: Iterable[str], rooms: Iterable[str]) -> list[str]:
-    """tests/unit/X tests the room X, or what tests share under that name."""
+    """Finds folders tests/unit/X that are neither a room X nor shared test code of that name."""
     known = set(rooms)
     return [
         f"{path}:1: there is no room {folder}"

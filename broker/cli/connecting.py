@@ -32,8 +32,8 @@ def admin_of(options: argparse.Namespace) -> Admin:
 
 
 def partitions_of(admin: Admin, topic: str) -> list[str]:
-    """Returns the names of a partitioned topic's partitions, in order; for another topic its
-    own.
+    """Returns the names of a partitioned topic's partitions, in order; for another topic its own
+    name.
     """
     count = admin.partitioned_topic_metadata(topic)["partitions"]
     return [partition_name(topic, index) for index in range(count)] or [topic]
@@ -59,7 +59,7 @@ def why_waiting(admin: Admin, *, ends_at_once: bool = False) -> str:
     """Returns why a run cannot start yet, for example because Spark is starting; "" if it can.
 
     `ends_at_once`: also if no compactor is available, so that a run fails at once; the text names
-    what to install. A caller that waits for the run gets it as the run's error.
+    what to install. A caller that waits for the run gets this text as the run's error.
     """
     from ledgerfold.v1 import admin_pb2
 

@@ -53,12 +53,12 @@ _BY_CLASS: dict[type[BaseException], int] = {
     KeyboardInterrupt: INTERRUPTED,
 }
 
-# The errors of Kafka that reject the input itself, whatever the state of the topic.
+# The errors of Kafka that reject the input itself, in any state of the topic.
 _INVALID_INPUT = (KafkaErrorKind.INVALID_CONFIG, KafkaErrorKind.INVALID_TOPIC_EXCEPTION)
 
 
 def exit_code(error: BaseException) -> int:
-    """Returns the code of the error's class, or of its nearest base with one; else FAILED."""
+    """Returns the code of the error's class, or of its nearest base with one; otherwise FAILED."""
     if isinstance(error, errors.KafkaError) and error.kind in _INVALID_INPUT:
         return USAGE
     return next((_BY_CLASS[kind] for kind in type(error).__mro__ if kind in _BY_CLASS), FAILED)

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 
 def output(*choices: str) -> Argument:
-    """Describes `-o` of a verb with the formats `choices`: first people's, last a pipe's."""
+    """Describes `-o` of a verb with the formats `choices`: the first is for people, the last for
+    pipes.
+    """
     people, pipe = choices[0], choices[-1]
     return _output(choices, f"default: {people} on a terminal, {pipe} in a pipe", people)
 
@@ -103,7 +105,7 @@ def width_of(options: argparse.Namespace) -> int | None:
 def print_rows(
     options: argparse.Namespace, rows: Iterable[Row], *, wrapped: Collection[str] = ()
 ) -> None:
-    """Prints rows as a table or as JSON. If `rows` raises, the rows before are printed.
+    """Prints rows as a table or as JSON. If `rows` raises, the rows before the error are printed.
 
     `wrapped`: columns of the table that are wrapped instead of cut.
     """

@@ -121,7 +121,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Url(argparse.Action):
-    """An action that records that --url was given: only then is a conflict with it an error."""
+    """An action that records that --url was given: only then a conflict with it is an error."""
 
     def __call__(
         self,

@@ -3,7 +3,7 @@
 ledgerfold serve --data DIR --pulsar-config broker.conf --pulsar-config maxMessageSize=1048576
 
 Settings that exist here take effect, unless an option of `serve` says otherwise. All others are
-named in one sentence: those that Pulsar has and this broker has not, and unknown ones.
+named in one sentence: settings that only Pulsar has, and unknown ones.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 PULSAR_CONFIG = repeated(
     "--pulsar-config FILE|NAME=VALUE",
     "settings of a Pulsar broker: a broker.conf, or one setting; may be repeated, the last value "
-    "is used; options of `serve` come first",
+    "is used; options of `serve` take precedence",
 )
 _MINUTE_MS, _MEGABYTE = 60_000, 1024 * 1024
 _INT64_MAX = 2**63 - 1
-# Of a sentence.
+# The length of a sentence.
 _NAMED_MAX = 20
 _QUOTA_POLICY = "backlogQuotaDefaultRetentionPolicy"
 _SIZE_QUOTAS = {
@@ -90,7 +90,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str, str], Any]]] = {
     "topicCompactionRetainNullKey": ("retain_null_key", _boolean),
     "ttlDurationDefaultInSeconds": ("message_ttl_ms", _whole(1000)),
 }
-# What is always so here, whatever other value is given.
+# Behaviours that are fixed here, whatever value is given.
 _FIXED = {
     "acknowledgmentAtBatchIndexLevelEnabled": ("true", "batch indexes are always acknowledged"),
     "allowAutoTopicCreationType": ("non-partitioned", "partitioned topics are created explicitly"),
@@ -154,11 +154,14 @@ def _quotas(pairs: Mapping[str, str]) -> dict[str, Any]:
 
     policy = pairs.get(_QUOTA_POLICY) or "producer_request_hold"
     if f"BACKLOG_POLICY_{policy.upper()}" not in dict(BacklogPolicy.items()):
-        raise InvalidRequest(f"{_QUOTA_POLICY}={policy[:100]}: there is no such policy.")
+        raise InvalidRequest(
+            f"{_QUOTA_POLICY}={policy[:100]}: use producer_request_hold, producer_exception or "
+            "consumer_backlog_eviction."
+        )
     named = f"BACKLOG_POLICY_{policy.upper()}"
     found = dict[str, Any]()
     for name, unit in _SIZE_QUOTAS.items():
-        # In bytes comes first, as in Pulsar.
+        # The setting in bytes takes precedence, as in Pulsar.
         limit = _whole(unit, -1)(name, pairs.get(name) or "-1")
         if limit > 0 and "backlog_size_quota" not in found:
             quota = BacklogQuota(limit_bytes=limit, limit_ms=-1, policy=named)

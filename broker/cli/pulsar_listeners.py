@@ -3,7 +3,7 @@
   >>> parse_listeners("advertisedListeners", "in:pulsar://10.0.0.1:6650,out:pulsar://b.org:6650")
   {'in': '10.0.0.1:6650', 'out': 'b.org:6650'}
 
-Source: Pulsar's MultipleListenerValidator. Addresses of other protocols are left out.
+Source: Pulsar's MultipleListenerValidator. Addresses of other protocols are ignored.
 """
 
 from __future__ import annotations
@@ -39,5 +39,5 @@ def parse_listeners(setting: str, text: str) -> dict[str, str]:
 def with_internal(listeners: Mapping[str, str], name: str) -> dict[str, str]:
     """Returns the listeners with the internal one first. Raises InvalidRequest."""
     if name not in listeners:
-        raise InvalidRequest(f"{INTERNAL_LISTENER}={name[:100]} is none of advertisedListeners.")
+        raise InvalidRequest(f"{INTERNAL_LISTENER}={name[:100]} is not in advertisedListeners.")
     return {name: listeners[name], **listeners}

@@ -35,7 +35,7 @@ from ledgerfold.storage.paths import absolute_path
 DEFAULT_LISTEN = "127.0.0.1:7650"
 # ENTRY_BYTES_MAX of storage/entry.py, which `--help` need not load.
 _MESSAGE_BYTES_MOST = 16 * 1024 * 1024
-# Above it, a segment would hold several times what it is kept for.
+# Above it, the dead messages would take several times the space of the others.
 _GARBAGE_PERCENT_MAX = 90
 
 
@@ -98,7 +98,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--admin-listen", metavar="HOST:PORT", help=rest)
     pulsar = "serve Pulsar's binary protocol at pulsar://HOST:PORT; default: not served"
     add("--pulsar-listen", metavar="HOST:PORT", help=pulsar)
-    advertise = "the address that Pulsar's clients are told; default: that by which they came"
+    advertise = (
+        "the address that Pulsar's clients are to use; default: the one that they connected to"
+    )
     add("--pulsar-advertise", metavar="HOST:PORT", help=advertise)
     add(
         "--durability",
@@ -139,15 +141,15 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _add_compactor(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     compactor = (
-        "start a worker that compacts on Spark (spark), or in its own process without Java "
-        "(inline), or on Spark if Java is found and else inline (auto, the default); disable "
-        "compaction (off); or use the worker at HOST:PORT, which needs the same "
+        "spark: start a worker that compacts on Spark; inline: start one that compacts in its own "
+        "process, without Java; auto (the default): spark if Java is found, otherwise inline; off: "
+        "do not compact; HOST:PORT: use this worker, which needs the same "
         "LEDGERFOLD_COMPACTOR_SECRET in its environment"
     )
     add("--compactor", default="auto", metavar="auto|spark|inline|off|HOST:PORT", help=compactor)
     master = "the Spark master of a local worker; default local[2]"
     add("--spark-master", default="local[2]", metavar="MASTER", help=master)
-    nice = "the nice value of a local worker, 0 to 19: 19 leaves most to others; default 0"
+    nice = "the nice value of a local worker, 0 to 19 (19: lowest priority); default 0"
     add("--compactor-nice", type=int, choices=range(20), default=0, metavar="N", help=nice)
     service = (
         "a user-defined compaction service, created by module:Factory in the broker's process; "
@@ -155,14 +157,14 @@ def _add_compactor(group: argparse._ArgumentGroup) -> None:
     )
     add("--compaction-service", metavar="module:Factory", help=service)
     ALLOW_STRATEGY.add_to(group)
-    answer = "fail a run whose user-defined strategy takes longer for an answer; default 60s"
+    answer = "fail a run whose user-defined strategy takes longer to answer; default 60s"
     add("--strategy-timeout", type=_timeout_ms, default=60_000, metavar="TIME", help=answer)
     # A task needs 128M without the user's strategy.
-    memory = "fail a run whose user-defined strategy makes a task use more memory; default 1G"
+    memory = "fail a run if a task with a user-defined strategy uses more memory; default 1G"
     add("--strategy-memory", type=_size_from(128), default=1 << 30, metavar="SIZE", help=memory)
     garbage = (
-        "keep dead messages in a segment of a compacted ledger up to this part of it; 0: write it "
-        "again at once, also for clients that do not know of dead messages; default 30%%"
+        "rewrite a segment of a compacted ledger when dead messages exceed this part of it; 0: "
+        "rewrite it at the first one, as older clients need; default 30%%"
     )
     garbage_max = "--compaction-segment-garbage-max"
     add(garbage_max, type=_percent, default=0.3, metavar="PERCENT", help=garbage)
@@ -204,12 +206,12 @@ def _add_sizes(group: argparse._ArgumentGroup) -> None:
 
 def _add_bounds(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
-    streams = "the maximum of producers, consumers, readers and watchers; default 20000"
+    streams = "the maximum number of producers, consumers, readers and watchers; default 20000"
     add("--streams-max", **POSITIVE, default=20_000, help=streams)
     # 16M have space for an entry of any size.
     unsent = (
-        "stop reading for clients while this much waits to be sent, and disconnect clients that "
-        "do not receive; default 256M"
+        "stop reading for clients while this much data waits to be sent, and disconnect clients "
+        "that do not receive; default 256M"
     )
     add("--unsent-max", type=_size_from(16), default=256 << 20, metavar="SIZE", help=unsent)
 

@@ -64,5 +64,5 @@ def topic_of(topic: str, message_id: MessageId) -> str:
     if partition is None:
         return partition_name(topic, index)
     if partition.index != index:
-        raise InvalidRequest(f"A message of partition {index} is not in {topic}.")
+        raise InvalidRequest(f"The message id names partition {index}, which is not {topic}.")
     return topic

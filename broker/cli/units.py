@@ -136,7 +136,7 @@ def settings_of(given: Iterable[str]) -> dict[str, str]:
 
 
 def parse_pairs(given: Iterable[str], wrong: str, twice: str) -> dict[str, str]:
-    """Parses texts with an equals sign. Raises InvalidRequest, with `wrong` or `twice`, into which
+    """Parses texts with an equals sign. Raises InvalidRequest with `wrong` or `twice`, into which
     it inserts the text or the repeated name.
     """
     pairs: dict[str, str] = {}

@@ -26,7 +26,7 @@ class Argument:
     """One or more arguments or options. Decorates the function of the verb that has them."""
 
     def __init__(self, add_to: Callable[[Any], object]) -> None:
-        # Adds it to a parser, or to a group of one.
+        # Adds it to a parser, or to a group of a parser.
         self.add_to = add_to
 
     def __call__(self, run: _Run) -> _Run:
@@ -36,7 +36,7 @@ class Argument:
 
 
 class _Verb(NamedTuple):
-    """A row of a table. `settings`: further ones of its parser."""
+    """A row of a table. `settings`: further settings of its parser."""
 
     name: str
     help: str
@@ -75,7 +75,7 @@ class Verbs:
         metavar: str = "VERB",
         **settings: Any,
     ) -> Verbs:
-        """Declares a command with verbs. Returns the table of its own verbs, which come before
+        """Declares a command with verbs. Returns the table of the command's verbs, which precede
         those of `tables`.
         """
         own = Verbs()

@@ -39,7 +39,7 @@ class TopicName(NamedTuple):
         """Parses a full or a short name. Raises InvalidRequest.
 
         NOTE: the last part may contain slashes, since earlier versions stored topics with such
-        names. No request names one (`persistent_topic`): Pulsar parses four parts as its old
+        names. A request cannot name one (`persistent_topic`): Pulsar parses four parts as its old
         format.
         """
         domain, scheme, rest = name.partition("://")

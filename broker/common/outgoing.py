@@ -1,13 +1,13 @@
 """Limits over all streams of a broker: their number, and the bytes read for them but not yet sent.
 
-A client that requests messages and reads none of them costs memory, and so do ten thousand that are
-slow for a moment. Both are bounded for the whole broker:
+A client that requests messages and reads none of them uses memory, and so do ten thousand clients
+that are slow for a moment. Both are bounded for the whole broker:
 
 * A stream above `streams_max` is refused (Overloaded).
-* No stream reads while `bytes_max` are held, and the less room there is, the less is read at once.
-  Readers wait for room, in order, while those that have it send: that takes milliseconds. Meanwhile
-  entries read ahead of clients' requests are dropped, to be read again; and streams that have been
-  sending for STALLED_S are ended, the longest first: their clients read nothing.
+* No stream reads while `bytes_max` are held; the closer to that limit, the less is read at once.
+  Readers wait for room, in order, while streams that have room send: that takes milliseconds.
+  Meanwhile entries read ahead of clients' requests are dropped, to be read again; and streams that
+  have been sending for STALLED_S are ended, the longest first: their clients do not read.
 * Entries that are held back until they are due (broker/subscriptions/delayed.py): DELAYED_ALL_MAX.
 
   >>> outgoing = Outgoing(streams_max=1, bytes_max=READ_LEAST)
@@ -40,7 +40,7 @@ DELAYED_ALL_MAX = 1_000_000
 # A read gets 1/READ_PART of the free room, at least READ_LEAST.
 READ_PART, READ_LEAST = 64, 64 * 1024
 # The interval of the search for stalled streams while a share waits.
-_LOOK_S = 0.5
+_CHECK_S = 0.5
 
 
 def _nothing() -> None:
@@ -87,7 +87,7 @@ class Share:
         try:
             await asyncio.wait((room, other), return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            # Room may have been given, and is not used.
+            # Room may have been given that is not used.
             self.hold(0)
             raise
         finally:
@@ -164,7 +164,9 @@ class Outgoing:
         return min(most, max(room_bytes // READ_PART, READ_LEAST))
 
     def room_for(self, share: Share, most: int) -> asyncio.Future[None]:
-        """Returns a future that is done when the share holds room, unless cancelled before."""
+        """Returns a future that is done when the share holds room, unless it is cancelled
+        before.
+        """
         loop = asyncio.get_running_loop()
         room = loop.create_future()
         self.waiting.append((room, share, most))
@@ -193,7 +195,7 @@ class Outgoing:
                 share.shed()
         if self.waiting:
             self._end_stalled()
-            self._looking = asyncio.get_running_loop().call_later(_LOOK_S, self._make_room)
+            self._looking = asyncio.get_running_loop().call_later(_CHECK_S, self._make_room)
 
     def _end_stalled(self) -> None:
         """Ends as many stalled streams as the waiting ones need."""

@@ -1,7 +1,8 @@
-"""A number of places that many holders share: who finds none is told when there are some again.
+"""A number of places that many holders share: a holder that finds none is called when there are
+places again.
 
-Once all are taken, none is given until a tenth is free: so that holders do not try again for every
-single one.
+Once all places are taken, none is available until a tenth is free, so that holders do not retry for
+every single place.
 
   >>> places = Places(10)
   >>> sum(places.take(lambda: print("room")) for _ in range(11)), places.taken
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-# Of all places, that may be taken when some are given again.
+# The part of all places that may be taken when places become available again.
 RESUMED = 0.9
 
 
@@ -47,5 +48,5 @@ class Places:
                 on_room()
 
     def forget(self, on_room: Callable[[], object]) -> None:
-        """Calls `on_room` no longer."""
+        """Cancels the call of `on_room`."""
         self._waiting.discard(on_room)

@@ -57,7 +57,7 @@ class BrokerSettings:
         default_factory=lambda: CompactionStrategy(name=DEFAULT)
     )
     # What a new schema must be compatible with; whether producers without a schema are refused on a
-    # topic with one; whether clients may add new schemas.
+    # topic with one; whether clients may add schemas.
     schema_compatibility: str = "BACKWARD"
     schema_validation_enforced: bool = False
     allow_auto_update_schema: bool = True
@@ -70,8 +70,8 @@ class BrokerSettings:
     compaction_monitor_interval_ms: int = 60_000
     retention_check_interval_ms: int = 120_000
     compaction_queue_max: int = 100
-    # The dead part of a segment of a compacted ledger above which a run writes it again. 0: no
-    # segment has dead messages, and none is served to clients that do not know of them.
+    # A run rewrites a segment of a compacted ledger when more than this part of it is dead. 0: no
+    # segment has dead messages, so none is served to clients that do not support them.
     segment_garbage_max: float = 0.3
     # Pulsar's maxMessageSize. Applies to batches, too; never above ENTRY_BYTES_MAX.
     message_bytes_max: int = 5 * 1024 * 1024
@@ -82,7 +82,7 @@ class BrokerSettings:
     # One of ENGINES: start and supervise a worker; "off"; or the address of a remote worker.
     compactor: str = "auto"
     spark_master: str = "local[2]"
-    # The nice value of a local worker, 0 to 19: a higher one leaves more processor time to others.
+    # The nice value of a local worker, 0 to 19 (19: lowest priority).
     compactor_nice: int = 0
     # "module:Factory": executes plans in this process, instead of a worker.
     compaction_service: str | None = None
@@ -96,12 +96,12 @@ class BrokerSettings:
     metrics_listen: str | None = None
     # The HTTP address of the admin REST API: "host:port". None: not served.
     admin_listen: str | None = None
-    # The address of Pulsar's binary protocol, and the one that its clients are told, if they reach
-    # it by another: "host:port". None: not served.
+    # The address of Pulsar's binary protocol, and the one that its clients use, if it is another:
+    # "host:port". None: not served.
     pulsar_listen: str | None = None
     pulsar_advertise: str | None = None
-    # Further addresses, by the names of listeners that clients ask for. Without `pulsar_advertise`
-    # clients that name none are told the first one.
+    # Further addresses, by the names of the listeners that clients request. Without
+    # `pulsar_advertise`, clients that name no listener get the first one.
     pulsar_listeners: Mapping[str, str] = field(default_factory=dict)
     ready_file: Path | None = None
     log_level: str = "INFO"

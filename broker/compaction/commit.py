@@ -83,7 +83,7 @@ def _check_unchanged(topic: CompactableTopic, snapshot: TopicSnapshot) -> None:
         raise CompactionFenced(f"{topic.name} was reloaded while it was compacted.")
     view = topic.log.views.current
     if (view.ledger_id, view.horizon) != (snapshot.previous_ledger_id, snapshot.horizon_previous):
-        raise CompactionFenced(f"{topic.name} got another compacted view during the run.")
+        raise CompactionFenced(f"The compacted view of {topic.name} was replaced during the run.")
     check_range(topic, snapshot)
 
 

@@ -10,7 +10,7 @@ Refused, unless the profile follows Pulsar 4 (docs/PROFILES.md, rule 6.6). In th
 * Skip and clear-backlog remove the cursor's properties, including the compacted ledger's id: the
   next load finds none, as after a truncation (broker/topics/operations.py), unless a run committed
   in between.
-* A committed run restores the normal state, even one that was running during the move.
+* A committed run restores the normal state, even a run that was in progress during the move.
 
 Source: ManagedCursorImpl.internalResetCursor, PulsarCompactorSubscription, CompactedTopicImpl; and
 the observed behaviour of Pulsar 4.0.7.

@@ -1,7 +1,7 @@
 """A check whether a run has work: new entries, or another strategy than the view's. Pure.
 
-* Entries published since the horizon are new. Damage also counts, because the run reports it. So
-  does an empty topic the first time: a run records that with its success.
+* Entries published since the horizon are new. Damage also counts, because the run reports it. An
+  empty topic counts the first time: a run records its success.
 * The view stays as its run wrote it until another run. So a run is due if the strategy, its
   settings, or its version differ from that run's; and always for a strategy whose result can change
   without new entries: one that depends on the time, and a user-defined one, whose code is unknown

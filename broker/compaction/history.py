@@ -66,8 +66,8 @@ class CompactionHistory:
         self, metadata: MetadataStore, executor: Callable[[], Executor], clock_ms: Callable[[], int]
     ) -> None:
         self._metadata, self._executor, self._clock_ms = metadata, executor, clock_ms
-        # Ends of runs that the disk refused, by topic and number: reported nevertheless, and
-        # written with the next successful record.
+        # Ends of runs that the disk refused, by topic and number: they are reported, and written
+        # with the next successful record.
         self._unsaved: dict[tuple[str, int], RunRecord] = {}
 
     async def queue(
@@ -182,7 +182,7 @@ def mark_interrupted(run: RunRecord, ended_ms: int) -> None:
 
 
 def duration_ms(run: RunRecord) -> int:
-    """Returns how long an ended run took; 0 if it never started, or the clock was set back."""
+    """Returns the duration of an ended run; 0 if it never started, or the clock was set back."""
     return max(0, run.ended_ms - (run.started_ms or run.ended_ms))
 
 
@@ -219,6 +219,6 @@ def failures_in_a_row(runs: Sequence[RunRecord]) -> tuple[int, int]:
         if run.error_reason in _EXTERNAL_REASONS:
             continue
         count += 1
-        # That of the latest run: the clock may have been set back since an earlier one.
+        # The time of the latest run: the clock may have been set back since an earlier one.
         ended_ms = ended_ms or run.ended_ms
     return count, ended_ms

@@ -5,7 +5,8 @@
    The strategy is fixed at the start: later changes apply to the next run.
 2. A new ledger id is allocated, and the run's record says RUNNING with that id.
 3. The worker executes the plan and returns a manifest.
-4. The commit verifies the manifest and publishes it with the run's record, in one write.
+The commit verifies the manifest and publishes it with the run's record, in one write. The commit
+verifies the manifest and publishes it with the run's record, in one write.
 
 A run that fails, is cancelled or is fenced removes its ledger's files and records the reason; the
 old view was never touched. Interruptions are checked between steps; while the worker is running
@@ -235,7 +236,9 @@ class CompactionRun:
         return plan
 
     def _continues_previous(self) -> bool:
-        """Returns whether the run that wrote the view decided as this one does."""
+        """Returns whether the run that wrote the view used the same strategy, settings and policy
+        as this one.
+        """
         number, record = self.topic.record.compacted.run_number, self.record
         found = [
             each for each in self._history.oldest_first(self.topic.name) if each.number == number
@@ -262,7 +265,7 @@ class CompactionRun:
             self._working = None
 
     def _result_of(self, working: asyncio.Task[Manifest]) -> Manifest:
-        """Raises the interruption, if there was one, whatever the worker's result."""
+        """Raises the interruption, if there was one, regardless of the worker's result."""
         if working.cancelled():
             raise self._interruption or CompactionFailed("worker", "the call was cancelled")
         error = working.exception()

@@ -1,9 +1,9 @@
 """Removal of files written by runs that will never be published.
 
-A killed worker may leave tasks that write for a moment longer, and a disk may refuse. So a failed
-removal does not affect the run: it is retried before the next run, and the next start removes the
-rest (storage/recovery.py). These files never affect another run: each has its own folder, whose
-number is never reused.
+A killed worker may leave tasks that write for a moment longer, and the disk may refuse a removal.
+So a failed removal does not affect the run: it is retried before the next run, and the next start
+removes the rest (storage/recovery.py). These files never affect another run: each has its own
+folder, whose number is never reused.
 """
 
 from __future__ import annotations

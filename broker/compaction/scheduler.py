@@ -8,12 +8,11 @@ broker/compaction/threshold.py.
 Rules and their sources (docs/PROFILES.md, rules 10.2 and 10.3; Pulsar's PersistentTopic):
 
 * A trigger while a run of the topic is queued or running is refused (CompactionRunning).
-* A trigger without anything new since the horizon starts no run and changes no status
+* If nothing is new since the horizon, a trigger starts no run and changes no status
   (apache/pulsar#24449), unless the profile requires a run, or the strategy may produce another view
   (broker/compaction/due.py). An empty topic that was never compacted gets one run, a success
   without a ledger, and no other run until something is published.
-* A run uses the strategy that is set when it starts; one that was triggered with its own strategy
-  keeps that.
+* A run uses the strategy that is set when it starts, or the strategy of its trigger.
 * Status: NOT_RUN, RUNNING (queued or running), SUCCESS, ERROR with the text of the last error. It
   is durable, unless the profile resets it with each load. A cancelled run counts as an error,
   "cancelled".
@@ -128,10 +127,10 @@ class CompactionScheduler:
     ) -> int:
         """Queues a run and returns its number.
 
-        Returns 0 if there is nothing new to compact, or the topic is barred or no longer loaded.
-        `strategy`: used by this run only, instead of the topic's.
-        Raises CompactionRunning, CompactionQueueFull, CompactorUnavailable (it is off), Unavailable
-        (the broker is stopping), CompactionFenced, StorageError, StrategyNotAllowed.
+        Returns 0 if there is nothing new to compact, or if the topic is barred or no longer loaded.
+        `strategy`: used by this run only, instead of the topic's. Raises CompactionRunning,
+        CompactionQueueFull, CompactorUnavailable (it is off), Unavailable (the broker is stopping),
+        CompactionFenced, StorageError, StrategyNotAllowed.
         """
         if strategy is not None:
             await check_allowed(self._broker, strategy)
@@ -185,7 +184,7 @@ class CompactionScheduler:
     async def cancel(self, topic: str) -> int:
         """Cancels the topic's run; returns its number once it has ended and its files are removed.
 
-        Returns 0 if there was none, or it ended otherwise before it could be cancelled.
+        Returns 0 if there was none, or if it ended before it could be cancelled.
         """
         run = self._runs.get(topic)
         if run is None:

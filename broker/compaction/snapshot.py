@@ -5,8 +5,8 @@ compacted ledger and the raw segments after its horizon, never the whole topic. 
 refused.
 
 Everything at or below the horizon is always read from the compacted ledger, and passed raw ledgers
-may be deleted: so an entry that a run did not see, for whatever reason, would be lost. The snapshot
-checks before a run begins, the commit checks again before anything changes.
+may be deleted: so an entry that a run did not see would be lost. The snapshot checks before a run
+begins, the commit checks again before anything changes.
 
   >>> segment = SegmentRecord(last={"ledger_id": 1, "entry_id": 4})
   >>> segment.first.ledger_id = 1
@@ -64,7 +64,8 @@ async def snapshot(topic: CompactableTopic, *, again: bool = False) -> TopicSnap
         is_skipped = topic.emulation().skip_run_without_new_data
         if view.horizon is None or (is_skipped and not again):
             return None
-        # Pulsar's second run ends with the last entry it reads: that of the compacted ledger.
+        # Pulsar's repeated run ends with the last entry that it reads: that of the compacted
+        # ledger.
         last = covered if compacted and not is_skipped else view.horizon
     elif covered < last <= after:
         raise CompactionFailed(

@@ -20,7 +20,7 @@ _LOG_SHOWN = 1000
 
 
 class Started(NamedTuple):
-    """A broker that runs: where it serves, and its files. None: it does not serve that."""
+    """A running broker: its addresses and its files. None: it does not serve that protocol."""
 
     listen: str
     pulsar: str | None
@@ -40,8 +40,8 @@ def own_broker(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> I
 def started(data_dir: Path | None = None, arguments: Sequence[str] = ()) -> Iterator[Started]:
     """Starts a broker, and stops it after the block. Raises LedgerfoldError if it does not start.
 
-    Its data are in `data_dir`, or in a temporary directory that is deleted with it, as its log is.
-    `arguments`: additional arguments of `serve`.
+    Its data are in `data_dir`, or in a temporary directory that is deleted with it; its log is
+    deleted, too. `arguments`: additional arguments of `serve`.
     """
     with tempfile.TemporaryDirectory(prefix="ledgerfold-") as folder:
         data = data_dir or Path(folder) / "data"
@@ -71,8 +71,8 @@ def _started(process: subprocess.Popen[bytes], data_dir: Path, log: Path) -> Sta
         ready = stdout.readline()
     if not ready:
         raise LedgerfoldError(f"The broker did not start: {log.read_text()[-_LOG_SHOWN:]}")
-    told = json.loads(ready)
-    return Started(told["listen"], told.get("pulsar"), told.get("admin"), data_dir, log)
+    event = json.loads(ready)
+    return Started(event["listen"], event.get("pulsar"), event.get("admin"), data_dir, log)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

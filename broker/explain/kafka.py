@@ -149,8 +149,10 @@ def explain_marker(marker: Marker, round_: NextRound) -> Explanation:
     return Explanation(what, sentence)
 
 
-def explain_gone(offset: int, round_: NextRound, batch: Batch | None) -> Explanation:
-    """Explains an offset without a record. `batch`: the one whose offset range includes it."""
+def explain_missing(offset: int, round_: NextRound, batch: Batch | None) -> Explanation:
+    """`batch`: the batch whose offset range includes it. `batch`: the one whose offset range
+    includes it.
+    """
     if offset >= round_.log_end:
         return Explanation("not written yet", f"the log ends at {round_.log_end}")
     if offset < round_.log_start:

@@ -26,8 +26,8 @@ from ledgerfold.broker.explain.kafka import (
     NextRound,
     Record,
     explain,
-    explain_gone,
     explain_marker,
+    explain_missing,
 )
 from ledgerfold.broker.explain.rules import VERSIONS_MAX
 from ledgerfold.broker.kafka.cleaner.choice import Candidate
@@ -96,13 +96,13 @@ class KafkaExplainer:
             offset = request.message_id.entry_id
             found = await self._read(topic, _Scan(round_, topic, set(), offset), offset)
             if found.at is None:
-                return _answer([_explained_gone(offset, found)], _notes(topic, plan, found))
+                return _answer([_explain_missing(offset, found)], _notes(topic, plan, found))
             keys = set() if isinstance(found.at, Marker) else {found.at.key}
         found = await self._read(topic, _Scan(round_, topic, keys, offset), 0)
         return _answer(found.explained(), _notes(topic, plan, found), found.older)
 
     async def _read(self, topic: KafkaTopic, scan: _Scan, offset: int) -> _Scan:
-        """Scans from an offset on; if that is not 0, only the batch of the offset."""
+        """Scans from an offset on; if the offset is not 0, only its batch."""
         place, end = None, topic.log.durable_end_offset
         at = offset
         while True:
@@ -209,7 +209,7 @@ class _Scan:
                 self._records.append(Record(offset, time_ms, key, value, batch))
 
     def _map(self, offset: int, key: bytes | None, batch: Batch) -> None:
-        """Fills the map as a cleaning does: once it is full the scan stops, whatever follows."""
+        """Fills the map as a cleaning does: once it is full, the scan stops."""
         round_ = self.round
         if self.is_map_full or not round_.first_dirty <= offset < round_.bound:
             return
@@ -261,7 +261,8 @@ def _last_of(header: BatchHeader, last: LastEntry | None) -> bool:
 
 
 def _keys(request: pb.ExplainRequest) -> set[bytes | None]:
-    """Returns the requested key, also decoded if it is base64 of bytes that are not UTF-8.
+    """Returns the requested key; also its decoded form, if it is base64 of bytes that are not
+    UTF-8.
 
     >>> sorted(_keys(pb.ExplainRequest(key=b"/w==")))
     [b'/w==', b'\\xff']
@@ -301,8 +302,8 @@ def _explained_record(record: Record, explanation: Explanation) -> pb.ExplainedV
     return explained
 
 
-def _explained_gone(offset: int, found: _Scan) -> pb.ExplainedVersion:
-    explained = _explained(offset, 0, explain_gone(offset, found.round, found.around))
+def _explain_missing(offset: int, found: _Scan) -> pb.ExplainedVersion:
+    explained = _explained(offset, 0, explain_missing(offset, found.round, found.around))
     explained.place = pb.VERSION_PLACE_TRIMMED
     return explained
 

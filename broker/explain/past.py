@@ -1,12 +1,12 @@
 """The decisions of past runs about the versions of a key, each by its own strategy. Pure.
 
-A run's input is the output of the previous one, and the messages above that one's horizon, up to
-its own. The versions come in order of id, once; a run's evaluator gets those in its input, and the
-ones it keeps are input of the next. If a horizon is below that of the previous run (run_line.py),
+A run's input is the output of the previous run, and the messages between the two horizons. The
+versions are read once, in order of id. A run's evaluator gets those in its input; the versions that
+it keeps are input of the next run. If a horizon is below that of the previous run (run_line.py),
 the next run reads the messages in between again.
 
-Not everything can be known: raw ledgers are trimmed, and only the messages in the compacted ledger
-remain of them; old runs are forgotten; the code of user-defined strategies is not asked. Decisions
+Not everything is known: raw ledgers are trimmed, and only the messages in the compacted ledger
+remain of them; old runs are forgotten; the code of user-defined strategies is not called. Decisions
 that such unknowns may have influenced are not sure (Version.is_sure): then the caller trusts the
 compacted ledger.
 
@@ -24,9 +24,9 @@ from ledgerfold.broker.explain.run_line import RunLine, RunSpan, drops_null_keys
 from ledgerfold.broker.explain.strategies import OWN, rules_of
 from ledgerfold.broker.explain.strategies.evaluator import (
     HELD_MAX,
-    Asked,
     Decision,
     Evaluator,
+    RunParameters,
     dropped,
 )
 from ledgerfold.broker.explain.versions import Found
@@ -41,11 +41,11 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy, RunRecord
 class Version:
     """A version, and the findings about it.
 
-    `kept`, `dropped`: the runs that did so; `decision`: that of `run`, the last one that changed or
-    confirmed it. `since`: the first of the runs that have kept it by that strategy and rule.
-    `is_back`: dropped, read again, and kept. `is_sure`: nothing unknown has influenced it. `next`:
-    the next run's decision, None if that run does not read it. `hypothetical`: the decision of the
-    strategy in force, if it had read every message.
+    `kept`, `dropped`: the runs that kept or dropped it; `decision`: that of `run`, the last one
+    that changed or confirmed it. `since`: the first of the runs that have kept it by that strategy
+    and rule. `is_back`: dropped, read again, and kept. `is_sure`: nothing unknown has influenced
+    it. `next`: the next run's decision; None if that run does not read it. `hypothetical`: the
+    decision of the strategy in force, if it had read every message.
     """
 
     found: Found
@@ -185,8 +185,8 @@ def _is_reason(version: Version, rule: pb.CompactionRule, run: RunRecord) -> boo
 
 def asked_of(
     strategy: CompactionStrategy, time_ms: int, read: Callable[[Found], StoredMessage]
-) -> Asked:
-    return Asked(strategy.name, settings_of(strategy), time_ms, read)
+) -> RunParameters:
+    return RunParameters(strategy.name, settings_of(strategy), time_ms, read)
 
 
 def null_key_decision(found: Found, strategy: str, *, keeps: bool) -> Decision:

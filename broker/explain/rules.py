@@ -23,8 +23,8 @@ strategy.
     ['the next run drops it: deleted by 1:1', 'the next run drops it: a tombstone']
 
 Bound: the newest VERSIONS_MAX versions are explained, older ones are counted: about a megabyte. The
-input may have any length: it is read once. broker/explain/strategies/evaluator.py bounds what is
-held meanwhile.
+input may have any length: it is read once. broker/explain/strategies/evaluator.py bounds the memory
+that this takes.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def _add_reason(
 ) -> _Reason:
     """Fills in strategy, rule and cause, if known. Returns the reason.
 
-    One of several runs may have dropped it, or kept it when it came back, each by its own strategy.
+    One of several runs may have dropped it, or kept it when it returned, each by its own strategy.
     """
     suspects, span = [], explained.dropped_by if explained.HasField("dropped_by") else None
     if span is None and decision is None:
@@ -295,7 +295,7 @@ def _add_reason(
 
 
 def _under(suspects: Sequence[CompactionStrategy], facts: Facts) -> str:
-    """Returns the names of the strategies, if another was, or is now, in force."""
+    """Returns the names of the strategies, if another one was, or is now, in force."""
     if facts.line is None or (facts.line.is_uniform and suspects == [facts.strategy]):
         return ""
     *others, last = [strategy_text(each) for each in suspects] or [""]

@@ -1,12 +1,13 @@
 """The line of runs that produced the compacted view, as far as the history goes. Pure.
 
-Each successful run replaced the compacted ledger of the previous one; so the line is followed
-backwards from the current ledger. It is complete if it ends with a run that started without one.
-The history forgets old runs: then the oldest known run represents all before it.
+Each successful run replaced the compacted ledger of the previous run. So the line is followed
+backwards from the current ledger. It is complete if it ends with a run that started without a
+compacted ledger. The history forgets old runs: then the oldest known run represents all earlier
+ones.
 
 The horizon of a run may be below its predecessor's (Pulsar's run without new data ends with the
-compacted ledger's last entry): then the next one reads the messages in between again. For messages
-with a key that changes nothing; those without one may return if the policy has changed.
+compacted ledger's last entry): then the next one reads the messages in between again. Messages with
+a key are not affected; messages without one may return if the policy has changed.
 
     >>> from ledgerfold.v1.records_pb2 import Position as At
     >>> def run(number, ledger, previous, horizon, retains):
@@ -176,7 +177,9 @@ def strategy_of(run: RunRecord) -> CompactionStrategy:
 
 
 def drops_null_keys(strategy: str) -> bool:
-    """Returns whether it ignores retain_null_key: message strategies and user-defined ones do."""
+    """Returns whether the strategy ignores retain_null_key: message strategies and user-defined
+    ones do.
+    """
     known = listed(strategy)
     return known is None or known.is_strategic
 

@@ -1,8 +1,8 @@
 """The scan that explains a key of a loaded topic: a thread reads its ledgers, and applies rules.py.
 
-The explanation is about the topic at the time of the request: its view is pinned, its raw ledgers
-are read as their records then described them, up to the last durable entry. A raw ledger that is
-trimmed meanwhile counts as trimmed. Only key sections are read, segment after segment
+The explanation is about the topic at the time of the request: its view is pinned, and its raw
+ledgers are read as their records described them then, up to the last durable entry. A raw ledger
+that is trimmed meanwhile counts as trimmed. Only key sections are read, segment after segment
 (storage/key_scan.py), and whole entries if a strategy reads values; Spark is not used. One request
 at a time: a scan keeps a core busy. For a user-defined strategy, the compactor then asks the class
 for its explanations (words.py).

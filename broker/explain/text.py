@@ -38,7 +38,7 @@ _SELF_EVIDENT = (pb.COMPACTION_RULE_NEWEST, pb.COMPACTION_RULE_NULL_KEY_RETAINED
 class Words(NamedTuple):
     """The parts of a sentence. `why`: "" if unknown.
 
-    `under`: the strategy, or the possible ones, if worth naming; `in_force`: that of the next run.
+    `under`: the strategy, or the possible ones, if worth stating; `in_force`: that of the next run.
     `is_back`: dropped, then read again.
     """
 

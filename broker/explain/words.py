@@ -1,4 +1,4 @@
-"""The explanations that a user-defined strategy gives itself, as `explain` shows them.
+"""The explanations of a user-defined strategy, as `explain` shows them.
 
 The broker never runs such code. It passes the newest messages of the key to the compactor, which
 has a process for that; the answers are added to the versions. An error becomes a note, and leaves

@@ -1,7 +1,7 @@
 """Requests and answers of the REST API's verbs, and the HTTP status of each error.
 
 A refusal has Pulsar's status code, and a body `{"reason": "..."}` from which Pulsar's clients take
-their message. Statuses and the reasons that are Pulsar's own words were observed on Pulsar 4.0.7.
+their message. Statuses, and reasons in Pulsar's own words, were observed on Pulsar 4.0.7.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response. The default is the one of a change: no content."""
+    """A response. The default is the answer to a change: no content."""
 
     status: int = NO_CONTENT
     body: bytes = b""
@@ -82,7 +82,7 @@ def refused_for(error: errors.LedgerfoldError) -> Answer:
 
 
 def _words(error: errors.LedgerfoldError) -> str:
-    """Returns Pulsar's words where clients may look for them, else the error's own."""
+    """Returns Pulsar's words where clients may look for them, otherwise the error's own."""
     match error:
         case errors.TopicIsPartitioned():
             pass
@@ -94,7 +94,7 @@ def _words(error: errors.LedgerfoldError) -> str:
             return f"Subscription {name} not found for topic {topic}"
         case errors.SubscriptionExists():
             return "Subscription already exists for topic"
-    # Which is of bounded length.
+    # The text is of bounded length.
     return encode_error(error)[1]
 
 
@@ -103,7 +103,7 @@ class Request:
     """A request that matched a route.
 
     `names`: the variable parts of the path, decoded. `body`: parsed JSON, None without a body.
-    `headers`: their names in any case.
+    `headers`: by name, in upper or lower case.
     """
 
     names: Mapping[str, str]

@@ -82,7 +82,7 @@ class ClusterVerbs:
         return shown({"serviceUrl": f"http://{self._address}", "brokerId": self._address})
 
     async def configuration(self, request: Request) -> Answer:
-        """Shows the options that Pulsar has, too, as text."""
+        """Shows the options that also exist in Pulsar, as text."""
         settings = self._broker.settings
         values = {
             "clusterName": CLUSTER,
@@ -188,7 +188,7 @@ class TenantVerbs:
         check_exists(self._broker, request.namespace)
         mode, names = request.query.get("mode", "").upper() or "PERSISTENT", list[str]()
         if mode not in _MODES:
-            raise Refusal(404, f"The mode is one of {', '.join(_MODES)}.")
+            raise Refusal(404, f"The mode must be one of {', '.join(_MODES)}.")
         if mode != "NON_PERSISTENT":
             names += self._broker.names.listed(request.namespace)
         if mode != "PERSISTENT":
@@ -201,11 +201,11 @@ def _roles(body: Any) -> list[str]:
     if body is None:
         raise Refusal(412, "TenantInfo is null")
     if not isinstance(body, dict):
-        raise Refusal(400, "A TenantInfo is an object.")
+        raise Refusal(400, "A TenantInfo must be an object.")
     clusters, roles = body.get("allowedClusters") or [], body.get("adminRoles") or []
     for each in (clusters, roles):
         if not isinstance(each, list) or not all(isinstance(name, str) for name in each):
-            raise Refusal(400, "adminRoles and allowedClusters are lists of names.")
+            raise Refusal(400, "adminRoles and allowedClusters must be lists of names.")
     if not clusters:
         raise Refusal(412, "Clusters cannot be empty or blank")
     if clusters != [CLUSTER]:
@@ -213,18 +213,18 @@ def _roles(body: Any) -> list[str]:
     return roles
 
 
-# Those that have no effect in one cluster, the default of one, and Pulsar's words for "not set".
+# Policies that have no effect in one cluster, the default of one, and Pulsar's words for "not set".
 _HARMLESS = ("bundles", "replication_clusters")
 _TRUE_BY_DEFAULT = "is_allow_auto_update_schema"
 _NOT_SET = (None, False, "", "None", "UNDEFINED", -1)
 
 
 def _check_no_policies(body: Any) -> None:
-    """Raises Refusal for a new namespace with policies: they are set with calls of their own."""
+    """Raises Refusal for a new namespace with policies: other calls set them."""
     if body is None:
         return
     if not isinstance(body, dict):
-        raise Refusal(400, "Policies are an object.")
+        raise Refusal(400, "Policies must be an object.")
     given = [name for name, value in body.items() if _is_given(name, value)]
     if given:
         raise Refusal(501, f"Create the namespace, then set its policies: {', '.join(given)[:200]}")
@@ -237,7 +237,7 @@ def _is_given(name: str, value: Any) -> bool:
 
 
 def _is_unset(value: Any) -> bool:
-    """Returns whether Pulsar's clients send this for a policy that nobody set."""
+    """Returns whether Pulsar's clients send this value for a policy that is not set."""
     if isinstance(value, dict):
         return all(map(_is_unset, value.values()))
     return value in _NOT_SET or value == []

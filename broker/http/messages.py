@@ -1,7 +1,7 @@
 """Single entries of a topic: peek, examine, and by id, without any effect on a subscription.
 
-An entry is one message or a batch, as in Pulsar: metadata are in `X-Pulsar-...` headers, and the
-body of a batch has Pulsar's format, a size, a SingleMessageMetadata and a value for each message.
+An entry is one message or a batch, as in Pulsar. Metadata are in `X-Pulsar-...` headers. The body
+of a batch has Pulsar's format: a size, a SingleMessageMetadata and a value for each message.
 Source: Pulsar's PersistentTopicsBase.generateResponseWithEntry.
 """
 
@@ -63,14 +63,16 @@ class MessageVerbs:
         return await self._entry(topic, at, "Message not found")
 
     async def examine(self, request: Request) -> Answer:
-        """Returns the n-th entry of the topic, counted from its first or its last one."""
+        """Returns the n-th entry of the topic, counted from the first or the last one."""
         nth = request.number("messagePosition", 1)
         topic = await self._topic(request)
         total = topic.log.ledgers.entries_between(EARLIEST, LATEST)
         if not total:
             raise Refusal(412, "Could not examine messages due to the total message is zero")
         if not 1 <= nth <= total:
-            raise Refusal(412, f"The topic has {total} entries: messagePosition is 1 to {total}.")
+            raise Refusal(
+                412, f"The topic has {total} entries: messagePosition must be 1 to {total}."
+            )
         if request.query.get("initialPosition", "latest") != "earliest":
             nth = total - nth + 1
         return await self._entry(
@@ -97,7 +99,7 @@ def _answer(entry: StoredEntry) -> Answer:
     first, is_batch = next(decoded.messages()), not header.is_plain
     is_encrypted = False
     if isinstance(decoded, PulsarBatch):
-        # The payload has the format already, or nobody can open it.
+        # The payload has the format already, or cannot be opened.
         body, messages = decoded.payload, decoded.batch_size
         is_encrypted = bool(decoded.metadata.encryption_keys)
     else:
@@ -138,7 +140,7 @@ def _headers_of(message: StoredMessage) -> dict[str, str]:
 
 
 def _key_text(key: bytes, is_base64: bool) -> tuple[str, bool]:
-    """Returns a key as a header can hold it, and whether that is base64."""
+    """Returns a key in a form that a header can hold, and whether that is base64."""
     if not is_base64 and key.isascii() and key.decode().isprintable():
         return key.decode(), False
     return base64.b64encode(key).decode(), True

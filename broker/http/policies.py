@@ -1,9 +1,9 @@
 """The policies of namespaces and topics: one pair of functions for each.
 
 A policy is read from and written to the same Policies as over gRPC. Both levels have the same three
-verbs; Pulsar sets some with PUT and some with POST, and a topic's TTL by a query parameter. Without
-a value of its own, a level answers with an empty body; `applied=true` asks a topic for the value in
-force. Sources: Pulsar's NamespacesBase and PersistentTopicsBase.
+verbs; Pulsar sets some with PUT and some with POST, and a topic's TTL by a query parameter. If a
+level sets no value, the body is empty; `applied=true` asks a topic for the value in force. Sources:
+Pulsar's NamespacesBase and PersistentTopicsBase.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Policy:
     show: Callable[[Policies], Any]
     # Returns the policies to set. Raises Refusal.
     parse: Callable[[Any], Policies]
-    # Of a namespace; a topic's is POST.
+    # For a namespace; a topic's is POST.
     method: str = "POST"
 
     def is_set(self, policies: Policies) -> bool:
@@ -70,7 +70,7 @@ def _ttl(body: Any) -> Policies:
 
 def _retention(body: Any) -> Policies:
     if not isinstance(body, dict):
-        raise Refusal(400, f"Retention is an object with {' and '.join(_RETENTION)}.")
+        raise Refusal(400, f"Retention must be an object with {' and '.join(_RETENTION)}.")
     minutes, megabytes = (whole_number(name, body.get(name, 0)) for name in _RETENTION)
     for what, limit in (("time", minutes), ("size", megabytes)):
         if limit < -1:
@@ -95,7 +95,9 @@ def _scaled(value: int, unit: int) -> int:
 
 
 def _in_units(value: int, unit: int) -> int:
-    """Converts a limit back. A part of a unit counts as one: 0 would mean that nothing is kept."""
+    """Converts a limit back. A part of a unit counts as one: 0 would mean that nothing is
+    retained.
+    """
     return value if value < 0 else -(-value // unit)
 
 
@@ -167,7 +169,7 @@ class PolicyVerbs:
         policies = await self._of(scope, applied=request.flag("applied"))
         if not policy.is_set(policies):
             return shown(None)
-        # One of two fields may be set: the other one is shown as it is in force.
+        # If only one of the two fields is set, the other one is shown as it is in force.
         in_force = await self._of(scope, applied=True)
         in_force.MergeFrom(policies)
         return shown(policy.show(in_force))
@@ -225,7 +227,7 @@ class PolicyVerbs:
     async def set_deduplication(self, request: Request) -> Answer:
         scope = self._scope(request)
         if not isinstance(request.body, bool):
-            raise Refusal(400, "Deduplication is true or false.")
+            raise Refusal(400, "The value must be true or false.")
         changes = Policies(deduplication=request.body)
         await self._policies.update(admin_pb2.UpdatePoliciesRequest(scope=scope, set=changes))
         return Answer()
@@ -238,7 +240,7 @@ class PolicyVerbs:
 
     async def quotas(self, request: Request) -> Answer:
         scope, applied = self._scope(request), request.flag("applied")
-        # As in Pulsar, those of a namespace are the ones in force.
+        # As in Pulsar, a namespace shows the policies in force.
         applied = applied or scope.WhichOneof("scope") == "namespace"
         return shown(shown_quotas(await self._of(scope, applied=applied)))
 

@@ -23,17 +23,19 @@ def quota_field(request: Request) -> str:
     """Returns the quota that a request names. Raises Refusal."""
     kind = request.query.get("backlogQuotaType", "destination_storage")
     if kind not in _FIELDS:
-        raise Refusal(400, f"backlogQuotaType is {' or '.join(_FIELDS)}.")
+        raise Refusal(400, f"backlogQuotaType must be {' or '.join(_FIELDS)}.")
     return _FIELDS[kind]
 
 
 def parse_quota(name: str, body: Any) -> Policies:
     """Returns the policies to set. Raises Refusal."""
     if not isinstance(body, dict):
-        raise Refusal(400, "A backlog quota is an object with limitSize or limitTime, and policy.")
+        raise Refusal(
+            400, "A backlog quota must be an object with limitSize or limitTime, and policy."
+        )
     policy = body.get("policy")
     if policy not in _POLICIES:
-        raise Refusal(400, f"The policy of a backlog quota is {', '.join(_POLICIES)}.")
+        raise Refusal(400, f"The policy of a backlog quota must be {', '.join(_POLICIES)}.")
     # Older clients say `limit`.
     size_bytes = whole_number("limitSize", body.get("limitSize", body.get("limit", -1)))
     seconds = whole_number("limitTime", body.get("limitTime", -1))
@@ -68,15 +70,15 @@ def _shown(quota: BacklogQuota) -> dict[str, Any]:
 def parse_delays(body: Any) -> Policies:
     """Returns the policies to set. Raises Refusal."""
     if not isinstance(body, dict) or not isinstance(body.get("active"), bool):
-        raise Refusal(400, "A policy of delayed delivery is an object with active: true or false.")
+        raise Refusal(400, "Delayed delivery must be an object with active: true or false.")
     if whole_number("tickTime", body.get("tickTime", _TICK_MS)) <= 0:
         raise Refusal(412, "tickTime must be above 0")
     if whole_number("maxDeliveryDelayInMillis", body.get("maxDeliveryDelayInMillis", 0)):
-        raise Refusal(501, "The delay of messages has no maximum here.")
+        raise Refusal(501, "A maximum delay is not emulated.")
     return Policies(delayed_delivery=body["active"])
 
 
 def shown_delays(policies: Policies) -> dict[str, Any]:
-    """Returns the policy. Messages are delivered when they are due, whatever the tick."""
+    """Returns the policy. Messages are delivered when they are due, regardless of the tick."""
     is_active = policies.delayed_delivery or not policies.HasField("delayed_delivery")
     return {"active": is_active, "tickTime": _TICK_MS, "maxDeliveryDelayInMillis": 0}

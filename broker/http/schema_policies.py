@@ -1,7 +1,7 @@
 """The policies of namespaces and topics about schemas.
 
-Unlike the others (broker/http/policies.py), those of a namespace have an answer when nobody has set
-them. Sources: Pulsar's NamespacesBase and PersistentTopicsBase, as observed on Pulsar 4.0.7.
+Unlike other policies (broker/http/policies.py), those of a namespace have a value even if they are
+not set. Sources: Pulsar's NamespacesBase and PersistentTopicsBase, as observed on Pulsar 4.0.7.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def schema_policy_routes(broker: Broker) -> list[Route]:
 
 
 def schema_policies(policies: Policies) -> dict[str, Any]:
-    """Returns what the policies of a namespace say of schemas, under Pulsar's names."""
+    """Returns the policies of a namespace about schemas, under Pulsar's names."""
     return {
         _STRATEGY: _shown_strategy(policies) or _UNDEFINED,
         _ENFORCED: policies.schema_validation_enforced,
@@ -90,7 +90,7 @@ class SchemaPolicyVerbs:
         if request.body in (None, _UNDEFINED):
             return await self.remove_strategy(request)
         if not isinstance(request.body, str):
-            raise Refusal(400, "A schema compatibility strategy is a text.")
+            raise Refusal(400, "A schema compatibility strategy must be a string.")
         try:
             strategy = SchemaCompatibilityStrategy.Name(strategy_number(request.body))
         except InvalidRequest as error:
@@ -117,5 +117,5 @@ class SchemaPolicyVerbs:
 
 def _flag(body: Any) -> bool:
     if not isinstance(body, bool):
-        raise Refusal(400, "The value is true or false.")
+        raise Refusal(400, "The value must be true or false.")
     return body

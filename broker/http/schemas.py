@@ -1,7 +1,7 @@
 """The verbs about schemas, and the policies of namespaces and topics about them.
 
-Sources: Pulsar's SchemasResource and SchemasResourceBase; statuses as observed on Pulsar 4.0.7,
-which answers 500 where a body makes no sense: here that is 400 or 422.
+Sources: Pulsar's SchemasResource and SchemasResourceBase; statuses as observed on Pulsar 4.0.7.
+Where Pulsar answers 500 to an invalid body, the answer here is 400 or 422.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def schema_routes(broker: Broker) -> list[Route]:
 
 
 class SchemaVerbs:
-    """The schemas of topics, which need not exist; nor need their namespaces, as in Pulsar."""
+    """The schemas of topics. Neither the topic nor its namespace need exist, as in Pulsar."""
 
     def __init__(self, broker: Broker) -> None:
         self._schemas = SchemaHandlers(broker)
@@ -84,7 +84,7 @@ class SchemaVerbs:
     async def compatibility(self, request: Request) -> Answer:
         """Answers whether a schema could be added.
 
-        NOTE: Pulsar answers 500 if it could not; its clients raise an error with the reason.
+        NOTE: Pulsar answers 500 if it cannot be added; its clients raise an error with the reason.
         """
         answer = await self._check(request)
         if not answer.is_compatible:

@@ -3,7 +3,7 @@
 aiohttp parses and writes HTTP; broker/http/routes.py finds the verb. Its limits: CONNECTIONS_MAX
 connections, each closed when CONNECTION_S pass without a new request; LINE_BYTES_MAX of a request
 line or header; BODY_BYTES_MAX of a body, which must arrive within BODY_S; REQUEST_S for a verb,
-whose change goes on after that.
+whose change continues after that.
 
 A request with an `Origin` header comes from a web page, and is refused: the API has no
 authentication, so any page in a browser on this machine could delete topics.
@@ -78,7 +78,7 @@ def all_routes(broker: Broker, address: str, pulsar_url: str | None) -> list[Rou
 
 
 class AdminServer:
-    """The REST API of one broker. `pulsar_url`: that of its binary protocol, if it is served."""
+    """The REST API of one broker. `pulsar_url`: the URL of its binary protocol, if it is served."""
 
     def __init__(
         self, broker: Broker, pulsar_url: str | None = None, connection_s: float = CONNECTION_S
@@ -153,7 +153,9 @@ class AdminServer:
 
 
 class _Connections(web.Server):
-    """The open connections. One above the limit is told so and closed."""
+    """The open connections. A connection above the limit gets an answer that says so, and is
+    closed.
+    """
 
     def __init__(self, handler: Any, connection_s: float, **options: Any) -> None:
         super().__init__(self._armed, **options)
@@ -180,7 +182,7 @@ class _Connections(web.Server):
         self._timers[handler] = loop.call_later(self._connection_s, transport.abort)
 
     async def _armed(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Handles a request. Its connection has its full time again."""
+        """Handles a request. Its connection gets its full time again."""
         if request.protocol in self._timers and isinstance(request.transport, asyncio.Transport):
             self._arm(request.protocol, request.transport)
         response: web.StreamResponse = await self._handler(request)
@@ -217,7 +219,7 @@ async def _body(request: web.BaseRequest) -> Any:
     try:
         parsed = json.loads(data)
         if b"\\u" in data:
-            # A half of a surrogate pair, which JSON can name, is no text.
+            # A half of a surrogate pair, which JSON can contain, is not text.
             json.dumps(parsed, ensure_ascii=False).encode()
         return parsed
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The verbs about subscriptions, which are those of broker/rpc over HTTP.
+"""The verbs about subscriptions: those of broker/rpc, over HTTP.
 
 `__compaction` is one of them, as in Pulsar: deleting it disables compaction. Counts of messages are
 counts of entries, as in Pulsar. Sources: Pulsar's PersistentTopics and PersistentTopicsBase.
@@ -54,7 +54,7 @@ def start_at(body: Any, *, inclusive: bool = True) -> StartPosition:
     small = {"batch_index": "batchIndex", "partition": "partitionIndex"}
     numbers |= {name: whole_number(given, body.get(given, -1)) for name, given in small.items()}
     if any(not -1 <= numbers[name] < 2**31 for name in small):
-        raise Refusal(400, "batchIndex and partitionIndex are -1 or an index.")
+        raise Refusal(400, "batchIndex and partitionIndex must be -1 or an index.")
     if numbers["ledger_id"] == numbers["entry_id"] == -1:
         return _EARLIEST
     if (numbers["ledger_id"], numbers["entry_id"]) == LATEST:
@@ -68,7 +68,7 @@ class SubscriptionVerbs:
         self._subscriptions = SubscriptionHandlers(broker)
 
     def _names(self, request: Request) -> dict[str, str]:
-        """Returns the topic and the subscription, for a request of gRPC."""
+        """Returns the topic and the subscription for a gRPC request."""
         name = named_topic(self._broker, request)
         return {"topic": name, "subscription": request.names.get("subscription", "")}
 
@@ -131,7 +131,7 @@ class SubscriptionVerbs:
     async def expire(self, request: Request) -> Answer:
         names, seconds = self._names(request), request.number("seconds")
         if not 0 < seconds < 2**31:
-            raise Refusal(400, "The age of the messages to expire is 1 or more seconds.")
+            raise Refusal(400, "The age of the messages to expire must be 1 second or more.")
         wanted = admin_pb2.ExpireMessagesRequest(older_than_ms=seconds * 1000, **names)
         await self._subscriptions.expire_messages(wanted)
         return Answer()

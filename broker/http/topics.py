@@ -1,6 +1,6 @@
-"""The verbs about topics, which are those of broker/rpc over HTTP.
+"""The verbs about topics: those of broker/rpc, over HTTP.
 
-Sources: Pulsar's PersistentTopics, NonPersistentTopics and PersistentTopicsBase. Of non-persistent
+Sources: Pulsar's PersistentTopics, NonPersistentTopics and PersistentTopicsBase. For non-persistent
 topics, verbs that need stored messages are refused.
 """
 
@@ -112,7 +112,7 @@ def _stats(request: Request, response: Any) -> Answer:
 
 def _check_no_properties(properties: Any) -> None:
     if properties and not isinstance(properties, dict):
-        raise Refusal(400, "Properties are an object.")
+        raise Refusal(400, "Properties must be an object.")
     if properties:
         raise Refusal(501, "Properties of topics are not emulated; the topic was not created.")
 
@@ -162,7 +162,7 @@ class TopicVerbs:
         check_exists(self._broker, request.namespace)
         listed, in_memory = self._broker.names.listed, self._broker.non_persistent.listed
         for name in listed(request.namespace) + in_memory(request.namespace):
-            # One that was deleted meanwhile needs no unload.
+            # A topic that was deleted meanwhile needs no unload.
             if self._broker.exists(name) or name in listed(request.namespace):
                 await self._topics.unload(admin_pb2.UnloadTopicRequest(topic=name))
         return Answer()

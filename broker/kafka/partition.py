@@ -7,9 +7,9 @@ An append takes these steps, all on the event loop without a pause:
 3. Its producer's state is checked (broker/kafka/producers/producers.py).
 4. It is queued, and its producer's state and the transaction index are updated.
 
-A single broker has what is durable: the high watermark follows the last durable batch, unless it is
-held back to emulate lagging followers. Reads see data below it; reads of committed records see data
-below the last stable offset.
+In a single broker, durable data are readable: the high watermark follows the last durable batch,
+unless it is held back to emulate lagging followers. Reads see data below it; reads of committed
+records see data below the last stable offset.
 """
 
 from __future__ import annotations
@@ -96,12 +96,12 @@ class Partition:
         self._was_truncated = False
         # The limit of a high watermark that is held back.
         self.held_high_watermark: int | None = None
-        # A log start, and the first offset of the batch at or after it: None if there is none or it
-        # is not needed, as no open transaction began before it.
+        # A log start, and the first offset of the batch at or after it: None if there is none, or
+        # if it is not needed because no open transaction began before it.
         self._start_batch: tuple[int, int | None] = (self.log_start_offset, None)
         # Called when more can be read.
         self.on_visible: set[Callable[[], None]] = set()
-        self.log.on_durable.add(self._tell_visible)
+        self.log.on_durable.add(self._notify_visible)
 
     def _config(self) -> LogConfig:
         return LogConfig.kept(self._stored.record.kafka.config, self._broker_config())
@@ -277,10 +277,10 @@ class Partition:
         value.
         """
         self.held_high_watermark = offset
-        self._tell_visible()
+        self._notify_visible()
         return self.high_watermark
 
-    def _tell_visible(self) -> None:
+    def _notify_visible(self) -> None:
         self.producers.pass_high_watermark(self.high_watermark)
         for callback in tuple(self.on_visible):
             callback()

@@ -40,7 +40,7 @@ class LogFiles:
         except BlockingIOError:
             read = functools.partial(reader.read, position, bytes_max=bytes_max, end=end)
             return await self.in_thread(read)
-        # Yield: a fast reader must not monopolize the loop.
+        # Yields: a fast reader must not monopolize the loop.
         await asyncio.sleep(0)
         return entries
 

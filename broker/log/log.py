@@ -12,7 +12,7 @@
   reads.py         combined reads of raw ledgers and the view
   search.py        searches: by time, the last entry, a reader's start
 
-A part uses some of those above it, and none below.
+A part uses only parts above it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 At a load, a new ledger is on disk before anything else happens. After a ledger that has reached a
 limit, a new one begins in memory, and entries queue up in it while its record and the topic's are
-written. Nothing is flushed to it until those are durable (broker/log/group_commit.py); if they
-cannot be written, nothing ever is.
+written. Nothing is flushed to it until those records are durable (broker/log/group_commit.py); if
+they cannot be written, nothing is ever flushed.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class NewLedgers:
         self._ledgers.keep(self._stored.record.ledger_ids)
 
     async def settled(self) -> None:
-        """Returns when no ledger is being recorded. A failure is the log's failure."""
+        """Returns when no ledger is being recorded. If recording fails, the log fails."""
         while self._task is not None:
             await asyncio.shield(self._task)
 
@@ -129,7 +129,7 @@ class NewLedgers:
     def first_ledger_id(self) -> int | None:
         """Returns the id for load_first(); None if the topic is not new, or the id needs the disk.
 
-        NOTE: taken at once: other topics may take the last ones before load_first() comes to it.
+        NOTE: allocated at once: other topics may use up the available ids before load_first() runs.
         """
         record = self._stored.record
         is_new = not record.epoch and not all_ledger_ids(record)

@@ -1,4 +1,5 @@
-"""The raw ledgers of a loaded topic, with cached records and sums, so that no query scans them all.
+"""The raw ledgers of a loaded topic, with cached records and sums, so that no query scans all of
+them.
 
 A closed ledger never changes: its record is cached on first use, and the sums through it. Ledgers
 that may still change follow the closed ones: the open one, and any being flushed or closed. Their

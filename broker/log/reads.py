@@ -49,9 +49,9 @@ class LogReads:
     async def read(self, position: Position, *, view: View, bytes_max: int) -> ReadResult:
         """Reads durable entries at and after `position`.
 
-        At least one if there is one, about `bytes_max`.
-        `view`: RAW, the current one, or an earlier one that is pinned.
-        Raises Moved if the topic was unloaded, Corruption, MissingFile, CompactedLedgerDamaged.
+        Returns at least one if there is one, and about `bytes_max`. `view`: RAW, the current one,
+        or an earlier one that is pinned. Raises Moved if the topic was unloaded, Corruption,
+        MissingFile, CompactedLedgerDamaged.
         """
         if self._state.closed is not None:
             raise self._state.closed

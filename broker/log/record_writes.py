@@ -1,7 +1,8 @@
-"""The metadata writes of all topics, grouped: one is on the disk while the next ones collect.
+"""The metadata writes of all topics, grouped: while one is on the disk, the next ones are
+collected.
 
-A thread and a sync cost more than what is written, so changes of many topics at once share them:
-10,000 new topics need far fewer syncs than topics. A group succeeds or fails as a whole.
+A thread and a sync cost more than the data, so changes of many topics at once share them: 10,000
+new topics need far fewer syncs than topics. A group succeeds or fails as a whole.
 """
 
 from __future__ import annotations

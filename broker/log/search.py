@@ -80,7 +80,7 @@ class LogSearch:
     async def _is_batch(self, position: Position, read_compacted: bool) -> bool:
         """Returns whether the view has a batch entry at `position`.
 
-        A damaged one counts as none.
+        A damaged entry counts as none.
         """
         view = self._views.current if read_compacted else RAW
         try:
@@ -113,7 +113,7 @@ class LogSearch:
     async def first_published_since(self, publish_time_ms: int) -> Position:
         """Returns the first entry of that time or later: compacted if there is one, else raw.
 
-        The position of the next published entry if there is none (apache/pulsar#21600).
+        If there is none, returns the position of the next published entry (apache/pulsar#21600).
         """
 
         async def ask(view: View) -> Position:
@@ -169,7 +169,7 @@ class LogSearch:
     ) -> Position | None:
         """Returns the first entry of a raw ledger after `after` of that time or later.
 
-        None also if the ledger is trimmed meanwhile.
+        Returns None also if the ledger is trimmed meanwhile.
         """
         if all(each.publish_time_max_ms < publish_time_ms for each in record.segments):
             return None

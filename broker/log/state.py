@@ -1,9 +1,9 @@
 """The state of a topic's log: its durable position, failure and closing.
 
 One exists per loaded topic, on the event loop, shared by the parts of its log. Each part records
-here what it has done or met, and reads here why the log cannot continue. Producers, readers and the
-topic are notified: the last durable position rises, a failure ends all writing, a close also ends
-all reading.
+here what it has done or found, and reads here why the log cannot continue. Producers, readers and
+the topic are notified when the last durable position rises, when a failure ends all writing, and
+when a close also ends all reading.
 
   >>> state = LogState("persistent://public/default/orders")
   >>> state.on_durable.add(lambda: print("durable up to", state.last_durable))

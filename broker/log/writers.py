@@ -1,7 +1,7 @@
 """The raw ledgers being written: the open one, and full ones that it has followed.
 
-A ledger that has reached a limit is followed by a new one at once and gets no more entries; it is
-flushed and closed in its turn. So entries become durable in the order of their positions, and
+A ledger that has reached a limit is followed by a new one at once and gets no more entries; ledgers
+are flushed and closed in order. So entries become durable in the order of their positions, and
 ledgers are closed in order.
 """
 

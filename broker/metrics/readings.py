@@ -1,9 +1,9 @@
 """The collection of metric values from a broker, on its event loop, a few topics at a time.
 
 Topics are read one after the other, each atomically; after SLICE_S other tasks run before the next
-one is read. So a scrape delays other tasks by no more than that, however many topics there are, and
-its values are not from one moment for all topics. A topic that is unloaded meanwhile, or whose data
-cannot be read, is omitted (and logged).
+one is read. So a scrape delays other tasks by no more than that, regardless of the number of
+topics. Its values are not from one moment for all topics. A topic that is unloaded meanwhile, or
+whose data cannot be read, is omitted (and logged).
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The HTTP server of the metrics: GET /metrics, in Prometheus' text format.
 
 It has its own threads. A scrape requests readings from the event loop (broker/metrics/readings.py)
-and formats them in its thread, so that the loop does only what it must; one scrape is served at a
-time. prometheus_client counts and formats the process metrics (syncs, and on Linux its memory, CPU
-time and open files).
+and formats them in its thread, so that the loop does as little as possible; one scrape is served at
+a time. prometheus_client counts and formats the process metrics (syncs, and on Linux its memory,
+CPU time and open files).
 
 A client that sends an incomplete request, or does not read its response, holds a thread until its
 time limit; there are CONNECTIONS_MAX of these.

@@ -50,7 +50,7 @@ class Threshold(NamedTuple):
 
 
 def broker_policies(settings: BrokerSettings) -> Policies:
-    """Returns the lowest level. Without a value there: no quotas, and delayed delivery."""
+    """Returns the lowest level. If it sets none: no quotas, and delayed delivery."""
     return Policies(
         compaction_threshold_bytes=settings.compaction_threshold_bytes,
         retention_ms=settings.retention_ms,
@@ -70,7 +70,7 @@ def broker_policies(settings: BrokerSettings) -> Policies:
 
 
 class PolicyLevels:
-    """The policies in force, worked out from the records of the levels as they are stored now."""
+    """The policies in force, computed from the stored records of the levels."""
 
     def __init__(self, metadata: MetadataStore, settings: BrokerSettings) -> None:
         self._metadata = metadata
@@ -110,7 +110,7 @@ def effective_policies(topic: Policies, namespace: Policies, broker: Policies) -
     """Merges topic over namespace over broker, field by field.
 
     A namespace's effective values are those of a topic that sets nothing. Every field of the
-    emulation is set, and no profile is named: the values in force may be a mixture.
+    emulation is set, and no profile is named: the values in force may combine several profiles.
     """
     effective, levels = Policies(), (broker, namespace, topic)
     for level in levels:
@@ -156,7 +156,7 @@ def check_policies(policies: Policies) -> None:
         if quota.policy not in BacklogPolicy.values():
             raise InvalidRequest(f"Unknown policy {quota.policy} of a backlog quota.")
         if min(quota.limit_bytes, quota.limit_ms) < -1:
-            raise InvalidRequest("The limits of a backlog quota are at least -1, for none.")
+            raise InvalidRequest("The limits of a backlog quota must be -1 (no limit) or more.")
     if policies.HasField("compaction_strategy"):
         checked(policies.compaction_strategy)
     if policies.HasField("schema_compatibility_strategy"):
@@ -167,10 +167,9 @@ def check_policies(policies: Policies) -> None:
 def updated_policies(current: Policies, changes: Policies, remove: Iterable[str]) -> Policies:
     """Returns `current` with the fields of `changes` set and those named by `remove` unset.
 
-    A field of the emulation is named "emulation.exact_backlog"; "emulation" is all of it. Setting
-    a profile unsets the fields that were set on top of another one.
-    Raises InvalidRequest: a bad value, an unknown name, or one both set and removed. Then no part
-    of the update is applied.
+    A field of the emulation is named "emulation.exact_backlog"; "emulation" is all of it. Setting a
+    profile unsets the fields that were set in addition to another profile. Raises InvalidRequest: a
+    bad value, an unknown name, or one both set and removed. Then no part of the update is applied.
     """
     check_policies(changes)
     updated = Policies()

@@ -77,7 +77,7 @@ class Emulation:
     gauges_with_defects: bool = _defect("K18")
     # Kafka: a producer's state expires by its records' timestamps.
     resends_by_record_time: bool = _defect("K9")
-    # Pulsar: an empty value whose client does not say its size is not a tombstone.
+    # Pulsar: an empty value whose client does not send its size is not a tombstone.
     unsized_empties_survive: bool = _differs("2.4", documented=False)
 
 

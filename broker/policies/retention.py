@@ -63,7 +63,7 @@ def _is_deletable(record: LedgerRecord, kept_bytes: int, policies: Policies, now
     age_limit_ms, size_limit = policies.retention_ms, policies.retention_bytes
     too_old = age_limit_ms >= 0 and now_ms - record.closed_ms >= age_limit_ms
     too_much = size_limit >= 0 and kept_bytes > size_limit
-    # A limit of 0 with a positive one would delete everything at once: the positive one wins.
+    # A limit of 0 with a positive one would delete everything at once: the positive limit wins.
     if age_limit_ms == 0 and size_limit > 0:
         return too_much
     if size_limit == 0 and age_limit_ms > 0:

@@ -1,8 +1,9 @@
 """Acknowledgements of single messages of a batch, until all of them are acknowledged.
 
-A subscription acknowledges whole entries; what is missing to one is remembered here, in memory:
-a restart of the broker delivers such batches whole. Bound: REMEMBERED_BYTES_MAX for each
-subscription; beyond it the oldest are forgotten, and delivered whole.
+A subscription acknowledges whole entries. The unacknowledged messages of an entry are recorded
+here, in memory: after a restart of the broker, all messages of such a batch are delivered again.
+Bound: REMEMBERED_BYTES_MAX for each subscription; beyond it the oldest entries are forgotten, and
+delivered completely.
 
   >>> acks, before = BatchAcks(), Position(1, 1)
   >>> acks.acknowledge(Position(1, 2), 0b110, before), acks.left(Position(1, 2))
@@ -16,14 +17,14 @@ from __future__ import annotations
 from ledgerfold.storage.entry import Position
 
 REMEMBERED_BYTES_MAX = 4 * 1024 * 1024
-# Of one entry, besides its bits.
+# The size of an entry, besides its bits.
 _ENTRY_BYTES = 200
 
 
 class BatchAcks:
     """The partly acknowledged entries of one subscription.
 
-    `incarnation`: that of its cursor; they are void for another one.
+    `incarnation`: that of its cursor; the state is invalid for another one.
     """
 
     def __init__(self, incarnation: int = 0) -> None:
@@ -32,11 +33,11 @@ class BatchAcks:
         self._size_bytes = 0
 
     def left(self, position: Position) -> int | None:
-        """Returns the bits of the messages that are not acknowledged; None: nothing is known."""
+        """Returns the bits of the unacknowledged messages; None: nothing is known."""
         return self._left.get(position)
 
     def acknowledge(self, position: Position, left: int, mark_delete: Position) -> bool:
-        """Acknowledges all messages of an entry but `left`; returns whether none is left."""
+        """Acknowledges all messages of an entry except `left`; returns whether none is left."""
         known = self._left.get(position)
         left = left if known is None else left & known
         self.forget(position)

@@ -1,8 +1,8 @@
-"""A connection of Pulsar's binary protocol: bytes in, commands, their handlers, its end.
+"""A connection of Pulsar's binary protocol: parsing, handling of commands, and closing.
 
 Frames are handled in order, one at a time. A command that waits for the broker (a producer, a
-subscription, a seek) goes on as a task; an entry that the log has no room for holds back the whole
-connection. A malformed or oversized frame closes it, and nothing else.
+subscription, a seek) continues as a task. An entry for which the log has no room holds back the
+whole connection. A malformed or oversized frame closes it, and nothing else.
 
 Bounds: not more than one frame and READ_AHEAD_BYTES wait to be handled; then nothing is read. Nor
 is anything handled while the commands that wait for the broker have more than WAITING_BYTES_MAX:
@@ -34,10 +34,10 @@ READ_AHEAD_BYTES = 1024 * 1024
 WAITING_BYTES_MAX = 32 * 1024 * 1024
 # Other tasks run after frames of one connection have taken this long.
 SLICE_S = 0.002
-# Before CONNECT: whoever that is, nothing large.
+# Before CONNECT, when the client is unknown: small frames only.
 FIRST_FRAME_BYTES_MAX = 64 * 1024
 PROTOCOL_VERSION = 20
-# Of a refused connection, as in Pulsar.
+# The time until a refused connection is closed, as in Pulsar.
 _NO_REQUEST = 2**64 - 1
 _PONG = encode(command(pulsar_pb2.PONG, pong=pulsar_pb2.CommandPong()))
 _PING = encode(command(pulsar_pb2.PING, ping=pulsar_pb2.CommandPing()))
@@ -127,7 +127,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """The size of what was received and is not handled."""
+        """The size of the received bytes that are not handled yet."""
         return self._held_bytes
 
     def look_for_ends(self) -> None:
@@ -179,7 +179,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _refuse(self, error: LedgerfoldError) -> None:
-        """Says what is wrong, and closes the connection."""
+        """Sends the error, and closes the connection."""
         _log.warning("The connection of %s is closed: %s", self._link.address, error)
         self._link.send(_error(_NO_REQUEST, error))
         self._link.close()
@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
             answering = self._link.spawn(self._answer(request, *as_task))
             answering.add_done_callback(lambda _: self._wait(-size_bytes))
         elif request.type != pulsar_pb2.PONG:
-            # Newer clients may know more commands.
+            # Newer clients may send other commands.
             _log.info("%s sent the unknown command %d", self._link.address, request.type)
 
     def _wait(self, size_bytes: int) -> None:
@@ -214,7 +214,7 @@ class Connection(asyncio.Protocol):
         self._answered.set()
 
     async def _answer(self, request: BaseCommand, field: str, handler: _Handler) -> None:
-        """Handles a command that has an answer. Refusals are such answers."""
+        """Handles a command that has an answer. A refusal is an answer, too."""
         try:
             self._link.check_room()
             await handler(request)
@@ -229,7 +229,7 @@ class Connection(asyncio.Protocol):
         if request.type != pulsar_pb2.CONNECT or not request.HasField("connect"):
             raise InvalidRequest("The first command of a connection is CONNECT.")
         connect = request.connect
-        # Credentials are ignored, as by a Pulsar without authentication: programs that pass them
+        # Credentials are ignored, as by a Pulsar without authentication: programs that send them
         # connect unchanged.
         link = self._link
         link.client_version = connect.client_version[:200].decode(errors="replace")
@@ -249,7 +249,7 @@ class Connection(asyncio.Protocol):
     def _handlers(
         self, lookups: Lookups
     ) -> tuple[dict[int, tuple[str, _Handler]], dict[int, tuple[str, _Handler]]]:
-        """Returns the handlers of commands that are done at once, and of those that may wait."""
+        """Returns the handlers of commands that are done at once, and of commands that may wait."""
         producing, consuming, types = self._producing, self._consuming, pulsar_pb2
         schemas = SchemaCommands(self._link)
         at_once: dict[int, tuple[str, _Handler]] = {
@@ -280,7 +280,7 @@ class Connection(asyncio.Protocol):
 
 def _check_field(request: BaseCommand, field: str) -> None:
     if not request.HasField(field):
-        raise InvalidRequest(f"A command {request.type} without {field}.")
+        raise InvalidRequest(f"The command {request.type} has no {field}.")
 
 
 def _error(request_id: int, error: LedgerfoldError) -> BaseCommand:

@@ -1,4 +1,4 @@
-"""The options that a SUBSCRIBE asks for: the type, the names, and the keys that it shares."""
+"""The options of a SUBSCRIBE: the type, the names, and the keys that the consumer shares."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TYPES = (
     SubscriptionType.FAILOVER,
     SubscriptionType.KEY_SHARED,
 )
-# Of Key_Shared modes.
+# The Key_Shared modes.
 _STICKY = 1
 
 

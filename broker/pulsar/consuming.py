@@ -49,7 +49,7 @@ from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandAck, CommandSubscribe, 
 _CUMULATIVE = 1
 # About a millisecond's work.
 _SLICE_IDS = 200
-# Of an ack set: 64 messages each. Longer ones are not heeded.
+# Of an ack set: 64 messages each. Longer sets are ignored.
 _WORDS_MAX = 8192
 _PERMITS_MAX = 2**31
 _log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Consuming:
     def __init__(self, link: Link, acks: AllBatchAcks) -> None:
         self._link, self._acks = link, acks
         self._consumers: dict[int, AttachedConsumer] = {}
-        # Of readers: kept for the consumers that a seek has disconnected.
+        # For readers: kept for the consumers that a seek has disconnected.
         self._sought: dict[Subscription, Topic] = {}
         # A mark for each id that is being connected: CLOSE_CONSUMER removes it, and the id may be
         # opened again before the first attempt notices.
@@ -73,13 +73,13 @@ class Consuming:
     # Opening and closing
 
     async def open(self, request: BaseCommand) -> None:
-        """Connects a consumer. Raises what refuses it."""
+        """Connects a consumer. Raises the reason for a refusal."""
         opening = request.subscribe
         known = self._consumers.get(opening.consumer_id)
         if opening.consumer_id in self._opening:
             raise Unavailable("The consumer is being connected; try again.")
         if known is not None and not known.is_detached:
-            # The client connects it again, and has noticed no end of the connection.
+            # The client reconnects it, and has not noticed the end of the connection.
             self._succeed(opening.request_id)
             return
         mark = self._opening[opening.consumer_id] = object()
@@ -144,7 +144,7 @@ class Consuming:
     def _acks_of(self, subscription: AnySubscription) -> BatchAcks:
         acks, incarnation = self._acks.get(subscription), subscription.incarnation
         if acks is None or acks.incarnation != incarnation:
-            # A seek, also one of an administrator, takes acknowledgements back.
+            # A seek, by a consumer or an administrator, revokes acknowledgements.
             acks = self._acks[subscription] = BatchAcks(incarnation)
         return acks
 
@@ -202,7 +202,7 @@ class Consuming:
             self._release(subscription)
 
     def look_for_ends(self) -> None:
-        """Tells consumers of topics that were terminated meanwhile."""
+        """Notifies consumers of topics that were terminated meanwhile."""
         for attached in self._consumers.values():
             if not attached.is_detached and attached.topic.is_terminated:
                 attached.tell_end()
@@ -263,13 +263,13 @@ class Consuming:
         consumer.traffic.last_acked_ms = self._link.broker.clock_ms()
         attached.tell_end()
         if ack.HasField("request_id"):
-            # 0 is none in the broker, and an id of a client (AttachedConsumer._send).
+            # 0 means none in the broker, but is a valid id of a client (AttachedConsumer._send).
             subscription.acknowledge(consumer, (), request_id=ack.request_id + 1)
 
     # Positions
 
     async def seek(self, request: BaseCommand) -> None:
-        """Moves the cursor. The client learns of the end of its consumer first, as it expects.
+        """Moves the cursor. The client is notified of the end of its consumer first, as it expects.
 
         Raises InvalidRequest, SubscriptionBusy, StorageError, Moved.
         """
@@ -277,7 +277,7 @@ class Consuming:
         attached = self._connected(asked.consumer_id)
         start = start_at(asked)
         if attached.stored is None:
-            # As in Pulsar: there is nowhere to go.
+            # As in Pulsar: there is no position to move to.
             self._succeed(asked.request_id)
             return
         topic, subscription = attached.stored
@@ -356,7 +356,7 @@ def _whole(
     mark_delete: Position,
     is_cumulative: bool,
 ) -> list[Position]:
-    """Returns the entries that are acknowledged now; remembers those of which messages are left."""
+    """Returns the entries that are completely acknowledged now; records the others."""
     whole = list[Position]()
     for each in ids:
         position = Position(each.ledger_id, each.entry_id)

@@ -1,7 +1,7 @@
-"""A connected consumer of a link, and the task that sends it what it gets.
+"""A connected consumer of a link, and the task that sends its messages.
 
-A consumer that the broker ends (a seek, an unload) is closed at its client, which connects it
-again. After damage that takes a second, because it would meet the damage again.
+If the broker ends a consumer (a seek, an unload), it closes the consumer at its client, which
+reconnects it. After damage this takes a second, because the consumer would find the damage again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REQUEST_OF_SERVER = 2**64 - 1
 # About a millisecond's work: then other tasks run.
 _SLICE_MESSAGES = 500
 _AFTER_DAMAGE_S = 1.0
-# After it, a client can be told of changes, though it has asked for no messages.
+# After this time, a client can be notified of changes even if it has not requested messages.
 _READY_S = 1.0
 _log = logging.getLogger(__name__)
 AnySubscription = Subscription | NonPersistentSubscription
@@ -53,12 +53,12 @@ class AttachedConsumer:
         self.subscription, self.consumer, self.acks = subscription, consumer, acks
         self._link, self._resources = link, resources
         self._partition = partition_index(topic.name)
-        # The client asked for its end: it is not told.
+        # The client requested the end: it is not notified.
         self.is_leaving = self.is_detached = False
         self.delivering: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._has_told_end = self._is_ready = False
-        # A change that the client has not been told yet.
+        # A change of which the client is not notified yet.
         self._active: bool | None = None
 
     @property
@@ -71,14 +71,15 @@ class AttachedConsumer:
     def start(self) -> None:
         self.delivering = self._link.spawn(self._deliver())
         self._timer = asyncio.get_running_loop().call_later(_READY_S, self.ready)
-        # A client that reads nothing, while others need the room.
+        # A client that does not read, while others need the room.
         self.consumer.share.on_overrun(self._link.abort)
         self.tell_end()
 
     def ready(self) -> None:
-        """Tells the client whether it is active: it has asked for messages, or a second is over.
+        """Notifies the client whether it is active: it has requested messages, or a second has
+        passed.
 
-        NOTE: the Go client ignores what it is told right behind the answer to SUBSCRIBE.
+        NOTE: the Go client ignores notifications directly after the answer to SUBSCRIBE.
         """
         self._is_ready = True
         if self._active is not None and not self.is_detached:
@@ -90,7 +91,7 @@ class AttachedConsumer:
         self._active = None
 
     def tell_end(self) -> None:
-        """Tells the client, once, that a terminated topic has nothing more for it."""
+        """Notifies the client, once, that a terminated topic has no more messages for it."""
         is_over = self.topic.is_terminated and not self.subscription.backlog_entries()
         if is_over and not (self._has_told_end or self.is_detached):
             self._has_told_end = True

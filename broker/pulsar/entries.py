@@ -1,7 +1,7 @@
-"""The entries that clients send and receive: stored and served as they come.
+"""The entries that clients send and receive: stored and served unchanged.
 
-An entry is refused for what its metadata ask of the topic, not for its content: nothing opens the
-payload. An entry of another client, a native one, is converted when it is served (from_native.py).
+An entry is refused because of its metadata, never because of its content: the payload is not
+opened. A native entry, of another client, is converted when it is served (from_native.py).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _REFUSED = (
 
 
 class Storable(NamedTuple):
-    """An entry to store. `is_new`: it is no duplicate, whatever its sequence id."""
+    """An entry to store. `is_new`: it is not a duplicate, regardless of its sequence id."""
 
     entry: bytes
     is_new: bool
@@ -35,7 +35,7 @@ class Storable(NamedTuple):
 def to_stored(message: Message, send: CommandSend, publish_time_ms: int | None = None) -> Storable:
     """Returns the entry to store. Raises InvalidRequest, NotAllowed.
 
-    `publish_time_ms`: the time to give it instead of its client's; None: the client's.
+    `publish_time_ms`: replaces the client's time; None: keeps it.
     """
     metadata, section = message.metadata, message.section
     _check(metadata, send)

@@ -1,7 +1,7 @@
-"""Errors as Pulsar's clients know them: a number, and a sentence.
+"""Errors as Pulsar's clients receive them: a number, and a sentence.
 
-Clients act on the number. They retry the general ones until their operation times out, so that a
-final refusal has one that they raise at once: NOT_ALLOWED, if there is none of its own.
+Clients act on the number. They retry general errors until their operation times out. So a final
+refusal uses a number for which they raise an error at once: NOT_ALLOWED, if no other fits.
 
 Source: the reference of the protocol, "Errors: what the client does".
 """
@@ -72,12 +72,12 @@ def number_for_producer(error: LedgerfoldError) -> int:
 def number_for_message(error: LedgerfoldError, client_version: str) -> int:
     """Returns the number of a refused message.
 
-    NOTE: the C++ client knows one error of a single message. After any other it connects again and
-    sends the message again, forever.
+    NOTE: the C++ client supports only one error of a single message. After any other error it
+    reconnects and sends the message again, forever.
     """
     return pulsar_pb2.CHECKSUM_ERROR if is_cpp(client_version) else number_of(error)
 
 
 def is_cpp(client_version: str) -> bool:
-    """Returns whether this is the C++ client, which Python and Node use."""
+    """Returns whether this is the C++ client, on which the Python and Node clients are built."""
     return client_version.startswith("Pulsar-CPP")

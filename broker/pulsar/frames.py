@@ -3,8 +3,8 @@
   SIZE | COMMAND SIZE | command [ | 0x0e01 | CRC32C | METADATA SIZE | metadata | payload ]
 
 Sizes are 4 bytes, big-endian, and count what follows them. The checksum is optional; it covers the
-rest of the frame from METADATA SIZE on. Frames come in pieces: a splitter collects each one, and
-refuses a frame above its limit as soon as its size is known.
+rest of the frame from METADATA SIZE on. Frames arrive in pieces. A splitter collects each frame,
+and refuses one above its limit as soon as its size is known.
 
   >>> splitter, frame = Splitter(frame_bytes_max=1000), encode(BaseCommand(type=18))
   >>> splitter.feed(frame[:7]), splitter.feed(frame[7:] + frame[:9])
@@ -27,7 +27,7 @@ from ledgerfold.storage.errors import InvalidRequest, WrongChecksum
 from ledgerfold.storage.pulsar.metadata import parse_metadata
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, MessageIdData, MessageMetadata
 
-# Of a command without metadata and payload: an acknowledgement of 100,000 messages fits.
+# The limit of a command without metadata and payload: an acknowledgement of 100,000 messages fits.
 COMMAND_BYTES_MAX = 2 * 1024 * 1024
 # Metadata, the command and sizes, in addition to the largest payload.
 FRAME_MARGIN_BYTES = 64 * 1024
@@ -36,8 +36,8 @@ _TWO_SIZES = struct.Struct(">II")
 _CHECKED = struct.Struct(">HII")
 _CHECKSUM_MAGIC = 0x0E01
 _BROKER_METADATA_MAGIC = 0x0E02
-# The fields of a command that are text, by its type; clients send no lists of texts. NOTE: protobuf
-# returns bytes for those that are not UTF-8.
+# The text fields of each type of command; clients send no lists of texts. NOTE: protobuf returns
+# bytes for texts that are not UTF-8.
 _TEXTS = {
     field.number: (
         field.name,
@@ -118,7 +118,7 @@ def parse(frame: bytes) -> Frame:
 
 
 def parse_message(payload: bytes) -> Message:
-    """Parses and verifies what follows a SEND. Raises InvalidRequest, WrongChecksum."""
+    """Parses and verifies the rest of a SEND. Raises InvalidRequest, WrongChecksum."""
     view = memoryview(payload)
     try:
         if _magic(view) == _BROKER_METADATA_MAGIC:
@@ -132,7 +132,7 @@ def parse_message(payload: bytes) -> Message:
             (size,) = _SIZE.unpack_from(view)
             at = _SIZE.size
     except struct.error as error:
-        raise InvalidRequest("A SEND without metadata.") from error
+        raise InvalidRequest("The SEND has no metadata.") from error
     if size > len(view) - at:
         raise InvalidRequest(f"Metadata of {size} bytes in {len(view)} bytes.")
     section = bytes(view[at : at + size])

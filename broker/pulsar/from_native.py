@@ -1,9 +1,9 @@
 """A stored entry as Pulsar's clients read it: metadata, payload, and the messages to deliver.
 
-One entry becomes one entry, whichever client published it, with the compression that it has. In a
-batch from which a compaction removed messages, these are empty placeholders, so that the others
-keep their indexes. Placeholders are marked twice: `compacted_out`, which Java heeds, and a bit of
-the ack set that is not set, which all clients heed.
+One entry becomes one entry, with the compression that it has, regardless of the client that
+published it. If a compaction removed messages of a batch, empty placeholders take their places, so
+that the others keep their indexes. Placeholders are marked twice: by `compacted_out`, which Java
+observes, and by a cleared bit of the ack set, which all clients observe.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _metadata(header: EntryHeader, batch: DecodedBatch, payload_bytes: int) -> M
         publish_time=header.publish_time_ms,
         uncompressed_size=payload_bytes,
     )
-    # NOTE: the C++ client does not decompress what is empty.
+    # NOTE: the C++ client does not decompress an empty payload.
     if header.compression and payload_bytes:
         metadata.compression = header.compression
     if batch.schema_version:
@@ -96,7 +96,7 @@ def _single(header: EntryHeader, batch: DecodedBatch) -> PulsarEntry:
 def _describe(
     metadata: MessageMetadata | SingleMessageMetadata, batch: DecodedBatch, row: int
 ) -> None:
-    """Sets the fields that a message has alone as well as in a batch."""
+    """Sets the fields that a message has both alone and in a batch."""
     key = batch.key(row)
     if key is not None:
         metadata.partition_key = key

@@ -1,4 +1,4 @@
-"""The sending half of a connection: what all commands of one client share.
+"""The sending half of a connection: the state that all commands of one client share.
 
 Bounds: entries are written one frame set at a time, the next when the transport has passed on all
 but HIGH_WATER_BYTES; while it has not, no further command is read. At most TASKS_MAX commands of a
@@ -34,7 +34,7 @@ class Link:
 
     def __init__(self, broker: Broker, transport: asyncio.Transport) -> None:
         self.broker, self._transport = broker, transport
-        # As the client says when it connects.
+        # As the client states when it connects.
         self.client_version = ""
         self.is_closed = False
         self._writable = asyncio.Event()
@@ -60,7 +60,9 @@ class Link:
             self._transport.write(frames)
 
     async def deliver(self, frames: list[bytes]) -> None:
-        """Writes whole frames of entries in turn with other deliveries; waits until they left."""
+        """Writes whole frames of entries in turn with other deliveries; waits until they are
+        sent.
+        """
         async with self._turn:
             await self._writable.wait()
             if not self.is_closed:
@@ -116,7 +118,7 @@ class Link:
         self._transport.abort()
 
     def closed(self, on_closed: Callable[[], None]) -> None:
-        """Ends the work of a connection that was lost."""
+        """Ends the work of a lost connection."""
         self.is_closed = True
         self._writable.set()
         on_closed()
@@ -125,7 +127,9 @@ class Link:
 
 
 def properties_of(metadata: Iterable[KeyValue]) -> dict[str, str]:
-    """Returns what a client says of its producer or consumer, as shown in stats."""
+    """Returns the properties that a client sends for its producer or consumer, as shown in
+    stats.
+    """
     return {
         each.key.decode(errors="replace"): each.value.decode(errors="replace") for each in metadata
     }

@@ -1,6 +1,7 @@
-"""Lookups: where a topic is (here), how many partitions it has, which topics there are.
+"""Lookups: the address of a topic (this broker's), its number of partitions, and the names of
+topics.
 
-Transactions are refused, each in the answer that its command has.
+Transactions are refused, in the response of each command.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandGetTopicsOfNamespace
 
 _CONNECT, _LOOKUP_FAILED, _METADATA_FAILED = 1, 2, 1
-# Of modes of GET_TOPICS_OF_NAMESPACE.
+# The modes of GET_TOPICS_OF_NAMESPACE.
 _PERSISTENT, _NON_PERSISTENT = 0, 1
 NO_TRANSACTIONS = "There are no transactions: create the client without enable_transaction."
 
 
 class Lookups:
-    """The commands of one connection that need no producer and no consumer.
+    """The commands of one connection that need neither producer nor consumer.
 
-    `address`: where clients reach this broker. `is_advertised`: they use that address. Otherwise,
-    as with Pulsar's standalone broker, they stay at the one by which they came: it may be a port
-    of a container, which the broker does not know.
+    `address`: the address at which clients reach this broker. `is_advertised`: clients use that
+    address. Otherwise, as with Pulsar's standalone broker, they keep the address that they
+    connected to: it may be a port of a container, which the broker does not know.
     """
 
     def __init__(self, link: Link, address: str, *, is_advertised: bool) -> None:
@@ -61,7 +62,7 @@ class Lookups:
             url = url_for(listener, listeners, f"pulsar://{self._address}")
             answer.response, answer.authoritative = _CONNECT, True
             answer.broker_service_url = url
-            # Of clients that came through a proxy that ends TLS.
+            # For clients that connected through a proxy that terminates TLS.
             answer.broker_service_url_tls = url.replace("pulsar://", "pulsar+ssl://", 1)
             answer.proxy_through_service_url = not (self._is_advertised or listener)
         except LedgerfoldError as error:
@@ -83,7 +84,7 @@ class Lookups:
             names += broker.non_persistent.listed(namespace)
         pattern = None
         if asked.HasField("topics_pattern"):
-            # Of a pattern that is none here, the client finds the topics itself.
+            # If the pattern is not supported here, the client filters the topics itself.
             with suppress(InvalidRequest):
                 pattern = Pattern.of(asked.topics_pattern)
         if pattern is not None:
@@ -123,7 +124,7 @@ def known_topic(broker: Broker, name: str) -> str:
 
 
 def url_for(listener: str, listeners: Mapping[str, str], service_url: str) -> str:
-    """Returns the URL that a client is told. `listener`: the name that it asks for, "" without one.
+    """Returns the URL that a client is to use. `listener`: the requested name, "" without one.
 
     Raises NotAllowed for an unknown name.
     """

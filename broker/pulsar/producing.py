@@ -1,9 +1,9 @@
 """Producers: PRODUCER, SEND, CLOSE_PRODUCER, and the receipts.
 
-Receipts and refusals of messages are sent in the order of the SENDs. A producer that its client
-connects again replaces the one of before, which may not have noticed that its connection is lost:
-both have the name that the broker gave, and the new one has the higher epoch. A message that was
-stored on an earlier connection is not stored again.
+Receipts and refusals of messages are sent in the order of the SENDs. When a client reconnects a
+producer, the new producer replaces the previous one, which may not have noticed that its connection
+is lost: both have the name that the broker assigned, and the new one has the higher epoch. A
+message that was stored on an earlier connection is not stored again.
 """
 
 from __future__ import annotations
@@ -68,16 +68,18 @@ class AttachedProducer:
         resources: ExitStack,
     ) -> None:
         self.id, self.epoch = opening.producer_id, opening.epoch
-        # A generated name stays the client's when it connects again.
+        # A generated name belongs to the client when it reconnects.
         self.has_own_name = opening.user_provided_producer_name and bool(opening.producer_name)
         self.producer, self.schema_version = producer, schema_version
-        # The ids that clients await, in the order of the receipts.
+        # The ids for which clients wait, in the order of the receipts.
         self.sent: deque[int] = deque()
         self._resources = resources
         self.receipts: asyncio.Task[None] | None = None
 
     def detach(self) -> None:
-        """Disconnects it. What its connection still sends is not stored: it is sent again."""
+        """Disconnects it. Messages that its connection still sends are not stored: the client sends
+        them again.
+        """
         self.producer.end(Moved("The producer was closed."))
         self.producer.detach()
         self._resources.close()
@@ -85,7 +87,7 @@ class AttachedProducer:
             self.receipts.cancel()
 
 
-# All of a broker, by their domain objects: another connection may take one over.
+# All producers of a broker, by their domain objects: another connection may take one over.
 Attached = WeakKeyDictionary[AnyProducer, AttachedProducer]
 
 
@@ -102,7 +104,7 @@ class Producing:
     # Commands
 
     async def open(self, request: BaseCommand) -> None:
-        """Connects a producer. Raises what refuses it."""
+        """Connects a producer. Raises the reason for a refusal."""
         opening = request.producer
         _check(opening)
         known = self._producers.get(opening.producer_id)
@@ -129,7 +131,7 @@ class Producing:
         check_properties("a producer", properties_of(opening.metadata))
         name_of_topic = known_topic(broker, opening.topic)
         topic = await broker.pulsar_topic(name_of_topic, to_write=True)
-        # After each wait: CLOSE_PRODUCER may have come meanwhile.
+        # After each wait: CLOSE_PRODUCER may have arrived meanwhile.
         claim.check()
         schema_version = await schema_of_producer(self._link, topic, opening)
         claim.check()
@@ -159,12 +161,12 @@ class Producing:
             await create_subscription(topic, name, earliest, created_ms=now_ms)
 
     def _replace(self, topic: PulsarTopic, name: str, opening: CommandProducer) -> None:
-        """Disconnects the producer that the new one was before its client connected again."""
+        """Disconnects the producer that the new one replaces."""
         old = topic.producers.get(name)
         attached = None if old is None else self._attached.get(old)
         if attached is None or attached.epoch >= opening.epoch:
             return
-        # Nobody but an exclusive producer knows its epoch.
+        # Only an exclusive producer knows its epoch.
         had_access = bool(opening.producer_access_mode) and opening.HasField("topic_epoch")
         was_exclusive = attached.producer.claim.mode is not AccessMode.SHARED
         is_same = (
@@ -177,21 +179,22 @@ class Producing:
         last = attached.producer.last_sequence_id
         takes_none_for_new = isinstance(attached.producer, Producer)
         if takes_none_for_new and not attached.has_own_name and is_cpp(self._link.client_version):
-            # NOTE: after -1 the C++ client numbers new messages from 0 again if its connection
-            # breaks before the first receipt, and they would be taken for the first ones.
+            # NOTE: after -1 the C++ client would number new messages from 0 again if its connection
+            # breaks before the first receipt, and they would be treated as duplicates of the first
+            # messages.
             last = max(last, 0)
         answer = pulsar_pb2.CommandProducerSuccess(
             request_id=opening.request_id,
             producer_name=attached.producer.name,
             last_sequence_id=last,
-            # The Java client does not accept an answer without one, even if it has no schema.
+            # The Java client does not accept an answer without a version, even if it has no schema.
             schema_version=attached.schema_version,
             topic_epoch=attached.producer.topic_epoch,
         )
         self._link.send(command(pulsar_pb2.PRODUCER_SUCCESS, producer_success=answer))
 
     def _queued(self, opening: CommandProducer, name: str) -> None:
-        """Tells the client that its producer waits for exclusive access."""
+        """Notifies the client that its producer waits for exclusive access."""
         answer = pulsar_pb2.CommandProducerSuccess(
             request_id=opening.request_id,
             producer_name=name,
@@ -205,7 +208,7 @@ class Producing:
         send = frame.command.send
         attached = self._producers.get(send.producer_id)
         if attached is None:
-            # The client has closed it, or is being told to connect it again.
+            # The client has closed it, or is being notified to reconnect it.
             return
         producer = attached.producer
         try:
@@ -224,7 +227,7 @@ class Producing:
         except LedgerfoldError as error:
             producer.end(error)
         except Exception:
-            # A defect: it concerns this producer, and no other of its connection.
+            # A defect: it affects only this producer of its connection.
             _log.exception("A message of %s was not stored", producer.name)
             producer.end(Moved("The broker could not store a message; its log says why."))
         await producer.has_room()
@@ -236,7 +239,7 @@ class Producing:
             claim.give_up(Moved("The producer was closed."))
         attached = self._producers.pop(closing.producer_id, None)
         if attached is not None:
-            # What was sent before gets its receipts.
+            # Messages sent before get their receipts.
             attached.producer.finish()
             try:
                 if attached.receipts is not None:
@@ -290,7 +293,7 @@ class Producing:
         return command(pulsar_pb2.SEND_RECEIPT, send_receipt=sent)
 
     def _end(self, attached: AttachedProducer, error: LedgerfoldError) -> None:
-        """Tells the client to connect the producer again: then it learns what is wrong."""
+        """Notifies the client to reconnect the producer: it then gets the reason."""
         _log.info("The producer %s ends: %s", attached.producer.name, error)
         if self._producers.get(attached.id) is attached:
             del self._producers[attached.id]
@@ -302,7 +305,7 @@ class Producing:
 
 
 def refusal(request_id: int, error: LedgerfoldError) -> BaseCommand:
-    """Returns the answer to a PRODUCER that is refused."""
+    """Returns the response to a PRODUCER that is refused."""
     refused = pulsar_pb2.CommandError(
         request_id=request_id, error=number_for_producer(error), message=str(error)
     )
@@ -310,7 +313,7 @@ def refusal(request_id: int, error: LedgerfoldError) -> BaseCommand:
 
 
 def _check(opening: CommandProducer) -> None:
-    """Raises NotAllowed for what no producer can be."""
+    """Raises NotAllowed for options that no producer can have."""
     if opening.txn_enabled:
         raise NotAllowed(NO_TRANSACTIONS)
     if opening.initial_subscription_name == COMPACTION_CURSOR:
@@ -318,7 +321,7 @@ def _check(opening: CommandProducer) -> None:
 
 
 def _claim(opening: CommandProducer, on_queued: Callable[[], None]) -> Claim:
-    """Returns the access that a producer asks for. Raises InvalidRequest."""
+    """Returns the access that a producer requests. Raises InvalidRequest."""
     if not 0 <= opening.producer_access_mode < len(_MODES):
         raise InvalidRequest(f"Unknown access mode {opening.producer_access_mode}.")
     epoch = opening.topic_epoch if opening.HasField("topic_epoch") else None

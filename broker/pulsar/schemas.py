@@ -1,7 +1,7 @@
 """Schemas: those of producers and consumers, GET_SCHEMA, GET_OR_CREATE_SCHEMA.
 
-A version is 8 bytes, big-endian. Clients without a schema send none; a consumer that takes any has
-a type of its own. The rules are in broker/topics/schemas.py.
+A version is 8 bytes, big-endian. Clients without a schema send none; a consumer that accepts any
+schema has a special type. The rules are in broker/topics/schemas.py.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class SchemaCommands:
             if not broker.exists(name):
                 raise TopicNotFound(name)
             if asked.schema.type == _NONE:
-                # The Go client asks for the version of bytes: none. With an empty one, it could
-                # not read the messages.
+                # The Go client requests the version of BYTES, which has none. With an empty
+                # version, it could not read the messages.
                 broker.schemas.without(name)
             else:
                 answer.schema_version = await _for_producer(self._link, name, asked.schema)
@@ -62,7 +62,7 @@ class SchemaCommands:
 async def schema_of_producer(link: Link, topic: PulsarTopic, opening: CommandProducer) -> bytes:
     """Returns the schema version of a producer, as in its answer: empty without a schema.
 
-    Raises what refuses its schema, or that it has none.
+    Raises the reason if its schema, or the lack of one, is refused.
     """
     if not _has_schema(opening):
         link.broker.schemas.without(topic.name)
@@ -76,7 +76,7 @@ async def _for_producer(link: Link, name: str, schema: pulsar_pb2.Schema) -> byt
 
 
 async def check_consumer(link: Link, topic: PulsarTopic, opening: CommandSubscribe) -> None:
-    """Raises what refuses the consumer's schema."""
+    """Raises the reason if the consumer's schema is refused."""
     if not _has_schema(opening) or takes_any(opening):
         return
 
@@ -86,7 +86,7 @@ async def check_consumer(link: Link, topic: PulsarTopic, opening: CommandSubscri
 
 
 def takes_any(opening: CommandSubscribe) -> bool:
-    """Returns whether the consumer takes messages of any schema."""
+    """Returns whether the consumer accepts messages of any schema."""
     return opening.HasField("schema") and opening.schema.type == _ANY
 
 
@@ -117,7 +117,7 @@ def _shown(record: SchemaRecord) -> pulsar_pb2.Schema:
 
 
 def number_from(version: bytes) -> int:
-    """Raises InvalidRequest for bytes that are no version."""
+    """Raises InvalidRequest for bytes that are not a version."""
     if len(version) != VERSION_BYTES:
         raise InvalidRequest(f"A schema version has {VERSION_BYTES} bytes, not {len(version)}.")
     return int.from_bytes(version, "big")

@@ -1,7 +1,7 @@
-"""The server of Pulsar's binary protocol: its port, and the end of its connections.
+"""The server of Pulsar's binary protocol: its port, and the closing of its connections.
 
 Connections, producers and consumers count as streams (broker/common/outgoing.py). A connection that
-is silent for SILENT_S in spite of a ping is closed.
+does not answer a ping within SILENT_S is closed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import AddressInUse
 
 PING_S, SILENT_S = 30.0, 75.0
-_LOOK_S = 5.0
+_CHECK_S = 5.0
 _BACKLOG = 1024
 
 
 class PulsarServer:
-    """The server of one broker on one port. `advertised`: where clients reach it, if not there."""
+    """The server of one broker on one port. `advertised`: the address at which clients reach it, if
+    it differs.
+    """
 
     def __init__(self, broker: Broker, listen: str, advertised: str | None = None) -> None:
         # With the actual port, once it listens.
@@ -54,7 +56,7 @@ class PulsarServer:
             self._server.close()
 
     async def stop(self, grace_s: float) -> None:
-        """Closes all connections; after `grace_s` also those whose clients read nothing."""
+        """Closes all connections; after `grace_s` also those whose clients do not read."""
         self.stop_listening()
         if self._looking is not None:
             self._looking.cancel()
@@ -72,12 +74,12 @@ class PulsarServer:
     async def _look(self) -> None:
         """Pings idle clients, closes silent connections, reports the end of topics."""
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_CHECK_S)
             now_s = self._shared.now_s()
             for connection in tuple(self._shared.connections):
                 connection.look_for_ends()
                 silent_s = now_s - connection.heard_s
                 if silent_s > SILENT_S:
                     connection.abort(f"it was silent for {silent_s:.0f} s")
-                elif silent_s > PING_S - _LOOK_S:
+                elif silent_s > PING_S - _CHECK_S:
                     connection.ping()

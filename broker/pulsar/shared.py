@@ -1,8 +1,8 @@
-"""The state that all connections of the protocol share, and the limit of what they have sent.
+"""The state that all connections of the protocol share, with the limit of their received bytes.
 
-What all connections have sent and the broker has not handled is at most as much as what may wait to
-be sent: above that, the connection of which something is held and that has been silent for longest
-is closed.
+The received bytes of all connections that are not handled yet are limited to the number of bytes
+that may wait to be sent. Above that, the connection with such bytes that has been silent the
+longest is closed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ledgerfold.storage.errors import Overloaded
 
 
 class Member(Protocol):
-    """A connection. `heard_s`: when its last byte came."""
+    """A connection. `heard_s`: the time when its last byte arrived."""
 
     heard_s: float
 
     @property
     def held_bytes(self) -> int:
-        """The size of what was received and is not handled."""
+        """The size of the received bytes that are not handled yet."""
         ...
 
     def look_for_ends(self) -> None: ...
@@ -38,8 +38,8 @@ class Member(Protocol):
 class Shared:
     """The connections of one broker.
 
-    `advertised`: "host:port" as clients reach it. Without one: that of the first listener with a
-    name, or as each of them has reached it.
+    `advertised`: "host:port" as clients reach it. Without it: the address of the first named
+    listener, or the one that each client connected to.
     """
 
     def __init__(self, broker: Broker, advertised: str | None = None) -> None:
@@ -50,13 +50,13 @@ class Shared:
         )
         self.producers, self.batch_acks = Attached(), AllBatchAcks()
         self.topic_lists = TopicLists(broker)
-        # Received by all connections and not yet handled.
+        # The bytes received by all connections that are not handled yet.
         self.held_bytes = 0
         self.connections: dict[Member, ExitStack] = {}
         self.all_closed = asyncio.Event()
 
     def address(self, transport: asyncio.Transport) -> str:
-        """Returns the address that the client of a connection is told."""
+        """Returns the address for the client of a connection."""
         if self.advertised is not None:
             return self.advertised
         host, port = transport.get_extra_info("sockname")[:2]
@@ -78,11 +78,11 @@ class Shared:
             self.all_closed.set()
 
     def check_held(self) -> None:
-        """Closes a connection of which something is held, if too much is held of all together."""
+        """Closes a connection with unhandled bytes if their total exceeds the limit."""
         if self.held_bytes <= self.broker.settings.unsent_bytes_max:
             return
         holding = [each for each in self.connections if each.held_bytes]
         if holding:
-            # The rest of a frame does not come, or it takes none of its answers.
+            # The rest of a frame does not arrive, or the client does not read its answers.
             oldest = min(holding, key=lambda each: each.heard_s)
             oldest.abort(f"its frames wait, and all have sent {self.held_bytes} bytes")

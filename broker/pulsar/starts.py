@@ -1,7 +1,7 @@
 """Start positions of Pulsar's clients: of a new subscription, of a seek.
 
-Clients name the entry where they start, and drop its messages that they do not want. So the broker
-starts with that entry, whether or not the client wants the message itself.
+Clients name the entry at which they start, and skip messages that they do not want. So the broker
+starts at that entry, whether or not the client wants the message itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _EARLIEST_POSITION = 1
 
 
 def start_of(opening: CommandSubscribe, now_ms: int) -> StartPosition:
-    """Returns where a subscription begins if it is new."""
+    """Returns the start of a subscription if it is new."""
     if opening.start_message_rollback_duration_sec:
         back_ms = opening.start_message_rollback_duration_sec * 1000
         return StartPosition(publish_time_ms=max(0, now_ms - back_ms))
@@ -28,7 +28,7 @@ def start_of(opening: CommandSubscribe, now_ms: int) -> StartPosition:
 
 
 def start_at(seek: CommandSeek) -> StartPosition:
-    """Returns where a seek goes. Raises InvalidRequest."""
+    """Returns the target of a seek. Raises InvalidRequest."""
     if seek.HasField("message_publish_time"):
         if seek.message_publish_time < 0:
             raise InvalidRequest("A seek to a time above 2^63.")

@@ -1,10 +1,10 @@
-"""Lists of topics that match a pattern, each kept up to date once for all of its watchers.
+"""Lists of topics that match a pattern; each is updated once for all of its watchers.
 
-A list reads the names of its namespace when its first watcher comes, and follows changes until its
-last one leaves. It applies a change in place, and computes one hash, whoever watches.
+A list reads the names of its namespace when its first watcher arrives, and follows changes until
+the last one leaves. It applies a change in place, and computes one hash for all watchers.
 
-Bounds: one sorted list of names for each pattern that is watched; its strings are shared by all
-lists. Between the watchers of a change, other tasks run.
+Bounds: one sorted list of names for each watched pattern; all lists share the strings. Between
+watchers, other tasks run.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ledgerfold.broker.pulsar.patterns import Pattern, hash_of
 from ledgerfold.broker.topics.broker import Broker
 
 Key = tuple[str, str]
-# Of changes and watchers, in one step.
+# The number of changes and watchers in one step.
 _NOTES_MAX = 1000
 
 
 class Follower(Protocol):
-    """A watcher. It sees the list and what is noted in the same step."""
+    """A watcher. It sees the list and the noted changes in the same step."""
 
     def note(self, name: str, exists: bool) -> None:
         """Notes a change of the list."""
@@ -39,12 +39,12 @@ class TopicList:
         self._broker, self._namespace, self._pattern = broker, namespace, pattern
         self.names: list[str] = []
         self.followers: set[Follower] = set()
-        # What has changed and is not in the list yet: whether each exists.
+        # Changes that are not in the list yet: for each name, whether the topic exists.
         self._changes: dict[str, bool] = {}
         self._changed = asyncio.Event()
         self._hash: str | None = None
         self._ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Before the names are read: then no change is missed.
+        # Before the names are read, so that no change is missed.
         broker.names.watchers.add(self._note)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -59,7 +59,7 @@ class TopicList:
         await asyncio.shield(self._ready)
 
     def close(self) -> None:
-        """Ends it: nobody watches it."""
+        """Ends the list: it has no watcher."""
         self._broker.names.watchers.discard(self._note)
         self._task.cancel()
         self._ready.cancel()
@@ -90,7 +90,7 @@ class TopicList:
                 await asyncio.sleep(0)
 
     def _apply(self, changes: Mapping[str, bool]) -> None:
-        """Changes the list and tells all watchers, in one step."""
+        """Applies changes to the list and notifies all watchers, in one step."""
         for name, exists in changes.items():
             at = bisect_left(self.names, name)
             is_listed = at < len(self.names) and self.names[at] == name
@@ -106,14 +106,14 @@ class TopicList:
 
 
 class TopicLists:
-    """The lists of one broker that are watched."""
+    """The watched lists of one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._lists: dict[Key, TopicList] = {}
 
     def follow(self, namespace: str, pattern: str, follower: Follower) -> TopicList:
-        """Returns the list, of whose changes `follower` is told. Raises InvalidRequest."""
+        """Returns the list, and notifies `follower` of its changes. Raises InvalidRequest."""
         key = namespace, pattern
         found = self._lists.get(key)
         if found is None:
@@ -123,7 +123,7 @@ class TopicLists:
         return found
 
     def leave(self, namespace: str, pattern: str, follower: Follower) -> None:
-        """Tells `follower` nothing more, and ends the list if nobody else follows it."""
+        """Stops notifying `follower`, and ends the list if it has no other follower."""
         key = namespace, pattern
         found = self._lists.get(key)
         if found is not None:

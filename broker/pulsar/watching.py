@@ -1,11 +1,11 @@
 """Watchers of lists of topics: WATCH_TOPIC_LIST, WATCH_TOPIC_UPDATE, WATCH_TOPIC_LIST_CLOSE.
 
-A client that subscribes to a pattern learns which topics appear and disappear, instead of asking
-for the list again and again (PIP-145).
+A client that subscribes to a pattern is notified of topics that appear and disappear, instead of
+requesting the list periodically (PIP-145).
 
 Bounds: WATCHERS_MAX for each connection; each counts as a stream. Watchers of the same pattern
-share one list (topic_lists.py). Of what changes while its client reads nothing, a watcher keeps the
-difference: names that exist now or did then.
+share one list (topic_lists.py). While its client does not read, a watcher keeps only the
+difference: names that exist now or existed then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandWatchTopicList
 
 WATCHERS_MAX = 100
-# Of one update.
+# The maximum of one update.
 _NAMES_MAX = 1000
 
 
@@ -61,7 +61,7 @@ class Watching:
 
 
 class TopicListWatcher:
-    """A watcher, and the changes of its list that its client has not been told."""
+    """A watcher, with the changes of its list of which its client is not notified yet."""
 
     def __init__(self, link: Link, lists: TopicLists, asked: CommandWatchTopicList) -> None:
         """Raises InvalidRequest, Overloaded."""
@@ -82,13 +82,13 @@ class TopicListWatcher:
             self.task.cancel()
 
     def note(self, name: str, exists: bool) -> None:
-        """Notes a change of the list; one that is undone is none."""
+        """Notes a change of the list; a change that is undone is removed."""
         if self._changes.pop(name, None) is None:
             self._changes[name] = exists
         self._changed.set()
 
     async def run(self) -> None:
-        """Sends the list, then what changes."""
+        """Sends the list, then its changes."""
         await self._list.ready()
         async with self._link.list_turn():
             self._changes.clear()

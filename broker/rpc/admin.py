@@ -5,7 +5,7 @@
 
 Answers are those of Pulsar's admin API if it has the call. Compaction and all calls that need
 stored data are refused for non-persistent topics (NotAllowed). Calls that change something run to
-completion, whether their client waits or not.
+completion, even if their client disconnects.
 """
 
 from __future__ import annotations

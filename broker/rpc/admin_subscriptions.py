@@ -1,8 +1,8 @@
 """The calls of AdminService about subscriptions, including `__compaction`.
 
 Sources: broker/subscriptions/cursor_operations.py and broker/compaction/cursor_operations.py. On a
-partitioned topic they apply to all partitions; calls that name a message, or a number of them, are
-refused there, as in Pulsar.
+partitioned topic they apply to all partitions. Calls that name a message, or a number of messages,
+are refused there, as in Pulsar.
 """
 
 from __future__ import annotations

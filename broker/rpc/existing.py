@@ -31,7 +31,7 @@ def existing_names(broker: Broker, name: str) -> list[str]:
     """
     full = recorded_name(broker, name)
     names = broker.partitions.names(full)
-    # Partitions that are not persistent begin when they are used.
+    # Non-persistent partitions begin when they are used.
     must_exist = not is_non_persistent(full) or names == [full]
     for each in names:
         if must_exist and not broker.exists(each):

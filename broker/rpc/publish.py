@@ -80,11 +80,11 @@ async def _attach(topic: AnyTopic, opening: data_pb2.PublishOpen, context: Conte
 
 
 def _replace(topic: PulsarTopic, name: str, mode: AccessMode, epoch: int | None) -> None:
-    """Disconnects the stream that an exclusive producer had, which may not have ended yet."""
+    """Disconnects the previous stream of an exclusive producer, which may not have ended yet."""
     old = topic.producers.get(name)
     if old is None or epoch is None or epoch != old.topic_epoch:
         return
-    # Nobody but an exclusive producer knows its epoch; a shared one's may be anybody's.
+    # Only an exclusive producer knows its epoch; any producer may know a shared one's.
     if AccessMode.SHARED in (mode, old.claim.mode):
         return
     old.end(Moved("The producer has connected again."))
@@ -94,7 +94,7 @@ def _replace(topic: PulsarTopic, name: str, mode: AccessMode, epoch: int | None)
 async def _attach_in_turn(
     topic: PulsarTopic, name: str, mode: AccessMode, epoch: int | None, context: Context
 ) -> Producer | NonPersistentProducer:
-    """Connects a producer, and tells its client if it has to wait."""
+    """Connects a producer, and notifies its client if it has to wait."""
     queued = asyncio.Event()
     claim = Claim(mode, epoch, queued.set)
 
@@ -187,6 +187,6 @@ def _take_slice(entries: Iterator[Buffer], producer: AnyProducer) -> int:
     try:
         taken.extend(islice(entries, SLICE_ENTRIES))
     finally:
-        # Also the entries before a field that is none.
+        # Also the entries before an invalid field.
         producer.append_all(taken)
     return len(taken)

@@ -1,8 +1,8 @@
-"""Shuts down the connection of a client that reads nothing, not even the error of its stream.
+"""Shuts down the connection of a client that does not read, not even the error of its stream.
 
-The error is queued after earlier responses, and gRPC keeps all of them as long as the client reads
-none. gRPC's Python server cannot withdraw a write, so the connection is shut down: the client's
-other streams end too, and reconnect if it is alive.
+The error is queued after earlier responses, and gRPC keeps all of them until the client reads.
+gRPC's Python server cannot withdraw a write, so the connection is shut down: the client's other
+streams end too, and reconnect if it is alive.
 """
 
 from __future__ import annotations

@@ -1,17 +1,17 @@
 """The common part of the Publish, Subscribe and Read streams: opening, requests, responses, end.
 
-The first request opens the stream. Then one task feeds: it passes on each further request; another
+The first request opens the stream. Two tasks follow: one passes on each further request, the other
 delivers. The stream ends, and both tasks with it, when
 
 * delivery ends: everything was sent, or the receiver of requests ended with its own error (for
   example, the topic was unloaded);
-* a request is refused: the receiver ends with that error, and delivery raises it after sending what
-  was due before;
-* either task meets a defect, an exception that is not a LedgerfoldError: it is raised at once, and
-  the call ends with INTERNAL and a sentence (ledgerfold/rpc_errors.py);
+* a request is refused: the receiver ends with that error, and delivery raises it after sending
+  everything that was due before;
+* either task finds a defect, an exception that is not a LedgerfoldError: it is raised at once, and
+  the call ends with INTERNAL and a message (ledgerfold/rpc_errors.py);
 * the client disconnects: gRPC cancels the handler;
-* the client reads nothing, and others need the room (broker/common/outgoing.py): delivery, which
-  waits for it, is abandoned, and if the client does not even read the error, its connection is shut
+* the client does not read, and others need the room (broker/common/outgoing.py): delivery, which
+  waits for it, is abandoned; if the client does not read the error either, its connection is shut
   down.
 """
 

@@ -1,8 +1,8 @@
 """The Subscribe stream, Seek and Unsubscribe of DataService.
 
 Each write waits until gRPC has accepted it, so that a slow client holds back only its own queue
-(broker/subscriptions/consumer.py). However the stream ends, the consumer is detached, and its
-unacknowledged entries are redelivered.
+(broker/subscriptions/consumer.py). When the stream ends, for any reason, the consumer is detached,
+and its unacknowledged entries are redelivered.
 
 Bounds: a request has at most REQUEST_BYTES_MAX; other tasks run after every SLICE_POSITIONS of its
 positions. A response has at most FRAME_BYTES_MAX.
@@ -118,7 +118,7 @@ def _remove_abandoned(topic: Topic, subscription: AnySubscription) -> None:
 
 @runs_to_completion
 async def seek(broker: Broker, request: data_pb2.SeekRequest) -> data_pb2.SeekResponse:
-    """Moves a cursor; returns when that is durable. Consumers are disconnected before."""
+    """Moves a cursor; returns when that is durable. Consumers are disconnected first."""
     topic = await broker.topic(persistent_topic(request.topic), create=False)
     subscription = await seek_subscription(topic, request.subscription, request.start)
     return data_pb2.SeekResponse(incarnation=subscription.cursor.incarnation)

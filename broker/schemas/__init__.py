@@ -1,1 +1,1 @@
-"""Schemas of Pulsar topics: their definitions, and which may follow which. Pure."""
+"""Schemas of Pulsar topics: their definitions, and the rules of compatibility. Pure."""

@@ -6,10 +6,10 @@
   Traceback (most recent call last):
   ledgerfold.storage.errors.InvalidSchema: Invalid schema definition data for AVRO schema: ...
 
-Rules and their source: those of Avro's Java library 1.11, which Pulsar's broker uses (Schema.parse
+Rules and their source: those of Avro's Java library 1.11, which Pulsar's broker uses (Schema.parse,
 without the check of defaults). The official Python package refuses other definitions.
 
-Definitions come from clients: their size is bounded by the caller, their nesting here.
+Definitions come from clients: the caller bounds their size, this module their nesting.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ PRIMITIVES = frozenset(["null", "boolean", "int", "long", "float", "double", "by
 NAMED = frozenset(("record", "enum", "fixed"))
 NESTED_MAX = 100
 _SHOWN = 60
-# Attributes with a meaning of their own; others are compared as they are. Java compares an enum's
-# default neither as one nor as the other.
+# Attributes with a defined meaning; others are compared as they are. Java compares an enum's
+# default neither as a default nor as an attribute.
 _RESERVED = frozenset(
     ["type", "name", "namespace", "doc", "aliases", "fields", "symbols", "size", "items", "values"]
 )
@@ -37,14 +37,14 @@ _ENUM_RESERVED = _RESERVED | {"default"}
 _FIELD_RESERVED = frozenset(["name", "type", "doc", "aliases", "default", "order"])
 
 
-# Of the latest definitions that were compared, by a digest of their data: a new producer need not
+# The latest definitions that were compared, by a digest of their data: a new producer then need not
 # parse all versions of a topic again.
 _DIGESTS_MAX = 10_000
 _digests = LruCache[bytes, bytes | None](_DIGESTS_MAX)
 
 
 class _Absent:
-    """The default of a field that has none: `null` is one."""
+    """The default of a field without one: (`null` is a default.)"""
 
 
 ABSENT = _Absent()
@@ -89,7 +89,7 @@ def parse_avro(data: str | bytes, type_: str = "AVRO") -> Node:
 def canonical_avro(data: bytes) -> bytes | None:
     """Returns a digest that equal definitions have in common; None if it is not a definition.
 
-    As in Java, names of types and fields, defaults and attributes count; texts for people do not.
+    As in Java, names of types and fields, defaults and attributes count; documentation does not.
     """
 
     def digest() -> bytes | None:
@@ -124,7 +124,7 @@ class _Parser:
         if isinstance(value, list):
             return self._union(value, namespace, depth)
         if not isinstance(value, dict):
-            raise self._invalid(f"{_shown(value)} is no type.")
+            raise self._invalid(f"{_shown(value)} is not a type.")
         return self._complex(value, namespace, depth)
 
     def _by_name(self, name: str, namespace: str) -> tuple[Node, Any]:
@@ -153,7 +153,7 @@ class _Parser:
     def _complex(self, value: dict[str, Any], namespace: str, depth: int) -> tuple[Node, Any]:
         kind = value.get("type")
         if not isinstance(kind, str):
-            raise self._invalid(f"{_shown(value)} has no type that is a name.")
+            raise self._invalid(f"{_shown(value)} has a `type` that is not a name.")
         reserved = _ENUM_RESERVED if kind == "enum" else _RESERVED
         extra = {name: each for name, each in value.items() if name not in reserved}
         if kind in PRIMITIVES:
@@ -191,7 +191,7 @@ class _Parser:
         return node, form
 
     def _full_name(self, value: dict[str, Any], namespace: str) -> tuple[str, str]:
-        """Returns the full name, and the namespace of names inside."""
+        """Returns the full name, and the namespace for names inside."""
         name = value.get("name")
         if not isinstance(name, str):
             raise self._invalid(f"{_shown(value)} has no name.")
@@ -223,7 +223,7 @@ class _Parser:
             raise self._invalid("an enum has a symbol twice.")
         default = value.get("default")
         if default is not None and default not in symbols:
-            raise self._invalid(f"{_shown(default)} is no symbol of its enum.")
+            raise self._invalid(f"{_shown(default)} is not a symbol of its enum.")
         return tuple(symbols)
 
     def _fields(self, node: Node, given: Any, space: str, depth: int) -> list[Any]:
@@ -232,7 +232,7 @@ class _Parser:
         forms = list[Any]()
         for each in given:
             if not isinstance(each, dict) or not isinstance(name := each.get("name"), str):
-                raise self._invalid(f"{_shown(each)} is no field.")
+                raise self._invalid(f"{_shown(each)} is not a field.")
             self._check_name(name)
             if name in node.fields:
                 raise self._invalid(f"{_shown(node.name)} has the field {_shown(name)} twice.")
@@ -257,7 +257,7 @@ def _texts(value: Any) -> list[str]:
 
 
 def _shown(value: Any) -> str:
-    """Returns the beginning; the rest of a nested value is not looked at."""
+    """Returns the beginning; the rest of a nested value is not formatted."""
     text = value if isinstance(value, str) else ""
     if not isinstance(value, str):
         for part in json.JSONEncoder().iterencode(value):

@@ -47,7 +47,7 @@ _PREFIX = "SCHEMA_COMPATIBILITY_STRATEGY_"
 
 
 class _Rule(NamedTuple):
-    """A strategy: who must be able to read what, and of which versions."""
+    """A strategy: who must be able to read what, and which versions are compared."""
 
     backward: bool
     forward: bool
@@ -62,7 +62,7 @@ _RULES: dict[int, _Rule] = {
     SCHEMA_COMPATIBILITY_STRATEGY_FORWARD_TRANSITIVE: _Rule(False, True, True),
     SCHEMA_COMPATIBILITY_STRATEGY_FULL_TRANSITIVE: _Rule(True, True, True),
 }
-# Of consumers: those for which the latest version counts.
+# For consumers: the strategies under which only the latest version counts.
 _LATEST_FOR_CONSUMERS = (
     SCHEMA_COMPATIBILITY_STRATEGY_BACKWARD,
     SCHEMA_COMPATIBILITY_STRATEGY_FORWARD,
@@ -89,14 +89,14 @@ def strategy_number(name: str) -> int:
 
 
 def check_strategy(strategy: int) -> None:
-    """Raises InvalidRequest for a number that is no strategy."""
+    """Raises InvalidRequest for a number that is not a strategy."""
     known = SchemaCompatibilityStrategy.values()
     if strategy == SCHEMA_COMPATIBILITY_STRATEGY_UNSPECIFIED or strategy not in known:
-        raise InvalidRequest(f"{strategy} is no schema compatibility strategy.")
+        raise InvalidRequest(f"{strategy} is not a schema compatibility strategy.")
 
 
 def same_as(definition: SchemaDefinition, versions: Sequence[SchemaDefinition]) -> int | None:
-    """Returns the index of the version that is the same schema, however it is written.
+    """Returns the index of the version with the same schema, regardless of formatting.
 
     Properties do not count.
     """
@@ -121,9 +121,9 @@ def why_incompatible(
     new: SchemaDefinition,
     strategy: int,
 ) -> str | None:
-    """Returns why a definition may not follow `versions`, as a sentence; None: it may.
+    """Returns the reason why a definition may not follow `versions`, as a sentence; None if it may.
 
-    Raises InvalidSchema if it is too complex to be compared.
+    Raises InvalidSchema if it is too complex to compare.
     """
     if strategy == SCHEMA_COMPATIBILITY_STRATEGY_ALWAYS_COMPATIBLE or not versions:
         return None
@@ -141,7 +141,9 @@ def why_no_consumer(
     own: SchemaDefinition,
     strategy: int,
 ) -> str | None:
-    """Returns why a consumer with that definition may not connect, as a sentence; None: it may."""
+    """Returns the reason why a consumer with that definition may not connect, as a sentence; None
+    if it may.
+    """
     if strategy == SCHEMA_COMPATIBILITY_STRATEGY_ALWAYS_COMPATIBLE:
         return None
     if not versions:
@@ -169,7 +171,7 @@ def _why(
     *,
     is_one: bool = False,
 ) -> str | None:
-    """Compares definitions of the same type. `is_one`: with one version, not with a list."""
+    """Compares definitions of the same type. `is_one`: whether with one version, or with a list."""
     if new.type == SCHEMA_TYPE_KEY_VALUE:
         return _why_pairs(versions, new, strategy, steps)
     if new.type == SCHEMA_TYPE_JSON and is_one and not (is_avro(versions[0]) and is_avro(new)):
@@ -188,7 +190,7 @@ def _why(
 def _why_avro(
     versions: Sequence[SchemaDefinition], new: SchemaDefinition, rule: _Rule, steps: Steps
 ) -> str | None:
-    # Of a half of pairs, too, only the latest version counts.
+    # For a half of a pair, too, only the latest version counts.
     compared = versions if rule.transitive else versions[-1:]
     try:
         parsed = parse_avro(new.data)
@@ -209,7 +211,7 @@ def _why_either(old: Node, new: Node, rule: _Rule, steps: Steps) -> str | None:
 
 
 def _why_json_schema(old: SchemaDefinition, new: SchemaDefinition) -> str | None:
-    """Compares definitions of which one, at least, has the form that old clients sent."""
+    """Compares definitions if at least one of them has the form that old clients sent."""
     if is_avro(old) or is_avro(new):
         return None
     if not is_json_schema(old):

@@ -1,12 +1,12 @@
-"""Decides whether the default of a field is one of its type, as Avro's Java library does (1.11).
+"""Decides whether a field's default is valid for its type, as Avro's Java library does (1.11).
 
   >>> from ledgerfold.broker.schemas.avro import parse_avro
   >>> defaults = Defaults(Steps())
   >>> [defaults.fit(parse_avro('["null", "int"]'), each, 0) for each in (None, 1)]
   [True, False]
 
-That of a union is one of its first branch. A type and a default are looked at once: names let a
-definition refer to them from many places.
+The default of a union must be valid for its first branch. A type and a default are checked once:
+names let a definition refer to them from many places.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ledgerfold.broker.schemas.steps import Steps
 
 
 class Defaults:
-    """The defaults of one reader, which must exist as long as this."""
+    """The defaults of one reader, which must exist as long as this object."""
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps
@@ -26,7 +26,7 @@ class Defaults:
         self._symbols: dict[int, frozenset[str]] = {}
 
     def fit(self, type_: Node, default: Any, depth: int) -> bool:
-        """Returns whether it is a default of the type. Raises InvalidSchema."""
+        """Returns whether it is a valid default for the type. Raises InvalidSchema."""
         self._steps.take(depth)
         match type_.kind:
             case "null":

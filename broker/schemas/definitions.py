@@ -1,4 +1,5 @@
-"""Definitions of schemas: their types' names, their bounds, and the two halves of key-value ones.
+"""Definitions of schemas: the names of their types, their bounds, and the two halves of key-value
+schemas.
 
 >>> type_name(18)
 'LOCAL_TIME'
@@ -25,7 +26,7 @@ from ledgerfold.v1.records_pb2 import (
     SchemaType,
 )
 
-# Of the data and properties of one definition, and of all versions of a topic together.
+# The limits of the data and properties of one definition, and of all versions of a topic together.
 DEFINITION_BYTES_MAX = 256 * 1024
 TOPIC_BYTES_MAX = 4 * 1024 * 1024
 VERSIONS_MAX = 1000
@@ -34,7 +35,7 @@ JSON_NESTED_MAX = 400
 # Their data are an Avro definition.
 STRUCTS = frozenset((SCHEMA_TYPE_JSON, SCHEMA_TYPE_PROTOBUF, SCHEMA_TYPE_AVRO))
 _PREFIX = "SCHEMA_TYPE_"
-# In Java, a half without data.
+# In Java: a half without data.
 _NULL_LENGTH = -1
 
 
@@ -116,7 +117,7 @@ def _joined(*halves: bytes) -> bytes:
 def shown_data(definition: SchemaDefinition) -> str:
     """Returns the data as text: that of a key-value schema as `{"key":...,"value":...}`.
 
-    Raises InvalidSchema for one that check_definition() refuses.
+    Raises InvalidSchema for data that check_definition() refuses.
     """
     if definition.type != SCHEMA_TYPE_KEY_VALUE:
         return definition.data.decode(errors="replace")
@@ -148,9 +149,9 @@ def _compact(value: Any) -> str:
 
 
 def parse_json(type_: str, text: str | bytes) -> Any:
-    """Parses JSON whose texts can be encoded, and which can be written again. Raises InvalidSchema.
+    """Parses JSON whose texts can be encoded again. Raises InvalidSchema.
 
-    JSON may escape half a character (a surrogate), which no text may contain.
+    JSON may contain half of a surrogate pair, which no text may contain.
     """
     try:
         if isinstance(text, bytes):
@@ -178,7 +179,7 @@ def not_unicode(type_: str) -> InvalidSchema:
 
 
 def _is_nested_too_deeply(value: Any) -> bool:
-    """Returns whether functions that call themselves for each level could fail."""
+    """Returns whether recursive functions could fail."""
     level, depth = [value], -1
     while level and depth < JSON_NESTED_MAX:
         depth += 1

@@ -20,15 +20,17 @@ from ledgerfold.v1.records_pb2 import SchemaDefinition, SchemaRecord, SchemaType
 
 
 def definition_in(payload: Any) -> SchemaDefinition:
-    """Returns what a PostSchemaPayload of Pulsar defines. Raises InvalidRequest, InvalidSchema."""
+    """Returns the definition in a PostSchemaPayload of Pulsar. Raises InvalidRequest,
+    InvalidSchema.
+    """
     if not isinstance(payload, dict):
-        raise InvalidRequest("A schema is an object with type, schema and properties.")
+        raise InvalidRequest("A schema must be an object with type, schema and properties.")
     type_, data = payload.get("type"), payload.get("schema") or ""
     properties = payload.get("properties") or {}
     if not isinstance(type_, str) or not isinstance(data, str):
-        raise InvalidRequest("The type of a schema, and the schema, are texts.")
+        raise InvalidRequest("`type` and `schema` must be strings.")
     if not isinstance(properties, dict) or not all(map(_is_text, properties.values())):
-        raise InvalidRequest("The properties of a schema are texts.")
+        raise InvalidRequest("The properties of a schema must be strings.")
     number = type_number(type_)
     try:
         data_bytes = data_of_shown(number, data)

@@ -1,4 +1,4 @@
-"""Decides whether a reader with one Avro definition can read what was written with another one.
+"""Decides whether a reader with one Avro definition can read data written with another one.
 
   >>> from ledgerfold.broker.schemas.avro import parse_avro
   >>> old = parse_avro('{"type": "record", "name": "A", "fields": [{"name": "x", "type": "int"}]}')
@@ -8,12 +8,13 @@
   >>> why_unreadable(old, new) is None
   True
 
-The rules are those of Pulsar's broker, which asks Avro's Java library (1.11, Resolver and
-ResolvingGrammarGenerator): records match whatever their names, a symbol that the reader's enum does
-not have is no error, and every branch of a writer's union must be readable. The official Python
-package has other rules (avro.compatibility).
+The rules are those of Pulsar's broker, which uses Avro's Java library (1.11, Resolver and
+ResolvingGrammarGenerator): records match regardless of their names, a symbol that the reader's enum
+does not have is not an error, and every branch of a writer's union must be readable. The official
+Python package has other rules (avro.compatibility).
 
-Definitions come from clients: whatever takes long is counted as steps (broker/schemas/steps.py).
+Definitions come from clients: work that may take long is counted as steps
+(broker/schemas/steps.py).
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from ledgerfold.broker.schemas.avro import ABSENT, Field, Node
 from ledgerfold.broker.schemas.defaults import Defaults
 from ledgerfold.broker.schemas.steps import Steps
 
-# What a pair of records costs apart from its fields, in time and memory.
+# The cost of a pair of records, apart from its fields, in time and memory.
 _PAIR_STEPS = 10
-# Which types of a writer each type of a reader accepts, too.
+# The other types of a writer that each type of a reader accepts.
 _PROMOTED = {
     "long": ("int",),
     "float": ("int", "long"),
@@ -57,9 +58,9 @@ class _Renamed(NamedTuple):
 
 
 def why_unreadable(writer: Node, reader: Node, steps: Steps | None = None) -> str | None:
-    """Returns why the reader cannot read what the writer writes; None: it can.
+    """Returns the reason why the reader cannot read the writer's data; None if it can.
 
-    Raises InvalidSchema if that takes too long to find out.
+    Raises InvalidSchema if the comparison takes too long.
     """
     steps = steps or Steps()
     outcome = _Resolver(_aliases(reader, steps), steps).resolve(writer, reader, 0)
@@ -143,7 +144,7 @@ class _Resolver:
         found = self._records.get(pair)
         if found is not None:
             return found
-        # Early, for records that contain themselves.
+        # Set early, for records that contain themselves.
         outcome = self._records[pair] = _Outcome()
         self._steps.take(depth, _PAIR_STEPS + len(writer.fields) + len(reader.fields))
         fields = self._fields_of(writer)

@@ -1,4 +1,4 @@
-"""The steps that one request may take to compare definitions, which clients choose.
+"""The steps that one request may take to compare definitions, which clients provide.
 
 >>> steps = Steps()
 >>> steps.take(depth=3, count=STEPS_MAX)
@@ -28,4 +28,4 @@ class Steps:
         """Raises InvalidSchema after STEPS_MAX steps, or deeper than DEPTH_MAX."""
         self.taken += count
         if self.taken > STEPS_MAX or depth > DEPTH_MAX:
-            raise InvalidSchema("AVRO", "it is too complex to be compared with those before.")
+            raise InvalidSchema("AVRO", "it is too complex to be compared with earlier versions.")

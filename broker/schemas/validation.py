@@ -1,11 +1,12 @@
-"""Checks that a definition is one of its type. Sources: Pulsar's SchemaDataValidator and its kin.
+"""Checks that a definition is valid for its type. Sources: Pulsar's SchemaDataValidator and its
+kin.
 
   >>> check_definition(SchemaDefinition(type="SCHEMA_TYPE_INT32"))
   >>> check_definition(SchemaDefinition(type="SCHEMA_TYPE_INT32", data=b"x"))
   Traceback (most recent call last):
   ledgerfold.storage.errors.InvalidSchema: Invalid schema definition data for INT32 schema: ...
 
-Schemas without a type are the clients' business, and are not stored.
+Schemas without a type are not stored: only clients use them.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ledgerfold.v1.records_pb2 import (
     SchemaType,
 )
 
-# Of a pair of pairs.
+# For a pair of pairs.
 _HALVES_MAX = 8
 # The types of a JSON Schema, which clients sent before Pulsar 2.1.
 _JSON_SCHEMAS = frozenset(
@@ -128,7 +129,7 @@ def root_message(definition: SchemaDefinition) -> str:
 
 
 def _has(message: DescriptorProto, prefix: str, wanted: str) -> bool:
-    """Returns whether a message, or one inside it, has that full name."""
+    """Returns whether a message, or one nested in it, has that full name."""
     name = prefix + message.name
     if name == wanted:
         return True

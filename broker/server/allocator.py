@@ -1,8 +1,8 @@
 """Allocator settings that keep freed memory for the next frame.
 
-Frames of 1 MiB are allocated and freed all the time. By default glibc returns each one's pages to
-the system and gets new, zeroed ones for the next, which takes more time than all other work of a
-read. With more slack they are reused.
+Frames of 1 MiB are allocated and freed continually. By default glibc returns the pages of each
+frame to the system and gets new, zeroed pages for the next one, which takes more time than all
+other work of a read. With more slack they are reused.
 
   >>> keep_freed_memory()  # once, when the process starts
 

@@ -9,7 +9,7 @@ from ledgerfold.broker.worker.supervisor import CompactorSupervisor
 
 
 def compactor_of(settings: BrokerSettings) -> Compactor:
-    """Creates the configured compactor. Raises InvalidRequest: there is no such service."""
+    """Creates the configured compactor. Raises InvalidRequest if there is no such service."""
     name = settings.compaction_service
     if name is None:
         return CompactorSupervisor(settings)

@@ -1,8 +1,8 @@
 """Acquisition and recovery of a data directory.
 
-In this order: the lock, the removal of other users' permissions, the metadata, the end of processes
-left by a killed process's worker, which would write into what recovery removes; then recovery, and
-the disk reserve. On a full disk a start uses the reserve.
+In this order: the lock; the removal of other users' permissions; the metadata; the end of processes
+that a killed broker's worker has left, which would write into files that recovery removes;
+recovery; the disk reserve. On a full disk a start uses the reserve.
 
   >>> import tempfile
   >>> from pathlib import Path

@@ -75,7 +75,7 @@ class Server:
         await self._health.drain()
 
     async def stop(self, grace_s: float) -> None:
-        """Gives calls `grace_s` to end, and the same time again for their cancellation.
+        """Gives calls `grace_s` to end, and then the same time for their cancellation.
 
         NOTE: gRPC itself would wait 20 s for a client that is frozen, or whose machine has failed
         (tests/grpc/test_shutdown.py).

@@ -1,7 +1,8 @@
 """The broker process: from the lock on the data directory to the last flush.
 
-Start: checks (start_checks.py), the data directory (data_directory.py), server, then the compactor
-in the background; one line on standard output, and the ready file, report that and where it serves:
+Start: checks (start_checks.py), the data directory (data_directory.py), the server, then the
+compactor in the background. One line on standard output, and the ready file, report this, with the
+addresses:
 
   {"event": "ready", "listen": "127.0.0.1:7650", "pid": 4711, "data_dir": "/data", ...}
 

@@ -89,7 +89,7 @@ def _check_address(option: str, address: str) -> None:
     for failure in failures:
         if failure.errno == errno.EADDRINUSE:
             raise AddressInUse(address, option) from failure
-    # A name may have several addresses, some unavailable: one is enough.
+    # A name may have several addresses, some of them unavailable: one is enough.
     if len(failures) == len(found):
         if failures[0].errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
             raise InvalidRequest(f"{option} {address}: not an address of this machine.")

@@ -1,9 +1,9 @@
 """The stats of a non-persistent topic, with the field names of Pulsar's `topics stats`.
 
-Only fields with a meaning here; those of other topics that need stored messages are 0. Messages
-that nobody got are counted for each subscription: `msgDropRate` is Pulsar's, in messages per second
-over the last whole minute; `msgDropCounter` is not Pulsar's: their number since the subscription
-began. Sources: Pulsar's NonPersistentTopicStatsImpl and NonPersistentSubscriptionStatsImpl.
+Only fields with a meaning here; those of other topics that need stored messages are 0. Dropped
+messages are counted for each subscription: `msgDropRate` is Pulsar's, in messages per second over
+the last whole minute; `msgDropCounter` is not Pulsar's: their number since the subscription began.
+Sources: Pulsar's NonPersistentTopicStatsImpl and NonPersistentSubscriptionStatsImpl.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def non_persistent_stats(topic: NonPersistentTopic) -> dict[str, Any]:
         "msgDropRate": sum(each["msgDropRate"] for each in subscriptions.values()),
         "msgDropCounter": sum(each["msgDropCounter"] for each in subscriptions.values()),
         "publishers": [
-            # Every message that a producer sends is taken.
+            # Every message that a producer sends is accepted.
             {
                 "producerName": name,
                 "accessMode": each.claim.mode,

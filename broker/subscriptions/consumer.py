@@ -1,8 +1,8 @@
 """A connected consumer: its queue of output.
 
-The subscription pushes, the stream handler takes. The queue is bounded in bytes by the room that
-dispatch spends (broker/subscriptions/dispatcher.py): OUTGOING_BYTES_MAX and one entry more. One
-frame is taken at a time, the next when it has been sent. Both count towards the limit of all
+The subscription pushes, and the stream handler takes. The queue is bounded in bytes by the room
+that dispatch spends (broker/subscriptions/dispatcher.py): OUTGOING_BYTES_MAX and one entry more.
+One frame is taken at a time, the next when it has been sent. Both count towards the limit of all
 streams (broker/common/outgoing.py).
 """
 

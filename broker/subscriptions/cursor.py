@@ -3,7 +3,7 @@
 A cursor is a *mark-delete* position, at or below which everything is acknowledged, and ranges after
 it that were acknowledged individually. Positions are ordered by (ledger id, entry id) and are not
 dense: ledgers end, ledgers are trimmed, and a reader of the compacted view sees only the entries
-that compaction kept. So a range is written `(after, through]`, and it starts where the reader found
+that compaction kept. So a range is written `(after, through]`, and starts where the reader found
 the previous entry:
 
 1. Reading reports each gap it crosses: `note_gap(after, before)` says that the entry at `before`
@@ -18,7 +18,7 @@ a consumer that acknowledged nothing may return without read-compacted and gets 
 
 Bounds, all harmless to delivery (at worst an entry is delivered again):
 
-* RANGES_MAX ranges in memory: an acknowledgement that would add one more is forgotten.
+* RANGES_MAX ranges in memory: an acknowledgement that would add another one is ignored.
 * RANGES_PERSISTED_MAX, the lowest ones, in the record (Pulsar's
   managedLedgerMaxUnackedRangesToPersist).
 * GAPS_MAX gaps in memory: the oldest is forgotten, and its span stays in the backlog until a
@@ -69,14 +69,15 @@ class Cursor:
         gaps_max: int = GAPS_MAX,
     ) -> None:
         self._mark_delete = mark_delete
-        # Incremented by each reset: earlier acknowledgements are void.
+        # Incremented by each reset: earlier acknowledgements are invalid.
         self.incarnation = incarnation
         self._ranges_max, self._gaps_max = ranges_max, gaps_max
         # Two sorted lists of equal length; ranges neither touch nor overlap, all end after
         # mark-delete.
         self._afters: list[Position] = []
         self._ends: list[Position] = []
-        # Entry -> the one read before it, if their ids are not consecutive. In reading order.
+        # Entry -> the previous entry that was read, if their ids are not consecutive. In reading
+        # order.
         self._gaps: OrderedDict[Position, Position] = OrderedDict()
         self._trailing: Range | None = None
 
@@ -145,7 +146,7 @@ class Cursor:
         return position <= self._mark_delete or self.is_acknowledged_beyond(position)
 
     def is_acknowledged_beyond(self, position: Position) -> bool:
-        """Returns whether one of the ranges contains `position`, wherever mark-delete is."""
+        """Returns whether one of the ranges contains `position`, regardless of mark-delete."""
         at = bisect_left(self._ends, position)
         return at < len(self._ends) and self._afters[at] < position
 
@@ -160,7 +161,7 @@ class Cursor:
     def pass_over(self, after: Position, through: Position) -> None:
         """Records that reading found no entry in (after, through].
 
-        `after` is the last entry it met.
+        `after` is the last entry that it found.
         """
         self._trailing = Range(after, through)
         self._advance()

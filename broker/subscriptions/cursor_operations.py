@@ -73,7 +73,9 @@ async def _expire(topic: SubscriptionTopic, subscription: Subscription, limit_ms
 
 
 def closed_before(records: Sequence[LedgerRecord], time_ms: int, after: Position) -> Position:
-    """Returns the last entry of the ledgers after `after` closed by that time, else `after`."""
+    """Returns the last entry of the ledgers after `after` that were closed by that time, or
+    `after`.
+    """
     for record in records:
         if record.ledger_id < after.ledger_id:
             continue

@@ -1,7 +1,7 @@
 """Group commit for cursors.
 
 One write is in flight at a time, and each writes the cursor's current state; acknowledgements that
-arrive meanwhile share the next write. A caller that asked for an answer gets it after the write
+arrive meanwhile share the next write. A caller that requested an answer gets it after the write
 that contains its change. Changes without a waiting caller are written after CHANGES_MAX of them or
 after DELAY_MS, whichever is first, and at close: a crash before that means redelivery, not loss.
 After stop() nothing is written: another topic of the same name may exist by then.
@@ -80,9 +80,8 @@ class CursorWriter:
     def when_durable(self, answer: Callable[[], None]) -> None:
         """Calls `answer` once all changes so far are durable.
 
-        Now, or after a write that starts now.
-        Never after stop(). A write that fails with an error other than StorageError is a defect:
-        `on_error` is called then, and `answer` never.
+        Immediately, or after a write that starts now. Never after stop(). A write that fails with
+        an error other than StorageError is a defect: `on_error` is called then, and `answer` never.
         """
         if self._is_stopped:
             return
@@ -96,7 +95,7 @@ class CursorWriter:
         """Returns when every change made so far is durable: True. Raises the error of persisting
         them. Returns False if stop() was called before they were.
 
-        Later changes of others are not waited for: their write may fail.
+        Does not wait for later changes of others: their write may fail.
         """
         made = self._made
         self._cancel_timer()

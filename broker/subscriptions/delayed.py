@@ -1,7 +1,7 @@
 """Entries of a shared subscription that are not due yet. Pure: no clock, no task.
 
 Shared and Key_Shared subscriptions hold an entry back until the time that its producer named; all
-other consumers and readers get it at once, as in Pulsar. The reading goes on meanwhile. A restart
+other consumers and readers get it at once, as in Pulsar. Reading continues meanwhile. A restart
 reads the entries again: their times are stored in them.
 
 Bound: DELAYED_MAX entries of one subscription, about 70 bytes each, and DELAYED_ALL_MAX of a broker
@@ -37,8 +37,8 @@ _TIME_AT = _POSITION_AT + 2 * _ID_BITS
 class DelayedEntries:
     """The delayed entries of one subscription, by the time when they are due.
 
-    `places`: those of the broker. `on_room`: called if it was full because of those, and there are
-    some again.
+    `places`: those of the broker. `on_room`: called if it was full because of the broker's places,
+    and places are available again.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class DelayedEntries:
         self._keep([each for each in self._heap if _unpacked(each).position > through])
 
     def close(self) -> None:
-        """Forgets all: the consumers have left."""
+        """Forgets all entries: the consumers have left."""
         self._places.forget(self._resume)
         self._keep([])
 

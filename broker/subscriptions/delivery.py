@@ -35,9 +35,9 @@ from ledgerfold.storage.ledger import StoredEntry
 READ_BYTES_MAX = 1024 * 1024
 # Estimated size of a message before one was read.
 _MESSAGE_BYTES_FIRST = 1024
-# The clock is looked at again after this time.
+# The clock is read again after this time.
 _ALARM_MS_MAX = 60_000
-# After all times.
+# Later than all times.
 _NEVER_MS = 2**64
 
 
@@ -286,7 +286,7 @@ class Pump:
         for index, each in enumerate(candidates):
             if each.deliver_at_ms:
                 if due_ms is None:
-                    # Once: the policies of all levels are merged.
+                    # Once: merging the policies of all levels takes time.
                     due_ms = self._clock.now_ms() if may_wait and self._delays() else _NEVER_MS
                 if each.deliver_at_ms <= due_ms:
                     candidates[index] = each._replace(deliver_at_ms=0)
@@ -307,8 +307,8 @@ class Pump:
 def routing(entry: StoredEntry) -> tuple[bytes, int]:
     """Returns the key of an entry for Key_Shared, and the time before which it is not delivered.
 
-    As in Pulsar, entries without a key are spread over all consumers. Unparsable keys count as
-    none: consumers see the damage.
+    As in Pulsar, entries without a key are spread over all consumers. Keys that do not parse count
+    as none: consumers find the damage.
     """
     header = entry.header
     try:

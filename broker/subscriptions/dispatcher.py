@@ -6,17 +6,17 @@ all types share, and the two ordered types:
 
 * **Exclusive**: one consumer. **Failover**: the active one has the lowest priority number, then the
   earliest connection; the others wait and are notified. On partition n of a topic it is the n-th of
-  those with the lowest number, by name, modulo their count: so partitions spread over consumers
-  (Pulsar's AbstractDispatcherSingleActiveConsumer).
+  the consumers with the lowest number, by name, modulo their count: so partitions are spread over
+  consumers (Pulsar's AbstractDispatcherSingleActiveConsumer).
 * Order is kept by rewinding: after a redelivery, or when another consumer becomes active, reading
   restarts at the cursor, as in Pulsar's PersistentDispatcherSingleActiveConsumer. So no state is
-  kept per delivered entry, however late acknowledgements arrive.
+  kept per delivered entry, even if acknowledgements arrive late.
 
 broker/subscriptions/shared.py has Shared, broker/subscriptions/key_shared.py has Key_Shared.
 
 Permits are messages: while a consumer has any, it gets the next entry, which costs all its messages
 at once (permits may become negative). Room is bytes of the consumer's outgoing queue and is spent
-the same way, so that a consumer that does not read costs a bounded amount of memory.
+the same way, so that a consumer that does not read uses a bounded amount of memory.
 
   >>> dispatcher = SingleActiveDispatcher()
   >>> consumer = ConsumerState("c", 1, permits=5, room_bytes=100)
@@ -73,7 +73,8 @@ class SubscriptionType(StrEnum):
 class Candidate(NamedTuple):
     """An entry that was read and may be dispatched.
 
-    `slot`: the hash slot of its key. `deliver_at_ms`: not before; 0: at once.
+    `slot`: the hash slot of its key. `deliver_at_ms`: the time before which it is not delivered; 0:
+    none.
     """
 
     position: Position
@@ -172,7 +173,9 @@ class Dispatcher(ABC):
 
     @abstractmethod
     def taker(self, slot: int) -> ConsumerState | None:
-        """Returns the consumer that a new entry of this slot goes to; None: no one takes it now."""
+        """Returns the consumer that gets a new entry of this slot; None: no consumer accepts it
+        now.
+        """
 
     @abstractmethod
     def add(self, consumer: ConsumerState) -> bool: ...
@@ -195,11 +198,11 @@ class Dispatcher(ABC):
 
     @property
     def next_due_ms(self) -> int | None:
-        """The time when the next of them is due; None if there is none."""
+        """The time when the next delayed entry is due; None if there is none."""
         return None
 
     def release(self, now_ms: int, is_acknowledged: Callable[[Position], bool]) -> bool:
-        """Makes some that are due, and not acknowledged, ready for replay.
+        """Makes some entries that are due, and not acknowledged, ready for replay.
 
         Returns whether it can be called again for more.
         """
@@ -210,7 +213,7 @@ class Dispatcher(ABC):
         return
 
     def replay_positions(self) -> list[Position]:
-        """Returns entries to redeliver, or held back before, that can be dispatched now.
+        """Returns, in order, entries to redeliver, or held back before, that can be dispatched now.
 
         In order.
         """

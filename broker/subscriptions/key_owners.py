@@ -1,4 +1,5 @@
-"""Owners of keys on a Key_Shared subscription: from a key to a slot, to a consumer. Pure.
+"""Owners of keys on a Key_Shared subscription: maps a key to a slot, and a slot to a consumer.
+Pure.
 
 As in Pulsar 4.0, whose consumers get the same keys:
 
@@ -96,13 +97,13 @@ class KeyRing:
     """A consistent-hash ring of owners."""
 
     def __init__(self) -> None:
-        # The slots that are points, in order, and the consumers there: the first one owns it.
+        # The slots that are points, in order, and the consumers at each: the first one owns it.
         self._slots: list[int] = []
         self._consumers: dict[int, list[ConsumerState]] = {}
         self._points: dict[int, tuple[str, int]] = {}
 
     def check(self, ranges: Sequence[HashRange]) -> None:
-        """Does nothing: everybody has a share."""
+        """Does nothing: every consumer has a share."""
 
     def add(self, consumer: ConsumerState) -> None:
         used = {index for name, index in self._points.values() if name == consumer.name}
@@ -169,7 +170,7 @@ class KeyRanges:
 
     def check(self, ranges: Sequence[HashRange]) -> None:
         for each in ranges:
-            # Those that are owned do not overlap: the last one that begins before its end decides.
+            # Owned ranges do not overlap: the last range that begins before its end decides.
             at = bisect_right(self._ranges, each.last, key=_first) - 1
             if at >= 0 and self._ranges[at][0].last >= each.first:
                 owned, consumer = self._ranges[at]

@@ -8,8 +8,8 @@
    moved is handed over when the old owner has acknowledged them, or disconnected.
 4. An entry that cannot be sent waits in the replay queue, and so do later entries of its slot. So
    a slow consumer does not stop the others until LOOK_AHEAD_MAX entries wait.
-5. If the consumers allow delivery out of order, a slot's owner gets its entries at once, whoever
-   has earlier ones.
+5. If the consumers allow delivery out of order, a slot's owner gets its entries at once, even if
+   another consumer has earlier ones.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class KeySharedDispatcher(SharedDispatcher):
         return super().budget() if self._can_look_further() else Budget(0, 0)
 
     def replay_positions(self) -> list[Position]:
-        """Returns positions to replay, skipping slots whose owner cannot take any or must wait."""
+        """Returns positions to replay, skipping slots whose owner cannot accept any, or must
+        wait.
+        """
         # An empty scan is not repeated before a change.
         takers = [each.number for each in self.consumers if each.can_take]
         if not self._has_taker() or self._empty_scan == (self._changes, takers):

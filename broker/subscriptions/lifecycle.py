@@ -267,9 +267,9 @@ async def _mark_delete_at(
     """Returns the mark-delete of a new subscription.
 
     Latest is the current end of the log: on an empty ledger the mark-delete is (L, -1), and a
-    read-compacted consumer begins with all of the compacted data, as in Pulsar. With
-    `by_consumer` it is the last entry since the topic was loaded, even if that was trimmed: the
-    consumer gets later entries only.
+    read-compacted consumer begins with all of the compacted data, as in Pulsar. With `by_consumer`
+    it is the last entry since the topic was loaded, even if that was trimmed: the consumer gets
+    only later entries.
     """
     at = start.WhichOneof("at")
     if at == "earliest":

@@ -8,11 +8,11 @@ redelivery have no effect, and there is no backlog.
 Rules, as in Pulsar:
 
 * Types, and who may connect, are those of other subscriptions (subscription.py).
-* Without consumers a durable subscription stays until it is deleted or its topic ends; one that is
-  not durable ends.
+* Without consumers, a durable subscription stays until it is deleted or its topic ends; a
+  non-durable one ends.
 
-Bounds: a consumer's queue is that of other topics (consumer.py). While the broker has no room for
-unsent bytes (broker/common/outgoing.py), messages are dropped.
+Bounds: a consumer's queue has the same bounds as on other topics (consumer.py). While the broker
+has no room for unsent bytes (broker/common/outgoing.py), messages are dropped.
 
 Source: Pulsar's NonPersistentSubscription and NonPersistentDispatcher.
 """
@@ -62,7 +62,7 @@ class NonPersistentSubscription:
         self.topic, self.name, self.is_durable = topic, name, is_durable
         self.created_ms = clock.now_ms()
         self._clock, self._outgoing, self._on_unused = clock, outgoing, on_unused
-        # The total of disconnected consumers; messages that nobody got.
+        # The total of disconnected consumers; messages that no consumer got.
         self.traffic_before, self.dropped = Traffic(), MessageRate(self.created_ms)
         self._type: SubscriptionType | None = None
         self._key_shared = AUTO_SPLIT
@@ -124,7 +124,9 @@ class NonPersistentSubscription:
         return consumer
 
     def _joined(self, options: ConsumerOptions) -> Dispatcher:
-        """Returns the dispatcher for a new consumer. Raises what refuses the consumer."""
+        """Returns the dispatcher for a new consumer. Raises the reason if the consumer is
+        refused.
+        """
         if self._closed is not None:
             raise self._closed
         if self._dispatcher is None:
@@ -138,7 +140,7 @@ class NonPersistentSubscription:
         return self._dispatcher
 
     def detach(self, consumer: Consumer) -> None:
-        """Disconnects the consumer; what it was not sent is lost. Idempotent."""
+        """Disconnects the consumer; its unsent messages are lost. Idempotent."""
         if not self._is_connected(consumer) or self._dispatcher is None:
             return
         before = self.active_consumer
@@ -169,7 +171,7 @@ class NonPersistentSubscription:
             consumer.answer_ack(request_id)
 
     def redeliver(self, consumer: Consumer, positions: Sequence[Position]) -> None:
-        """Has no effect: what was delivered is gone."""
+        """Has no effect: delivered messages no longer exist."""
 
     def close(self, error: LedgerfoldError) -> None:
         """Ends all consumers with `error`; no other may connect."""
@@ -181,7 +183,7 @@ class NonPersistentSubscription:
     # Delivery
 
     def deliver(self, entry: StoredEntry, key: Callable[[], bytes]) -> None:
-        """Delivers an entry to one consumer, or drops it. `key`: returns that for Key_Shared."""
+        """Delivers an entry to one consumer, or drops it. `key`: returns the key for Key_Shared."""
         messages, size_bytes = entry.header.message_count, len(entry.data)
         taker = self._taker(key)
         if taker is None or not self._outgoing.has_room:

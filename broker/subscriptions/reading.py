@@ -4,8 +4,8 @@ Reading proceeds through the log in order, ahead of the acknowledgements. It sta
 after a redelivery of ordered types, by this rule (Pulsar's
 PersistentDispatcherSingleActiveConsumer and CompactedTopicImpl, "read from earliest"):
 
-* read-compacted, durable, and the mark-delete is before its ledger's first entry (entry id -1):
-  from the beginning of the compacted data, wherever the mark-delete is;
+* if the consumer is read-compacted and durable, and the mark-delete is before its ledger's first
+  entry (entry id -1): at the beginning of the compacted data;
 * otherwise: after the mark-delete.
 
 Entries are filtered: acknowledged ones are not delivered again, and gaps between entries are
@@ -45,7 +45,7 @@ class Reading:
         self.route = Route(emulation, read_compacted=read_compacted)
         mark_delete = cursor.mark_delete
         from_earliest = read_compacted and durable and mark_delete.entry_id < 0
-        # The last position met; the next entry's gap begins after it.
+        # The last position read; the gap of the next entry begins after it.
         self._last = EARLIEST if from_earliest else mark_delete
         self.position = EARLIEST if from_earliest else _after(mark_delete)
         # At or below it, the mark-delete does not reflect what this reading delivered.
@@ -71,7 +71,8 @@ class Reading:
                 cursor.note_gap(last, position)
             last = position
             if position > redelivers_through and cursor.is_acknowledged(position):
-                # For the gap before it: after a restart only the entry is known as acknowledged.
+                # For the gap before it: after a restart only the entry itself is known to be
+                # acknowledged.
                 cursor.acknowledge(position)
             else:
                 wanted.append(entry)

@@ -1,8 +1,8 @@
 """The replay queue of a shared subscription: entries that wait to be sent, in order of id. Pure.
 
-Entries leave it one at a time, mostly the first, and come back in any order and number. So their
-order is a sorted list in which those that left stay until they are half of it: nothing is sorted
-again because an entry left. Few new ones are inserted, many are sorted in.
+Entries leave it one at a time, usually the first, and return in any order and number. So their
+order is a sorted list, in which entries that left remain until they are half of it: the list is not
+sorted again because an entry left. A few new entries are inserted; many are sorted in.
 
   >>> queue = ReplayQueue()
   >>> for entry_id in (2, 0, 1):
@@ -21,7 +21,7 @@ from ledgerfold.storage.entry import Position
 
 # New entries are inserted up to this number, or this share of the list; more are sorted in.
 _INSERTED_MAX, _INSERTED_PART = 16, 256
-# Entries that left stay in the list up to this number, however few are left.
+# Entries that left remain in the list up to this number, even if few others are left.
 _GONE_MAX = 64
 
 
@@ -31,7 +31,7 @@ class ReplayQueue:
     def __init__(self) -> None:
         self._entries: dict[Position, Unsettled] = {}
         # Sorted; contains all of _entries except _new, and some that left. Before _first: only
-        # such.
+        # entries that left.
         self._order: list[Position] = []
         self._first = 0
         self._new: list[Position] = []
@@ -70,7 +70,7 @@ class ReplayQueue:
         if len(self._new) > inserted_max or len(self._order) > 2 * len(self) + _GONE_MAX:
             order = [each for each in self._order if each in self._entries]
             new = {each for each in self._new if each in self._entries}.difference(order)
-            # Two runs that are sorted: sorting them together is a merge.
+            # Two sorted runs: sorting them together is a merge.
             self._order, self._first = sorted(order + sorted(new)), 0
         else:
             for position in self._new:

@@ -2,13 +2,13 @@
 
 A read-compacted reader uses the current view, any other reader the raw ledgers. A run may replace
 the view while a reader is in the middle of it: keys deleted in between are neither in the new
-compacted ledger nor in the entries the reader has left. If the profile requires it, a reader that
-has received an entry therefore keeps its first view: that compacted ledger up to that horizon, and
-the raw ledgers, with their tombstones, after it. Source: docs/PROFILES.md, rule 8.10;
+compacted ledger nor in the entries that the reader has left. If the profile requires it, a reader
+that has received an entry therefore keeps its first view: that compacted ledger up to that horizon,
+and the raw ledgers, with their tombstones, after it. Source: docs/PROFILES.md, rule 8.10;
 apache/pulsar#26190.
 
 A run may commit and trim during a read. The result then belongs to a view that the reader must no
-longer see, or may have a hole where raw ledgers were trimmed: unless the reader keeps that view, it
+longer see, or may have a gap where raw ledgers were trimmed: unless the reader keeps that view, it
 reads again. After an unload, which releases kept views, neither results nor errors count: the next
 owner may have compacted the topic and deleted ledgers that this log names.
 

@@ -92,7 +92,7 @@ class SharedDispatcher(Dispatcher):
         if self._delayed.is_full:
             return Budget(0, 0)
         budget = self._whole_budget()
-        # All that is read may be delayed.
+        # All entries read may be delayed.
         return budget._replace(messages=min(budget.messages, self._delayed.free))
 
     def _whole_budget(self) -> Budget:

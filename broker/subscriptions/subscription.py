@@ -9,10 +9,11 @@ Rules, as in Pulsar:
 * An Exclusive subscription refuses a second consumer (SubscriptionBusy).
 * Read-compacted consumers need Exclusive or Failover (NotAllowed otherwise). It is a property of
   the consumer, not of the subscription.
-* Cumulative acknowledgement needs Exclusive or Failover.
+Read-compacted is a property of the consumer, not of the subscription.
 * The next consumer gets the entries that the last one left unacknowledged (reading.py).
 * A seek disconnects all consumers with Moved and moves the cursor durably; then they may reconnect.
-* A non-durable subscription is removed with its last consumer, unless a seek disconnected that one.
+* A non-durable subscription is removed with its last consumer, unless a seek disconnected that
+  consumer.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ class Subscription:
     def durable_mark_delete(self) -> Position:
         """The position through which everything is durably acknowledged: trimming may delete it.
 
-        The last record written, or a lower one being written; never above `mark_delete`.
+        This is the last record written, or a lower one being written; never above `mark_delete`.
         """
         if not self.is_durable:
             return self.cursor.mark_delete

@@ -2,13 +2,13 @@
 
 * **Shared**: any number of producers, while nobody has, or waits for, exclusive access
   (ProducerBusy).
-* **Exclusive**: the only producer, or none (ProducerFenced).
+* **Exclusive**: the only producer; refused if there is another one (ProducerFenced).
 * **WaitForExclusive**: waits until it is the only one, in the order of arrival.
-* **ExclusiveWithFencing**: ends all others, those that wait, too (ProducerFenced).
+* **ExclusiveWithFencing**: ends all other producers, including those that wait (ProducerFenced).
 
 Each new exclusive access raises the topic's epoch, which is durable before the producer is
-connected. A producer that connects again names its epoch: if the topic has a later one, somebody
-else had access meanwhile, and it is refused (ProducerFenced).
+connected. A producer that reconnects sends its epoch: if the topic has a later one, another
+producer had access meanwhile, and it is refused (ProducerFenced).
 
 Source: Pulsar's AbstractTopic, PIP-68. Bound: each waiting producer is a stream of the broker.
 """
@@ -47,8 +47,7 @@ class AccessMode(StrEnum):
 class Claim:
     """The access of one producer, from its request until it is disconnected.
 
-    `epoch`: the one that it had before it lost its connection. `on_queued` is called if it has to
-    wait.
+    `epoch`: its epoch before its connection was lost. `on_queued` is called if it has to wait.
     """
 
     def __init__(
@@ -88,11 +87,11 @@ class Claim:
 
 
 class TopicEpoch(Protocol):
-    """The epoch of one topic, and where it is kept."""
+    """The epoch of one topic, and its storage."""
 
     @property
     def name(self) -> str:
-        """The topic's."""
+        """The topic's name."""
         ...
 
     @property
@@ -101,7 +100,7 @@ class TopicEpoch(Protocol):
         ...
 
     async def begin(self, claimed: int | None) -> None:
-        """Begins a new epoch, or continues the one that a producer had. Raises Moved, DiskFailure.
+        """Begins a new epoch, or continues a producer's previous epoch. Raises Moved, DiskFailure.
 
         It is as durable as the topic when this returns.
         """
@@ -143,7 +142,7 @@ class MemoryEpoch:
 
 
 def next_epoch(epoch: int | None, claimed: int | None) -> int:
-    """Returns the epoch after `epoch`, or the later of it and the one that a producer had.
+    """Returns the epoch after `epoch`; or the later of `epoch` and the producer's previous one.
 
     >>> next_epoch(None, None), next_epoch(3, None), next_epoch(3, 1), next_epoch(3, 5)
     (0, 4, 3, 5)
@@ -190,7 +189,9 @@ class ProducerAccess:
             await claim.wait()
             self.check(claim)
         elif claim.mode is AccessMode.EXCLUSIVE and (is_taken or self._waiting):
-            raise ProducerFenced(self._kept.name, "it has other producers, or some that wait.")
+            raise ProducerFenced(
+                self._kept.name, "other producers are connected, or wait for access."
+            )
         self._check_epoch(claim)
         if claim.mode is AccessMode.EXCLUSIVE_WITH_FENCING:
             self._fence_out()
@@ -198,27 +199,27 @@ class ProducerAccess:
         await self._kept.begin(claim.epoch)
 
     def check(self, claim: Claim) -> None:
-        """Checks that the producer has access still. Raises ProducerBusy, ProducerFenced."""
+        """Checks that the producer still has access. Raises ProducerBusy, ProducerFenced."""
         if claim.mode is not AccessMode.SHARED:
             if self._holder is not claim:
-                raise ProducerFenced(self._kept.name, "another one took exclusive access.")
+                raise ProducerFenced(self._kept.name, "another producer took exclusive access.")
         elif self._holder is not None or self._waiting:
             why = "a producer has, or waits for, exclusive access. Close that one first."
             raise ProducerBusy(self._kept.name, "", why)
 
     def release(self, claim: Claim) -> None:
-        """Ends the access of a producer, or its wait: the next in line has its turn."""
+        """Ends the access of a producer, or its wait: the next producer in line has its turn."""
         if claim in self._waiting:
             self._waiting.remove(claim)
         if self._holder is claim:
             self._holder = None
         if self._waiting and self._holder is None and not self._has_producers():
-            # Nobody else may come between.
+            # No other producer may come between.
             self._holder = self._waiting.popleft()
             self._holder.begin_turn()
 
     def close(self) -> None:
-        """Ends all that wait: the topic is unloaded."""
+        """Ends all waits: the topic is unloaded."""
         self._give_up(Moved(f"{self._kept.name} was unloaded; connect again."))
 
     # Internals
@@ -231,7 +232,7 @@ class ProducerAccess:
     def _fence_out(self) -> None:
         error = ProducerFenced(self._kept.name, "another one took exclusive access.")
         self._give_up(error)
-        # Before the others leave, so that nobody has a turn.
+        # Before the others leave, so that none of them gets a turn.
         self._holder = None
         self._end_producers(error)
 

@@ -278,7 +278,7 @@ class Broker:
         if is_non_persistent(name):
             self.non_persistent.end(name)
             return
-        async with self.taken_out(name):
+        async with self.kept_unloaded(name):
             pass
         topic = await self.any_topic(name, create=False)
         if isinstance(topic, StoredKind) and topic.failure is not None:
@@ -288,7 +288,7 @@ class Broker:
 
     @asynccontextmanager
     async def held(self, name: str) -> AsyncIterator[Topic]:
-        """Keeps the topic loaded inside. Raises Moved if it was unloaded before."""
+        """Keeps the topic loaded in the block. Raises Moved if it was unloaded before."""
         async with self.locks.one(name):
             topic = self.topics.get(name)
             if topic is None:
@@ -296,8 +296,8 @@ class Broker:
             yield topic
 
     @asynccontextmanager
-    async def taken_out(self, name: str) -> AsyncIterator[StoredKind | None]:
-        """Unloads the topic and keeps it unloaded inside; yields it if it was loaded."""
+    async def kept_unloaded(self, name: str) -> AsyncIterator[StoredKind | None]:
+        """Unloads the topic and keeps it unloaded in the block; yields it if it was loaded."""
         async with self.locks.one(name):
             topic = self._loaded(name)
             await self._unload(name)

@@ -1,8 +1,9 @@
-"""The schemas that clients declare when they connect, through any door.
+"""The schemas that clients declare when they connect, over any protocol.
 
-A producer's schema becomes a version of the topic's schema, if it may; messages name the version by
-8 bytes, big-endian. A consumer's or reader's must be compatible with the topic's; an idle topic
-without a schema gets it. The rules are in broker/topics/schemas.py. Source: Pulsar's ServerCnx.
+A producer's schema becomes a version of the topic's schema, if it is compatible; messages name the
+version by 8 bytes, big-endian. A consumer's or reader's must be compatible with the topic's; an
+idle topic without a schema gets it. The rules are in broker/topics/schemas.py. Source: Pulsar's
+ServerCnx.
 
     >>> version_bytes(3)
     b'\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x03'
@@ -28,7 +29,7 @@ async def version_of_producer(
 ) -> bytes:
     """Returns the schema version of a producer: empty without a schema.
 
-    Raises what refuses its schema, or that it has none.
+    Raises the reason if its schema, or the lack of one, is refused.
     """
     if definition is None:
         schemas.without(topic)
@@ -39,7 +40,9 @@ async def version_of_producer(
 async def check_consumer(
     schemas: Schemas, topic: Topic | NonPersistentTopic, definition: SchemaDefinition
 ) -> None:
-    """Raises what refuses the schema of a consumer or reader, which is not connected yet."""
+    """Raises the reason if the schema of a consumer or reader, which is not connected yet, is
+    refused.
+    """
 
     def is_idle() -> bool:
         consumers = (each for one in topic.subscriptions.values() for each in one.consumers)

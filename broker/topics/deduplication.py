@@ -7,8 +7,8 @@ loading a topic replays the entry headers after them.
 
 A producer that has not been connected for INACTIVE_MS is forgotten, as in Pulsar
 (brokerDeduplicationProducerInactivityTimeoutMinutes): its later messages count as new. Its number
-is not reused, and the entries that carry it stay. A load starts the time afresh for every producer,
-since none could connect before it.
+is not reused, and the entries that carry it stay. A load restarts that time for every producer,
+because none could connect before it.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class Deduplication:
             if producer is None:
                 if record.last_producer_number >= PRODUCERS_MAX:
                     raise LimitExceeded(
-                        f"Producer names that {record.name} has had",
+                        f"Producer names used on {record.name}",
                         record.last_producer_number + 1,
                         PRODUCERS_MAX,
-                        "Publish under a name that it knows, or to another topic.",
+                        "Use one of these names again, or publish to another topic.",
                     )
                 record.last_producer_number += 1
                 producer = ProducerRecord(
@@ -102,7 +102,7 @@ class Deduplication:
         return found[0]
 
     def left(self, producer: ProducerRecord, now_ms: int) -> None:
-        """Records that a producer is no longer connected: its time away begins now."""
+        """Records that a producer is no longer connected: its inactive time begins."""
         self._last_active_ms[producer.name] = now_ms
 
     async def forget_inactive(
@@ -119,7 +119,7 @@ class Deduplication:
             for name in inactive:
                 batch.delete_producer(record.name, name)
 
-        # Checked first as well: almost always there are none, and the write can be skipped.
+        # Checked first, too: there are almost never any, and then the write can be skipped.
         if self._inactive(is_connected, now_ms):
             await self._stored.change(edit, lambda: self._forget(inactive))
         return inactive
@@ -137,7 +137,7 @@ class Deduplication:
             del self._producers[name]
             del self._last_active_ms[name]
             self._changed.discard(name)
-        # A snapshot captured earlier must not bring them back.
+        # A snapshot captured earlier must not restore them.
         self._captured = [
             (position, [each for each in copies if each.name in self._producers])
             for position, copies in self._captured
@@ -188,7 +188,7 @@ def is_deduplicated(policies: Policies) -> bool:
 def duplicates_through(record: ProducerRecord, policies: Policies) -> int | None:
     """Returns the sequence id through which messages of one of Pulsar's clients are duplicates.
 
-    None: the last one of the producer's name, which rises with each message. Without a policy, ids
+    None: the last id of the producer's name, which rises with each message. Without a policy, ids
     may be used again on one connection: Pulsar's C++ client uses an id twice if its first
     connection broke before a receipt, and never sends a message twice.
     """

@@ -98,7 +98,7 @@ class KafkaTopic(LoadedTopic):
         def expire() -> None:
             now_ms = self.clock.now_ms()
             self.partition.producers.expire(now_ms)
-            # At multiples of the interval, even if time leaps.
+            # At multiples of the interval, even if the clock jumps.
             self._expire_later(PRODUCERS_CHECKED_MS - (now_ms - due_ms) % PRODUCERS_CHECKED_MS)
 
         self._expiry = self.clock.call_later(delay_ms / 1000, expire)

@@ -42,7 +42,7 @@ async def truncate_log(broker: Broker, name: str, offset: int) -> Truncated:
     if offset >= topic.log.end_offset:
         return _as_it_is(topic)
     aborts = offset < topic.log.segments.active.base_offset
-    async with broker.cleaner.paused(name, aborts=aborts), broker.taken_out(name) as found:
+    async with broker.cleaner.paused(name, aborts=aborts), broker.kept_unloaded(name) as found:
         if not isinstance(found, KafkaTopic):
             raise Moved(f"{name} was unloaded; try again.")
         topic = found

@@ -17,8 +17,8 @@ broker, such as a reset, holds all names: it waits until no lock is held, and ot
   changed
   reset
 
-While the lock of all names is only waited for, others are still given: who holds one may need
-another.
+While a request for the lock of all names waits, other locks are still granted: their holders may
+need another one.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TopicLocks:
 
     @asynccontextmanager
     async def every(self) -> AsyncIterator[None]:
-        """Holds the locks of all names, also of those that do not exist yet."""
+        """Holds the locks of all names, including names that do not exist yet."""
         async with self._turn:
             while self._inside:
                 await self._is_idle.wait()

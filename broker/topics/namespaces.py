@@ -74,7 +74,7 @@ class Namespaces:
         return sorted(found.union(each.partition("/")[0] for each in self.names()))
 
     def tenant(self, name: str) -> TenantRecord | None:
-        """Returns a tenant's record, a new one if it was never created; None: no such tenant."""
+        """Returns a tenant's record, or a new one if it was never created; None: no such tenant."""
         record = self._metadata.tenant(name)
         if record is None and self.names(name):
             record = TenantRecord(name=name)
@@ -131,7 +131,7 @@ class Namespaces:
 
         def edit(batch: MetadataBatch) -> None:
             nonlocal is_deleted
-            # A topic, or a schema, may have been added until now.
+            # A topic, or a schema, may have been added meanwhile.
             is_deleted = self.is_empty(namespace)
             if is_deleted:
                 batch.delete_namespace(namespace)

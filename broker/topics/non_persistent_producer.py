@@ -1,8 +1,8 @@
-"""A connected producer of a non-persistent topic: publishes entries as they came.
+"""A connected producer of a non-persistent topic: publishes entries unchanged.
 
-Each entry goes to the consumers that are connected now, and has its receipt at once, whether
-anybody got it or not. There are no duplicates: nothing is remembered of what was published. As in
-Pulsar, every receipt has the same id.
+Each entry goes to the consumers that are connected now, and has its receipt at once, even if no
+consumer got it. There are no duplicates: published messages are not remembered. As in Pulsar, every
+receipt has the same id.
 
 On a manual clock (`serve --test-clock`) the producer's own clock is ignored, as on other topics.
 """
@@ -32,7 +32,7 @@ class NonPersistentProducer(ReceiptQueue):
     `publish`: delivers an entry. `number`: spreads messages without a key over consumers.
     """
 
-    # As no other message can be its duplicate.
+    # Because no other message can be its duplicate.
     last_sequence_id = -1
 
     def __init__(
@@ -49,7 +49,7 @@ class NonPersistentProducer(ReceiptQueue):
     ) -> None:
         super().__init__(state, name)
         self.claim = claim
-        # That of the topic when it was connected.
+        # The epoch of the topic when it was connected.
         self.topic_epoch: int | None = None
         self._number, self._publish, self._on_detached = number, publish, on_detached
         self._is_pulsar_client = is_pulsar_client
@@ -57,11 +57,11 @@ class NonPersistentProducer(ReceiptQueue):
         self._entry_bytes_max = topic.entry_bytes_max
 
     def emulated_now_ms(self) -> int | None:
-        """Returns the publish time of new entries; None: that which their producer gives them."""
+        """Returns the publish time of new entries; None: their producer's."""
         return self._clock.now_ms() if isinstance(self._clock, ManualClock) else None
 
     def append_all(self, entries: Iterable[Buffer], *, is_new: bool = True) -> None:
-        """Publishes entries in order, up to the first bad one. `is_new`: it makes no difference.
+        """Publishes entries in order, up to the first bad one. `is_new`: has no effect.
 
         Raises InvalidRequest, and the error that ended the producer.
         """

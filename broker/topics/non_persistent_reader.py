@@ -1,7 +1,8 @@
 """A connected reader of a non-persistent topic: a consumer of its own subscription, as in Pulsar.
 
-It gets what is published from now on, wherever it was to start. There is nothing to seek, and
-nothing more than what was sent already: a check is answered with the entries that are sent along.
+It gets the messages that are published from now on, regardless of its start position. There is
+nothing to seek, and nothing beyond the messages that were sent already: a check is answered with
+the entries that are sent along.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class NonPersistentReader:
                 steps.append(Checked(output.acked_request_ids, has_more=bool(output.deliveries)))
             if steps:
                 return steps
-            # A change of the active consumer concerns no reader.
+            # A change of the active consumer does not affect readers.
             await asyncio.sleep(0)
         return None
 

@@ -1,11 +1,11 @@
-"""A non-persistent topic: its producers, its subscriptions, and what passes between them.
+"""A non-persistent topic: its producers, its subscriptions, and the messages between them.
 
 Nothing is stored, in memory or on disk: a message goes to the consumers that are connected when it
 is published (broker/subscriptions/non_persistent.py). The topic itself is in memory only, and ends
 with its last use (non_persistent_topics.py) or with the broker; a partitioned one has a record.
 
-Whatever needs stored messages does not exist: compaction, retention, a backlog, positions, seeks,
-termination, deduplication, policies of the topic. Batches and chunks pass as they came; delayed
+Features that need stored messages do not exist: compaction, retention, a backlog, positions, seeks,
+termination, deduplication, policies of the topic. Batches and chunks pass unchanged; delayed
 messages are not delayed. Producers have Pulsar's access modes, whose epoch lasts as long as the
 topic.
 
@@ -52,7 +52,7 @@ class NonPersistentTopic(ServedTopic):
     def __init__(self, broker: TopicContext, name: str) -> None:
         super().__init__(broker)
         self.name = name
-        # Only its end is ever noted there.
+        # Only its end is recorded there.
         self._state = LogState(name)
         self.producers: dict[str, NonPersistentProducer] = {}
         self.access = ProducerAccess(
@@ -60,12 +60,12 @@ class NonPersistentTopic(ServedTopic):
         )
         self.subscriptions: dict[str, NonPersistentSubscription] = {}
         self._last_number = 0
-        # When it was last in use, as far as is known.
+        # The last time when it was known to be in use.
         self.used_ms = self.clock.now_ms()
 
     @property
     def is_terminated(self) -> bool:
-        """Returns False: it ends with its last use, not before."""
+        """Returns False: the topic ends with its last use, not before."""
         return False
 
     @property

@@ -90,7 +90,7 @@ class NonPersistentTopics:
                 raise TopicExists(name)
 
     def end(self, name: str) -> None:
-        """Ends a topic: its clients connect again."""
+        """Ends a topic: its clients reconnect."""
         topic = self._topics.pop(name, None)
         if topic is not None:
             topic.close()
@@ -103,7 +103,7 @@ class NonPersistentTopics:
                 self.end(topic.name)
 
     def stop(self) -> None:
-        """Ends all topics; none begins any more."""
+        """Ends all topics; no new one may begin."""
         self._is_stopped = True
         for topic in self:
             self.end(topic.name)

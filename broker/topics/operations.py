@@ -1,6 +1,6 @@
 """Administrative operations on a topic: truncate, terminate, disable compaction.
 
-Truncating and disabling end or await a running compaction, and no other begins meanwhile. Sources:
+Truncating ends a running compaction, disabling awaits it; no other run begins meanwhile. Sources:
 Pulsar's PersistentTopicsBase and PersistentTopic; docs/PROFILES.md, rules 7.1 and 15.7.
 
 * **Truncate** deletes all ledgers, read or not, and moves every cursor to the end. A running
@@ -8,7 +8,7 @@ Pulsar's PersistentTopicsBase and PersistentTopic; docs/PROFILES.md, rules 7.1 a
   (docs/PROFILES.md, rule 15.7): it is deleted, too; or, as in Pulsar 4, the loaded topic keeps
   serving it and the next load drops it, unless a run commits in between. In that case the entries
   of the open ledger stay until it is closed.
-* **Terminate**: nothing is published any more, permanently; readers see the end.
+* **Terminate**: publishing is forbidden permanently; readers see the end.
 * **Disable compaction** is what deleting the subscription `__compaction` does. It waits for a
   running compaction and deletes its output with the rest of the compacted view; trimming no longer
   waits for a horizon. The profile decides whether a failed run prevents it. A threshold that is

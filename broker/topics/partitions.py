@@ -12,7 +12,7 @@ A partitioned topic is a record with a number. Its partitions are ordinary topic
 * A partition name beyond that number is refused. If no partitioned topic exists for the name, using
   it creates a plain topic; creating it explicitly is refused.
 * Policies belong to the partitioned topic, and are refused for a partition.
-* Those of a non-persistent topic begin when they are used (non_persistent_topics.py).
+* Partitions of a non-persistent topic begin when they are used (non_persistent_topics.py).
 * Partitions of a Kafka topic are Kafka topics; new ones start with the topic's settings.
 
   >>> from concurrent.futures import ThreadPoolExecutor
@@ -185,7 +185,9 @@ class Partitions:
             _check_count(partitions)
             if partitions < record.partitions:
                 has = counted(record.partitions, "partition")
-                raise InvalidRequest(f"{name} has {has}; it cannot have {partitions}.")
+                raise InvalidRequest(
+                    f"{name} has {has}; the number cannot be reduced to {partitions}."
+                )
             record.partitions = partitions
             self._put(record, batch)
 
@@ -223,8 +225,8 @@ class Partitions:
     async def _change(self, edit: Callable[[MetadataBatch], None]) -> None:
         """Applies one edit at a time, each to completion: one synced write in a thread.
 
-        What an edit reads is still true when it is written: a subscription created meanwhile is on
-        new partitions, too.
+        The state that an edit reads is unchanged when the edit is written: a subscription created
+        meanwhile is on new partitions, too.
         """
         await run_to_completion(self._change_in_turn(edit))
 
@@ -256,8 +258,7 @@ class Partitions:
 async def on_each(names: Iterable[str], call: Callable[[str], Awaitable[Answer]]) -> list[Answer]:
     """Calls every partition and returns the answers.
 
-    A refusal does not stop the others, as in Pulsar.
-    Raises the first refusal after all calls.
+    As in Pulsar, a refusal does not stop the others. Raises the first refusal after all calls.
     """
     answers, refusals = list[Answer](), list[LedgerfoldError]()
     for name in names:
@@ -290,4 +291,6 @@ def _cursor_from_earliest(
 def _check_count(partitions: int) -> None:
     if not 1 <= partitions <= PARTITIONS_MAX:
         requested = counted(partitions, "partition")
-        raise InvalidRequest(f"{requested}; the number must be 1 to {PARTITIONS_MAX}.")
+        raise InvalidRequest(
+            f"A topic cannot have {requested}; the number must be 1 to {PARTITIONS_MAX}."
+        )

@@ -26,17 +26,18 @@ from ledgerfold.storage.segment import size_of
 from ledgerfold.storage.writer import Body
 from ledgerfold.v1.records_pb2 import ProducerRecord
 
-# A first chunk of the message 0 has -1.
+# The first chunk of message 0 has -1.
 _BEFORE_ALL_IDS = -2
-# The codecs that no client of this package sends.
+# The codecs that clients of this package do not send.
 REFUSED_CODECS = frozenset((Codec.PULSAR,))
 
 
 class Producer(ReceiptQueue):
     """A producer that belongs to one stream. Created by Topic.attach_producer().
 
-    `duplicates_through`: only entries up to that sequence id are duplicates. None: those up to the
-    last one stored, which rises with each entry. `is_pulsar_client`: it sends Pulsar's entries.
+    `duplicates_through`: only entries up to that sequence id are duplicates. None: entries up to
+    the last one stored, which rises with each entry. `is_pulsar_client`: it sends entries of
+    Pulsar's codec.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class Producer(ReceiptQueue):
     ) -> None:
         super().__init__(log.state, name)
         self.record, self.claim = record, claim
-        # That of the topic when it was connected.
+        # The epoch of the topic when it was connected.
         self.topic_epoch: int | None = None
         # Whether the client accepts receipts for several entries.
         self.combines_receipts = False
@@ -68,18 +69,18 @@ class Producer(ReceiptQueue):
 
     @property
     def last_sequence_id(self) -> int:
-        """The id after which the producer's next messages are new. -1: every id is."""
+        """The highest sequence id that is a duplicate for this producer. -1: none is."""
         return -1 if self._stored_before == -1 else self.record.last_sequence_id
 
     def emulated_now_ms(self) -> int | None:
-        """Returns the publish time of new entries; None: that which their producer gives them."""
+        """Returns the publish time of new entries; None: their producer's."""
         return None if self._emulated_time is None else self._emulated_time.now_ms()
 
     def append_all(self, entries: Iterable[Buffer], *, is_new: bool = False) -> None:
         """Appends entries as received, in order, up to the first bad one.
 
-        `is_new`: they are no duplicates, whatever their ids. Raises InvalidRequest, and the error
-        that failed the log.
+        `is_new`: they are not duplicates, regardless of their ids. Raises InvalidRequest, and the
+        error that failed the log.
         """
         self.check()
         headers: list[EntryHeader] = []
@@ -124,7 +125,7 @@ class Producer(ReceiptQueue):
             done += count
 
     def _appended(self, first: Position, headers: list[EntryHeader]) -> None:
-        """Notes entries that were appended from `first` on."""
+        """Records entries that were appended from `first` on."""
         count, size_bytes, sequence_id = len(headers), size_of(headers), headers[-1].sequence_id
         last_id = sequence_id
         if self._stored_before is not None:
@@ -155,4 +156,4 @@ class Producer(ReceiptQueue):
 def check_codec(header: EntryHeader, *, is_pulsar_client: bool) -> None:
     """Raises InvalidRequest for an entry that its client cannot have built."""
     if header.codec in REFUSED_CODECS and not is_pulsar_client:
-        raise InvalidRequest("Only clients of Pulsar's protocol send such an entry.")
+        raise InvalidRequest("Entries of codec `pulsar` are accepted only over Pulsar's protocol.")

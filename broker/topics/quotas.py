@@ -1,4 +1,4 @@
-"""Backlog quotas: what happens when the backlog of a topic's slowest subscription is too large.
+"""Backlog quotas: the action when the backlog of a topic's slowest subscription is too large.
 
 A quota limits the size of the backlog, or the age of its oldest message; durable subscriptions
 count, `__compaction` does not. Every check of housekeeping enforces both:
@@ -8,9 +8,9 @@ count, `__compaction` does not. Every check of housekeeping enforces both:
 * `consumer_backlog_eviction`: the oldest messages leave the backlog, until it is at nine tenths of
   the limit.
 
-A producer that connects is checked at once. As in Pulsar, one that is connected publishes until the
-next check. Source: Pulsar's BacklogQuotaManager and PersistentTopic.checkBacklogQuotaExceeded; the
-age is exact (preciseTimeBasedBacklogQuotaCheck).
+A producer that connects is checked at once. As in Pulsar, a connected producer may publish until
+the next check. Source: Pulsar's BacklogQuotaManager and PersistentTopic.checkBacklogQuotaExceeded;
+the age is exact (preciseTimeBasedBacklogQuotaCheck).
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from ledgerfold.v1.records_pb2 import (
     Policies,
 )
 
-# Of the limit, that an eviction leaves.
+# The part of the limit that remains after an eviction.
 _KEPT = 0.9
-# Of one eviction; each takes the slowest subscription on.
+# The maximum of one eviction; each advances the slowest subscription.
 _EVICTIONS_MAX = 1000
 _log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class QuotaTopic(SubscriptionTopic, Protocol):
 
 
 class _Exceeded(NamedTuple):
-    """A quota that the backlog exceeds: that of its size, or of its age."""
+    """A quota that the backlog exceeds, by size or by age."""
 
     quota: BacklogQuota
     is_size: bool

@@ -1,13 +1,13 @@
-"""A reset: the broker is empty again, as on a new data directory.
+"""A reset: the broker becomes empty, as on a new data directory.
 
 Topics, subscriptions, schemas, policies, namespaces and tenants are deleted; `public/default`
 always exists. Runs in progress are ended. Clients that stay connected reconnect, as after a
-deletion. The broker's clock, its compactor, and the ids of ledgers, which are never used twice,
+deletion. The broker's clock, its compactor, and the ids of ledgers (which are never reused)
 continue.
 
 1. All topics are unloaded, and none is loaded meanwhile (`held_empty`).
 2. One synced write deletes all records, and marks the ledgers for deletion: that is the reset.
-   After a crash a start finds everything, or nothing.
+   After a crash, a start finds everything or nothing.
 3. The files are deleted in the background; a start continues a deletion that was interrupted.
 
 Only brokers that allow it can be reset: those with a manual clock, and with `serve --allow-reset`.
@@ -33,14 +33,14 @@ def check_allowed(broker: Broker) -> None:
     """Raises NotAllowed."""
     if broker.manual_clock is None and not broker.settings.allow_reset:
         raise NotAllowed(
-            "The broker does not allow it. Start it with --allow-reset or --test-clock: then all "
+            "The broker does not allow this. Start it with --allow-reset or --test-clock: then all "
             "who reach it may delete everything."
         )
 
 
 @runs_to_completion
 async def reset(broker: Broker) -> int:
-    """Deletes everything. Returns how many topics there were, partitions included.
+    """Deletes everything. Returns the number of deleted topics, partitions included.
 
     Raises NotAllowed, MetadataLost (a repair can restore what was lost), StorageError.
     """
@@ -60,9 +60,9 @@ async def reset(broker: Broker) -> int:
 
 @asynccontextmanager
 async def held_empty(broker: Broker) -> AsyncIterator[None]:
-    """Unloads all topics and keeps them unloaded inside; no namespace changes, either.
+    """Unloads all topics and keeps them unloaded in the block; namespaces do not change either.
 
-    Those that exist afterwards are loaded again in the background. Non-persistent topics go on.
+    Topics that exist afterwards are loaded again in the background. Non-persistent topics continue.
 
     Raises MetadataLost if the records of a topic are lost.
     """
@@ -95,9 +95,9 @@ async def _load_again(broker: Broker, loaded: Collection[str]) -> None:
 
 
 def forget(broker: Broker, names: Sequence[str]) -> None:
-    """Drops what is remembered of deleted topics, and tells those who watch names.
+    """Drops the state of deleted topics, and notifies watchers of names.
 
-    Non-persistent topics end, also those that began since the others were unloaded.
+    Non-persistent topics end, including those that began after the others were unloaded.
     """
     for topic in broker.non_persistent:
         broker.non_persistent.end(topic.name)

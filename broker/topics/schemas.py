@@ -1,17 +1,17 @@
-"""The schemas of topics: their versions, stored in the metadata, and who may add one.
+"""The schemas of topics: their versions, stored in the metadata, and the rules for adding one.
 
-A topic has one schema, in versions from 0 on; a new version must be compatible with the ones before
-by the topic's strategy (broker/schemas/compatibility.py). All partitions of a partitioned topic
-have its schema. The topic need not exist: an administrator may register its schema first. Rules and
-their source: Pulsar's SchemaRegistryServiceImpl, AbstractTopic and PersistentTopic.
+A topic has one schema, in versions from 0 on; by the topic's strategy, a new version must be
+compatible with earlier ones (broker/schemas/compatibility.py). All partitions of a partitioned
+topic have its schema. The topic need not exist: an administrator may register its schema first.
+Rules and their source: Pulsar's SchemaRegistryServiceImpl, AbstractTopic and PersistentTopic.
 
-* A definition that a version has already is that version.
-* A deletion leaves a mark, so that its versions are not used again: `force` removes that, too.
+* A definition that is equal to an existing version gets that version.
+* A deletion leaves a mark, so that version numbers are not reused: `force` removes the mark, too.
   Deleting the topic is such a deletion, in the same write.
-* Every change is one synced write, and is decided on the versions that it is written after.
+* Every change is one synced write, and is decided against the latest stored versions.
 
-Definitions are checked and compared in threads of their own, since clients choose how large they
-are: nothing else in the broker waits for them. Bounds: broker/schemas/definitions.py,
+Definitions are checked and compared in separate threads, because clients choose their sizes:
+nothing else in the broker waits for them. Bounds: broker/schemas/definitions.py,
 broker/schemas/steps.py.
 """
 
@@ -54,7 +54,7 @@ _NO_SCHEMA = (
 
 
 class Schemas:
-    """The schemas of one broker's topics. Names are full; that of a partition means its topic.
+    """The schemas of one broker's topics. Names are full; a partition's name stands for its topic.
 
     `exists`: whether a topic exists; thread-safe.
     """
@@ -73,7 +73,7 @@ class Schemas:
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def close(self) -> None:
-        """Waits for the work in progress; what waits for a thread is cancelled."""
+        """Waits for work in progress; cancels work that waits for a thread."""
         self.executor.shutdown(cancel_futures=True)
 
     # Queries.
@@ -114,7 +114,7 @@ class Schemas:
         return await self._work(search)
 
     async def check(self, topic: str, definition: SchemaDefinition) -> None:
-        """Checks that it could be added. Raises InvalidSchema, IncompatibleSchema."""
+        """Checks that the definition could be added. Raises InvalidSchema, IncompatibleSchema."""
         strategy = self.policies(topic).schema_compatibility_strategy
 
         def compare() -> None:
@@ -125,10 +125,10 @@ class Schemas:
 
         await self._work(compare)
 
-    # What clients ask for.
+    # Requests of clients.
 
     async def for_producer(self, topic: str, definition: SchemaDefinition) -> int:
-        """Returns the version of an existing topic's producer; adds it if it may.
+        """Returns the version for a producer of an existing topic; adds it if it is compatible.
 
         Raises InvalidSchema, IncompatibleSchema, LimitExceeded, Moved (the topic was deleted).
         """
@@ -136,7 +136,7 @@ class Schemas:
 
     def without(self, topic: str) -> None:
         """Checks that a producer needs no schema. Raises IncompatibleSchema."""
-        # Most topics have none, which is quicker to find out.
+        # Most topics have no schema, which is checked more quickly.
         if self.has_versions(topic) and self.policies(topic).schema_validation_enforced:
             raise IncompatibleSchema(owner_of(topic), _NO_SCHEMA)
 
@@ -181,7 +181,7 @@ class Schemas:
 
     @runs_to_completion
     async def delete(self, topic: str, *, force: bool) -> int:
-        """Deletes all versions. Returns the number of the mark, -1 with `force`."""
+        """Deletes all versions. Returns the number of the mark; -1 with `force`."""
         name = owner_of(topic)
         check_topic(name)
         mark = SchemaRecord(topic=name, deleted=True, created_ms=self._clock_ms())
@@ -210,7 +210,7 @@ class Schemas:
 
 
 class _Adding:
-    """One definition that is added to a topic, in a thread. Nobody else adds to the topic."""
+    """The addition of one definition to a topic, in a thread. No other task adds to the topic."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class _Adding:
         self._given, self._topic, self._now_ms = topic, owner_of(topic), now_ms
 
     def put(self, exists: Callable[[], bool] | None) -> int:
-        """Returns the number of the version. Raises what refuses it.
+        """Returns the number of the version. Raises the reason for a refusal.
 
         `exists`: whether a client's topic exists; None: an administrator adds the version.
         """
@@ -251,10 +251,10 @@ class _Adding:
         )
 
         def edit(batch: MetadataBatch) -> None:
-            # A deletion of the topic is either before this, or deletes this version, too.
+            # A deletion of the topic either precedes this, or deletes this version, too.
             if exists is not None and not exists():
                 raise Moved(f"{self._given} was deleted; try again.")
-            # A reset or a restore may have come since the comparison; neither waits for it.
+            # A reset or a restore may have happened since the comparison; neither waits for it.
             if self._metadata.schemas(self._topic) != stored:
                 raise Moved(f"The schemas of {self._given} were changed meanwhile; try again.")
             batch.put(record)
@@ -275,7 +275,7 @@ class _Adding:
 
 
 def owner_of(topic: str) -> str:
-    """Returns the name that has the schema: of a partition, that of its partitioned topic."""
+    """Returns the name that has the schema: for a partition, its partitioned topic's."""
     partition = parse_partition(topic)
     return topic if partition is None else partition.topic
 

@@ -2,7 +2,7 @@
 
 A save and a restore unload all topics, as a reset does (broker/topics/reset.py): clients that stay
 connected reconnect, and runs in progress are ended. A restore brings back what a reset deletes; the
-broker's clock and the ids of ledgers go on. Brokers that can be reset allow it.
+broker's clock and the ids of ledgers continue. Brokers that can be reset allow it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class BrokerSnapshots:
             return await self._broker.in_thread(functools.partial(self._snapshots.save, name))
 
     def _check_undamaged(self) -> None:
-        """Raises the damage of a ledger: a snapshot would have it, too."""
+        """Raises the damage of a ledger: a snapshot would contain it, too."""
         for ledger_id in self._broker.store.damaged_ids():
             damage = self._broker.store.damage_of(ledger_id)
             if damage is not None:

@@ -51,7 +51,7 @@ class Sought(NamedTuple):
 
 
 class Notice(Enum):
-    # It has passed the horizon of its view permanently and must say so when it reconnects.
+    # It has passed the horizon of its view permanently, and must report this when it reconnects.
     IS_RAW = auto()
     # The topic was terminated: no more entries will follow.
     END_OF_TOPIC = auto()
@@ -114,7 +114,7 @@ class StreamReader(ABC, Generic[Read]):
         self._asked.set()
 
     def wake(self) -> None:
-        """Makes take() look again: the topic may have ended."""
+        """Makes take() check again: the topic may have ended."""
         self._asked.set()
 
     def detach(self) -> None:
@@ -138,7 +138,7 @@ class StreamReader(ABC, Generic[Read]):
             error = self._error or self._state.closed
             if error is not None:
                 raise error
-            # What becomes readable from here on may wake it, even while it reads.
+            # Data that become readable from here on may wake it, even while it reads.
             self._asked.clear()
             if self._seek is not None:
                 return [await self._do_seek(*self._seek)]

@@ -98,9 +98,9 @@ class Topic(LoadedTopic):
     def _headers_after(
         self, after: Position, ledgers: Sequence[LedgerRecord]
     ) -> Iterator[EntryHeader]:
-        """Yields the headers after a position; damage ends its own segment only.
+        """Yields the headers after a position; damage ends only its own segment.
 
-        A message after the damage that is sent again is stored twice: better than losing it.
+        A message after the damage that is sent again is stored twice, rather than lost.
         """
         for record in ledgers:
             for segment in record.segments:
@@ -150,7 +150,7 @@ class Topic(LoadedTopic):
     ) -> Producer:
         """Connects a producer. `claim`: its access, Shared without one.
 
-        `is_pulsar_client`: its duplicates are a policy, and it sends Pulsar's entries.
+        `is_pulsar_client`: a policy decides about its duplicates, and it sends Pulsar's entries.
 
         Raises ProducerBusy if one of that name is connected or another one is exclusive,
         ProducerFenced, BacklogQuotaExceeded, TopicTerminated, Moved, StorageError.
@@ -371,10 +371,9 @@ class Topic(LoadedTopic):
             await self.trim()
 
     def remove_files(self, ledger_id: int) -> None:
-        """Removes the files of an unreferenced ledger in the background.
+        """Removes the files of an unreferenced ledger in the background; retries after a failure.
 
-        A failure is retried later.
-        NOTE: the caller, a closing reader for example, has done nothing that could fail.
+        NOTE: the caller, for example a closing reader, cannot handle a failure.
         """
         self.broker.spawn(self.files_removed(ledger_id))
 
@@ -388,10 +387,9 @@ class Topic(LoadedTopic):
         reach("commit.after-delete")
 
     async def trim(self) -> int:
-        """Deletes raw ledgers that nothing retains.
+        """Deletes raw ledgers that nothing retains; returns their number (trimming.py).
 
-        Returns their number (broker/topics/trimming.py).
-        Cursors are made durable first: the positions they may return to after a crash must stay.
+        Cursors become durable first: positions to which they may return after a crash must stay.
         """
         cursors = [each for each in self.subscriptions.values() if each.is_durable]
         unsaved = [each for each in cursors if each.durable_mark_delete < each.mark_delete]

@@ -1,4 +1,5 @@
-"""The names of a broker's topics, and those who are told when one appears or disappears.
+"""The names of a broker's topics, and the watchers that are notified when one appears or
+disappears.
 
 >>> from ledgerfold.storage.key_value import MemoryKeyValue
 >>> from ledgerfold.v1.records_pb2 import TopicRecord
@@ -25,12 +26,12 @@ from ledgerfold.broker.common.names import (
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.metadata import MetadataStore
 
-# Gets a display name, and whether the topic exists now.
+# Called with a display name, and whether the topic exists now.
 Watcher = Callable[[str, bool], None]
 
 
 class TopicNames:
-    """The names of topics of both kinds: also of partitions, not of partitioned topics."""
+    """The names of topics of both kinds, including partitions, but not partitioned topics."""
 
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata
@@ -47,22 +48,24 @@ class TopicNames:
 
     @contextmanager
     def announced(self, names: Sequence[str]) -> Iterator[None]:
-        """Tells watchers which of the topics were created inside, even if that failed later."""
+        """Notifies watchers of the topics that were created in the block, even if it failed
+        later.
+        """
         new = [each for each in names if self._metadata.topic(each) is None]
         try:
             yield
         finally:
             made = [each for each in new if self._metadata.topic(each) is not None]
-            self._tell(made, exists=True)
+            self._notify(made, exists=True)
 
     def created(self, names: Sequence[str]) -> None:
-        """Tells watchers of topics that were created by other means."""
-        self._tell(names, exists=True)
+        """Notifies watchers of topics that were created by other means."""
+        self._notify(names, exists=True)
 
     def deleted(self, name: str) -> None:
-        self._tell([name], exists=False)
+        self._notify([name], exists=False)
 
-    def _tell(self, names: Sequence[str], *, exists: bool) -> None:
+    def _notify(self, names: Sequence[str], *, exists: bool) -> None:
         if self.watchers:
             for name in map(shown_topic, names):
                 for watcher in tuple(self.watchers):

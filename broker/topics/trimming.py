@@ -2,7 +2,7 @@
 
 It deletes the ledgers that every cursor, the horizon and every overtaken reader have passed,
 durably, and that retention does not keep (broker/policies/retention.py). A run's input stays until
-the run has ended, wherever `__compaction` was moved. A damaged ledger stays until it is repaired,
+the run has ended, even if `__compaction` was moved. A damaged ledger stays until it is repaired,
 and so do all ledgers after it.
 """
 
@@ -81,7 +81,7 @@ def _passed(topic: TrimmedTopic) -> list[Position]:
 
 
 def _known_through(topic: TrimmedTopic) -> Position:
-    """Returns the position after which ledgers stay, passed or not.
+    """Returns the position after which ledgers stay, even if all have passed them.
 
     Later headers are the only record of stored sequence ids, or a cursor is being created there.
     """

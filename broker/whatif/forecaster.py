@@ -90,9 +90,9 @@ class Forecaster:
 def next_input(broker: Broker, topic: Topic) -> CompactionPlan:
     """Returns the compacted ledger, and the entries above the horizon, as a plan without an output.
 
-    It is as the snapshot of a run (broker/compaction/commit.py), except for the open segment: it is
-    read up to its durable end, nothing is sealed. Called on the event loop; the caller pins the
-    view.
+    It equals the snapshot of a run (broker/compaction/commit.py), except for the open segment: it
+    is read up to its durable end, and nothing is sealed. Called on the event loop; the caller pins
+    the view.
 
     Raises CompactedLedgerDamaged; Corruption or MissingFile of a damaged raw ledger.
     """

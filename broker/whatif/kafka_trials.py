@@ -5,8 +5,7 @@
     >>> settings_of(trial, "t", own, broker).min_cleanable_ratio
     0.1
 
-A trial may set what affects the cleaner, of the topic or of its broker; other settings have no
-effect on it, and are rejected.
+A trial may set settings of the topic or broker that affect the cleaner; others are rejected.
 """
 
 from __future__ import annotations

@@ -128,7 +128,7 @@ def _fields(view: memoryview) -> Iterator[tuple[int, memoryview | int]]:
 def entries_of(frame: bytes) -> Iterator[Buffer]:
     """Yields the bulk field's values from a frame that has no other fields.
 
-    Small ones at its beginning are copies, others are slices. Raises InvalidRequest when it meets
+    Small values at its beginning are copies, others are slices. Raises InvalidRequest when it meets
     another field.
     """
     at = yield from _small_entries(frame)

@@ -29,12 +29,12 @@ OnProgress = Callable[[CompactionProgress], None]
 
 
 def has_vectors(plan: CompactionPlan) -> bool:
-    """Returns whether a segment has a deletion vector, of which not every compactor knows."""
+    """Returns whether a segment has a deletion vector, which not every compactor supports."""
     return any(segment.HasField("dead") for segment in plan.segments)
 
 
 def may_have_pulsar_entries(metadata: MetadataStore) -> bool:
-    """Returns whether a client of Pulsar has ever connected a producer."""
+    """Returns whether a Pulsar client has ever connected a producer."""
     store = metadata.store()
     return store is not None and PULSAR_ENTRIES in store.features
 
@@ -45,7 +45,7 @@ def needs_new_worker(plan: CompactionPlan) -> bool:
 
 
 class Compactor(ABC):
-    """Executes plans for one broker, and lives as long as it. The broker reports its state."""
+    """Executes plans for one broker, for its lifetime. The broker reports its state."""
 
     state: CompactorState = COMPACTOR_STATE_READY
     message = ""
@@ -67,7 +67,7 @@ class Compactor(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """Ends it; a run in it fails."""
+        """Ends it; a run in progress fails."""
 
     @abstractmethod
     def retry_now(self) -> None:

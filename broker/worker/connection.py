@@ -59,10 +59,10 @@ MESSAGE_BYTES_MAX = 256 * 1024 * 1024
 CHANNEL_OPTIONS = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    # The worker is local, whatever proxies the environment configures.
+    # The worker is local: proxies in the environment do not apply.
     ("grpc.enable_http_proxy", 0),
 )
-# How long a broken call waits for the worker's death, its cause, and the end of all processes
+# The time that a broken call waits for the worker's death, its cause, and the end of all processes
 # that the worker started.
 _DEATH_SECONDS = 20.0
 _STAGES = {COMPACTION_PHASE_ONE: "phase one", COMPACTION_PHASE_TWO: "phase two"}
@@ -232,7 +232,9 @@ def _mapped(error: grpc.aio.AioRpcError, stage: str) -> LedgerfoldError:
 
 
 def mark_vectors(request: RunRequest | AnalyzeRequest) -> None:
-    """Moves a plan of what not every worker knows to where only those look that do."""
+    """Moves a feature that not every worker supports to a field of the plan that only workers with
+    support read.
+    """
     if needs_new_worker(request.plan):
         request.plan_with_vectors.CopyFrom(request.plan)
         request.ClearField("plan")

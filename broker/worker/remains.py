@@ -7,11 +7,11 @@ files, the next start ends them first:
 
 * Each worker gets a folder DATA/compactor/work/<token>, created before it starts, and the token in
   its environment, which all its child processes inherit.
-* A folder that still exists at the next start names the worker to look for. No pid is stored, so
-  none can come to denote another process.
+* A folder that still exists at the next start names the worker to look for. No pid is stored, so a
+  reused pid cannot be mistaken for the worker.
 
-Without /proc (macOS), and before Linux 5.3, no process is found, and the chain above has to
-suffice: the worker ends with its standard input, the JVM with the worker, the rest with it.
+Without /proc (macOS), and before Linux 5.3, no process is found. Then the chain above must suffice:
+the worker ends with its standard input, the JVM with the worker, the others with the JVM.
 
   >>> scratch = new_scratch(folder)  # its name is the token
   >>> end_left_over(folder)

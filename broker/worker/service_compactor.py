@@ -1,8 +1,8 @@
 """A user's compaction service in place of the worker (ledgerfold/compaction_service.py).
 
-It is foreign code in the broker's process: it runs in its own thread and event loop, its errors are
-reported, its results checked, and waits for it are bounded. Its output is verified like a worker's
-(broker/compaction/commit.py).
+It is untrusted code in the broker's process: it runs in a separate thread and event loop, its
+errors are reported, its results checked, and waits for it are bounded. Its output is verified like
+a worker's (broker/compaction/commit.py).
 
   >>> load_service("fractions:Fraction")
   Traceback (most recent call last):
@@ -163,7 +163,7 @@ class ServiceCompactor(Compactor):
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
         check: Any = getattr(self._service, "check_strategy", None)
         if check is None:
-            raise InvalidStrategy(strategy.name, f"{self._name} checks no strategies")
+            raise InvalidStrategy(strategy.name, f"{self._name} does not check strategies")
         checking = _Call(check(strategy), self._loop)
         if not await checking.ended(self._end_seconds):
             checking.cancel()
@@ -180,7 +180,7 @@ class ServiceCompactor(Compactor):
     async def clean(self, plan: CleanPlan) -> CleanManifest:
         """Raises CompactorUnavailable: a service executes plans of Pulsar topics only."""
         raise CompactorUnavailable(
-            "A compaction service cleans no Kafka topics: start the broker without "
+            "A compaction service cannot clean Kafka topics: start the broker without "
             "--compaction-service for those."
         )
 
@@ -190,15 +190,15 @@ class ServiceCompactor(Compactor):
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
         """Runs a plan. Raises CompactionFailed, and Ledgerfold errors that the service raises.
 
-        If cancelled, it ends the service's run first. A service whose run continues nevertheless
-        gets no other: it may write at any time.
+        If cancelled, it ends the service's run first. If a service's run continues anyway, the
+        service gets no other: it may write at any time.
         """
         if self.state == COMPACTOR_STATE_UNAVAILABLE:
             raise CompactorUnavailable(self.message)
         if has_vectors(plan) and not getattr(self._service, "reads_deletion_vectors", False):
             raise CompactionFailed(
                 self._name,
-                "the previous ledger has dead messages, which it does not know of. Compact the "
+                "the previous ledger has dead messages, which it does not support. Compact the "
                 "topic once with the worker and --compaction-segment-garbage-max 0",
             )
         loop = asyncio.get_running_loop()

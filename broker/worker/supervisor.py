@@ -115,7 +115,7 @@ class CompactorSupervisor(Compactor):
         self._task: asyncio.Task[None] | None = None
         self._ready_ms: int | None = None
         self._is_warming_up = False
-        # What a ready worker is said to be, if it is not what was preferred.
+        # The description of a ready worker, if its engine is not the preferred one.
         self._notice = ""
         self._retry = asyncio.Event()
         self._changed = asyncio.Event()
@@ -279,7 +279,7 @@ class CompactorSupervisor(Compactor):
             address = await process.listening(self._limits.listening)
             ending = Ending("it did not report its port")
             if address is not None:
-                self._tell_engine(process.why_inline)
+                self._report_engine(process.why_inline)
                 ending = await self._serve(address, process, secret)
         finally:
             self._process = None
@@ -342,8 +342,8 @@ class CompactorSupervisor(Compactor):
         else:
             self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {STOPPED}.")
 
-    def _tell_engine(self, why_inline: str) -> None:
-        """Logs, once, that the worker is inline though Spark was preferred; `message` says so."""
+    def _report_engine(self, why_inline: str) -> None:
+        """Logs, once, that the worker is inline although Spark was preferred; `message` says so."""
         notice = why_inline and f"Compacting inline: {why_inline}"
         if notice and notice != self._notice:
             _log.warning("%s", notice)

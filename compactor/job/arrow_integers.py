@@ -1,7 +1,7 @@
 """Zero-copy conversions of integer columns between numpy and Arrow.
 
-pyarrow's own conversions (pa.array, to_numpy) import pandas where it is installed: half a second
-and 40 MB in each of Spark's Python workers, for nothing.
+pyarrow's own conversions (pa.array, to_numpy) import pandas if it is installed: half a second and
+40 MB in each of Spark's Python workers, without a benefit.
 
     >>> import numpy as np
     >>> from_arrow(to_arrow(np.array([1, 2, 3]))).tolist()
@@ -44,7 +44,8 @@ def from_arrow(column: pa.Array) -> NDArray[np.integer]:
 def as_offsets(offsets: NDArray[np.int64]) -> NDArray[np.int32]:
     """Returns the offsets of a column of strings, which ascend, in 32 bits. Raises LimitExceeded.
 
-    NOTE: numpy would drop the high bits without an error, and Arrow read other bytes.
+    NOTE: without the check, numpy would drop the high bits silently, and Arrow would read other
+    bytes.
     """
     if len(offsets) and offsets[-1] > COLUMN_BYTES_MAX:
         raise LimitExceeded(

@@ -144,7 +144,7 @@ class Message(tuple[Any, ...]):
 
 @functools.cache
 def _kind(parts: tuple[str, ...]) -> type[Message]:
-    """Returns the type of messages that have only these parts: the others were not shuffled."""
+    """Returns the type of messages with only these parts: the others were not shuffled."""
     # The getters of a named tuple take half the time of a property.
     getters: dict[str, Any] = {name: vars(namedtuple("_", parts))[name] for name in parts}
     for name in READS:

@@ -83,7 +83,7 @@ def copy_survivors(
 
 
 def _is_garbage(segment: InputSegment, output: Output) -> bool:
-    """Returns whether too much of an old segment was dead before."""
+    """Returns whether too much of an old segment was dead before the run."""
     record = segment.record
     return record.dead.bytes > output.garbage_max * record.size_bytes
 
@@ -104,7 +104,7 @@ def _copy_segment(
         for block in mapped.blocks():
             ends = first_row + np.cumsum(block.column("message_count"))
             bounds = np.searchsorted(rows, ends)
-            # Entries without survivors take no step of their own.
+            # Entries without survivors are skipped.
             for index in np.flatnonzero(np.diff(bounds, prepend=start)).tolist():
                 end = int(bounds[index])
                 header = header_at(block, index)
@@ -117,12 +117,13 @@ def _copy_segment(
 
 
 def _rebuilt(mapped: SegmentMap, entry: PlacedEntry, rows: Integers, renumber: bool) -> RawEntry:
-    """Returns the entry with only these rows; unchanged if that is the same."""
+    """Returns the entry with only these rows; unchanged if it has no others."""
     raw, header = mapped.raw(entry), entry.header
     try:
         if (
             len(rows) < header.message_count
-            # An older run, which did not count batch indexes, may have left too large an entry.
+            # A run of an older build, which did not count batch indexes, may have left an entry
+            # that is too large.
             or header.size_bytes > ENTRY_BYTES_MAX
             or (renumber and _changes_ids(header, raw))
         ):

@@ -1,8 +1,8 @@
 """The dead rows of shared segments, as numbers, and the vectors of segments that lose more of them.
 
 A segment that loses messages is linked into the new ledger with a deletion vector
-(storage/deletion_vector.py), unless too much of it would be dead: then it is written again. Only
-the places of its entries are needed for that; the key index of an old segment has them.
+(storage/deletion_vector.py). If too much of it would be dead, it is rewritten instead. This needs
+only the places of its entries; the key index of an old segment has them.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def new_vector(
 ) -> Vectored | None:
     """Returns the vector of a segment with these dead rows, which ascend.
 
-    `places`: read from its key index if omitted. None if the segment must be written again: more
-    than `garbage_max` of it would be dead, or an entry with its live rows would be too large for a
-    reader. Raises as KeyIndex does.
+    `places`: read from the segment's key index if omitted. Returns None if the segment must be
+    rewritten: more than `garbage_max` of it would be dead, or an entry with its live rows would be
+    too large for a reader. Raises as KeyIndex does.
     """
     record = segment.record
     if not garbage_max:

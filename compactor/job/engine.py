@@ -9,8 +9,8 @@ Spark's names, so that Spark itself needs no adapter:
     rows.partitionBy(partitions, index)                        the shuffle
     rows.collect(), rows.toLocalIterator(), rows.unpersist()   and Engine.keep(rows)
 
-Engines differ in where tasks run, and in nothing that a task does: the same plan, divided for the
-same number of cores, yields the same files byte for byte.
+Engines differ only in where tasks run: the same plan, divided for the same number of cores, yields
+the same files byte for byte.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ledgerfold.compactor.user_strategies.own import Own
 
 SPARK: Literal["spark"] = "spark"
 INLINE: Literal["inline"] = "inline"
-# An RDD, or inline.Rows: pyspark's own type of an RDD takes no part in checking.
+# An RDD, or inline.Rows: pyspark's type of an RDD is not checked.
 Rows = Any
 
 
@@ -59,12 +59,12 @@ class Engine(ABC):
 
     @property
     def cores(self) -> int:
-        """The number of tasks that jobs are divided for."""
+        """The number of cores for which jobs are divided."""
         return max(1, self.context.defaultParallelism)
 
     @property
     def tasks_at_once(self) -> int:
-        """The number of tasks that run beside each other."""
+        """The number of tasks that run concurrently."""
         return self.cores
 
     @abstractmethod
@@ -73,22 +73,24 @@ class Engine(ABC):
 
     @abstractmethod
     def cancel(self, group: str) -> None:
-        """Stops the jobs of the group, soon. Any thread may call it."""
+        """Stops the jobs of the group soon. Any thread may call it."""
 
     @abstractmethod
     def code_of(self, own: Own | None) -> AbstractContextManager[None]:
-        """Runs the tasks created inside in processes that have not loaded older code of `own`."""
+        """Runs the tasks created in the block in processes that have not loaded older code of
+        `own`.
+        """
 
     @abstractmethod
     def keep(self, rows: Rows) -> Rows:
-        """Returns the same rows; they are computed once, and held until `unpersist`."""
+        """Returns the same rows; they are computed once, and kept until `unpersist`."""
 
     @abstractmethod
     def check_folder(self, folder: Path) -> None:
         """Checks that all tasks can write there. Raises CompactorUnavailable."""
 
     @abstractmethod
-    def end_behind(self, error: Exception) -> str | None:
+    def end_causing(self, error: Exception) -> str | None:
         """Returns how the engine ended, if that is the cause of one of `failures`."""
 
     @abstractmethod

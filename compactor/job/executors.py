@@ -1,7 +1,7 @@
 """The requirements of executors elsewhere, and a small Spark job that checks them.
 
 An executor must have a Python of the worker's minor version that can start, the same code, and the
-run's folder under the same path, writable. What is missing is a sentence that says what to do. The
+run's folder under the same path, writable. The error for a missing requirement says what to do. The
 job has several tasks for each core; an executor that joins later is checked by the next run.
 """
 
@@ -47,8 +47,8 @@ class Executor(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Look:
-    """A task that describes its executor. `folder`: must be there, and writable."""
+class ExecutorCheck:
+    """A task that describes its executor. `folder`: must exist, and be writable."""
 
     folder: str | None = None
 
@@ -80,7 +80,7 @@ def code_digest() -> str:
 def check_executors(context: SparkContext, folder: Path | None = None) -> None:
     """Raises CompactorUnavailable unless executors can run tasks that write into `folder`."""
     tasks = max(_TASKS_MIN, _TASKS_PER_CORE * context.defaultParallelism)
-    look = Look(None if folder is None else str(folder))
+    look = ExecutorCheck(None if folder is None else str(folder))
     try:
         found = context.parallelize(range(tasks), tasks).mapPartitions(look).collect()
     except Py4JJavaError as error:
@@ -104,7 +104,7 @@ def check_executors(context: SparkContext, folder: Path | None = None) -> None:
 
 
 def advice_on(text: str) -> str | None:
-    """Returns what to do about an error of Spark's; None if it has another cause."""
+    """Returns what to do about an error of Spark; None if it has another cause."""
     for part, remedy in _REMEDIES.items():
         if part in text:
             line = next(line for line in text.splitlines() if part in line).strip()

@@ -1,8 +1,8 @@
 """Returns freed memory at the end of a task.
 
-Within a task, freed memory stays in the process, for the next column (session.py). Spark takes
-turns between its idle Python workers, of which there are more than cores: each would keep as much
-as the largest task that it ever ran.
+Within a task, freed memory stays in the process, for the next column (session.py). Spark alternates
+between its idle Python workers, of which there are more than cores: each would keep as much memory
+as its largest task used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The headers of a segment as columns, many at a time.
 
 A Python object for each header takes longer than all other work on an entry of one small message.
-So headers are found by their lengths, verified, and decoded together. Whatever is unusual (version
-1, damage) is read one by one.
+So headers are found by their lengths, verified, and decoded together. Unusual entries (version 1,
+damage) are read one by one.
 
 Bound: BLOCK_ENTRIES headers.
 """
@@ -65,7 +65,7 @@ class HeaderBlock(NamedTuple):
 
     offsets: Integers
     fields: NDArray[Any]
-    # Where the entry after them begins.
+    # The offset after the last entry.
     end: int
 
     def column(self, name: str) -> Integers:
@@ -98,7 +98,7 @@ def header_blocks(data: mmap.mmap, path: str, size_bytes: int) -> Iterator[Heade
 
 
 def _plain_block(data: mmap.mmap, offset: int, size_bytes: int) -> HeaderBlock | None:
-    """Returns the intact entries of version 2 from `offset` on; None if the first is none."""
+    """Returns the intact entries of version 2 from `offset` on; None if the first is another."""
     offsets: list[int] = []
     unpack = _LENGTHS.unpack_from
     while offset <= size_bytes - HEADER_BYTES and len(offsets) < BLOCK_ENTRIES:

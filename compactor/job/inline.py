@@ -1,15 +1,15 @@
 """The engine without Spark: the tasks of a job in this process, one after the other.
 
-It needs no Java, and no time to start. Rows are lists; tasks are the same functions that Spark
+It needs no Java, and no time to start. Rows are lists. Tasks are the same functions that Spark
 runs, and a job is divided as for Spark on CORES cores, so that its files are the same.
 
 * Stages are chained iterators, as in Spark: a row is passed on as soon as it is there. A shuffle,
-  and rows that are kept, are lists.
+  and rows to keep, are lists.
 * **Memory**: that of one task, and the rows of one shuffle, which Spark would write to its local
   disk: the key columns of the input after a scan (the messages, for a strategy of messages),
   8 bytes for each survivor after a merge.
 * Cancelled work ends at its next row, between tasks, or while a task pauses (pauses.py).
-* A user-defined strategy must not run in the worker: its job runs in a process of its own
+* A user-defined strategy must not run in the worker: its job runs in a separate process
   (inline_process.py), which is killed when the work is cancelled.
 
     >>> from operator import index
@@ -180,7 +180,7 @@ class InlineEngine(Engine):
     """The engine. One thread runs jobs; others may cancel them."""
 
     name = INLINE
-    # Spark, too, fails a job for whatever a task raises.
+    # Spark also fails a job for any error that a task raises.
     failures = (Exception,)
 
     def __init__(self, cores: int = CORES) -> None:
@@ -229,7 +229,7 @@ class InlineEngine(Engine):
     def check_folder(self, folder: Path) -> None:
         """Checks nothing: tasks run where the folder was made."""
 
-    def end_behind(self, error: Exception) -> None:
+    def end_causing(self, error: Exception) -> None:
         """Returns None: the engine ends with its worker."""
 
     def sentence_of(self, error: Exception) -> str:
@@ -239,7 +239,7 @@ class InlineEngine(Engine):
         return isinstance(error, ProcessEnded)
 
     def stop(self) -> None:
-        """Does nothing: it ends with its worker."""
+        """Does nothing: the engine ends with its worker."""
 
     def _run(self, stage: Stage) -> list[list[Any]]:
         if self._is_isolated:

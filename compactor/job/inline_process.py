@@ -1,7 +1,7 @@
 """A process for the tasks of one job, if they run a user-defined strategy without Spark.
 
-The strategy's limits need the main thread of a process (compactor/strategies/watch.py), and code
-that hangs, takes all memory or ends its process must not end the worker. The process gets the job
+The strategy's limits need the main thread of a process (compactor/strategies/watch.py); and code
+that hangs, uses all memory or ends its process must not end the worker. The process gets the job
 pickled on standard input, and writes pickled messages to its standard output: the progress of its
 tasks, then the rows. What tasks print goes to standard error.
 """
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.strategies.watch import ENVIRONMENT
 
-# Not by -m: what is pickled names this module, not __main__.
+# Not by -m: pickled objects name this module, not __main__.
 _MAIN = f"from {__name__} import main; main()"
 
 
@@ -37,7 +37,7 @@ class ProcessEnded(Exception):
 
 
 class TaskFailed(Exception):
-    """A task raised an error that is not one of our own. Its text is the last line of it."""
+    """A task raised an error that is not one of our own. Its text is the error's last line."""
 
 
 class InlineProgress:
@@ -69,7 +69,7 @@ class TaskProcess:
         self._progress = progress
         self._process = subprocess.Popen(
             (sys.executable, "-c", _MAIN),
-            # What the strategy starts ends with it.
+            # Processes that the strategy starts end with it.
             start_new_session=True,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

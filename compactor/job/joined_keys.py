@@ -1,9 +1,9 @@
 """The distinct keys of several columns of keys.
 
 A column of Arrow's holds at most 2 GiB of keys (COLUMN_BYTES_MAX). The columns of a bucket may have
-more: a key occurs in each chunk of the log that has a message of it. So columns are encoded one
-after the other, and not concatenated before, which takes as long; only distinct keys must fit, of
-which a bucket has about BUCKET_KEY_BYTES (plan.py).
+more: a key occurs in each chunk of the log that has a message with it. So columns are encoded one
+after the other. (Concatenating them first takes as long.) Only distinct keys must fit, of which a
+bucket has about BUCKET_KEY_BYTES (plan.py).
 
     >>> joined = joined_keys([pa.array([b"a", b"b"]), pa.array([b"b", b"c"])])
     >>> joined.keys.to_pylist(), [codes.tolist() for codes in joined.codes]

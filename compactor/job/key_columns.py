@@ -3,8 +3,8 @@
 The columns of each entry are collected as raw bytes; an operation on all entries then takes one
 pass over the joined bytes, without a cost for each small entry.
 
-A checksum only proves that these are the producer's bytes, and Arrow would follow a wrong offset
-anywhere: `check` proves that the columns match before anything follows them.
+A checksum only proves that these are the producer's bytes, and Arrow would follow a wrong offset to
+any address: `check` proves that the columns match before Arrow uses them.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Picked(NamedTuple):
 
 class KeyColumns:
     """The key columns of the entries added so far. Rows are messages, in order of id, dead ones
-    included. An entry that nobody can open has one row, whatever number of messages its header
-    has.
+    included. An entry that cannot be opened has one row, regardless of the number of messages in
+    its header.
 
     Call `check` before any column, except `pick`.
     """
@@ -66,7 +66,7 @@ class KeyColumns:
         self._is_alone: list[bool] = []
         self._publish_times: list[int] = []
         self._dead: list[Integers] = []
-        # The rows of entries that survive, whatever they contain: they are no messages.
+        # The rows of entries that survive regardless of the strategy: they are not messages.
         self._passing: list[int] = []
 
     def add(self, segment: SegmentMap, entry: PlacedEntry) -> Keys:
@@ -120,7 +120,7 @@ class KeyColumns:
     def add_singles(
         self, place: Place, position: int, section: NativeKeys, size_bytes: int
     ) -> None:
-        """Adds entries of one message each, as if they were one entry, by their joined columns.
+        """Adds entries of one message each as if they were one entry, by their joined columns.
 
         Only without event times. `size_bytes`: of the entries.
         """
@@ -146,7 +146,7 @@ class KeyColumns:
             ends = np.cumsum(counts + 1)
             falls = np.zeros(len(offsets), np.int64)
             falls[1:] = offsets[1:] < offsets[:-1]
-            # Between two entries the offset falls back to zero: it must be zero there instead.
+            # Between two entries the offset returns to zero: it must be zero there.
             starts = ends - counts - 1
             falls[starts] = offsets[starts] != 0
             fits = (np.add.reduceat(falls, starts) == 0) & (offsets[ends - 1] == _sizes(self._keys))
@@ -170,8 +170,8 @@ class KeyColumns:
             raise Corruption(*place, "matching key columns", "columns that do not match")
 
     def pick(self, rows: Integers) -> Picked:
-        """Returns these rows, which ascend, without work for the others. Raises Corruption if they
-        do not match their entries' columns.
+        """Returns these rows, which ascend, without processing the others. Raises Corruption if
+        they do not match their entries' columns.
         """
         self._require(self._sizes_fit())
         counts, sizes = np.array(self.counts, np.int64), _sizes(self._keys)
@@ -182,7 +182,7 @@ class KeyColumns:
         offsets = np.frombuffer(b"".join(self._key_offsets), "<u4")[places].astype(np.int64)
         is_outside = offsets[:, 1] > sizes[entries]
         offsets += (np.cumsum(sizes) - sizes)[entries, np.newaxis]
-        # A column of the keys, and of what is between them.
+        # A column of the keys, and of the bytes between them.
         bounds = offsets.ravel()
         falls = np.append(bounds[1:] < bounds[:-1], False).reshape(-1, 2).any(axis=1)
         fits = np.ones(len(counts), np.bool_)
@@ -232,7 +232,7 @@ class KeyColumns:
         return is_live
 
     def passing(self) -> Integers:
-        """Returns the rows of entries that survive, whatever a strategy says."""
+        """Returns the rows of entries that survive under every strategy."""
         return np.array(self._passing, np.int64)
 
     def has_key(self) -> Booleans:

@@ -1,7 +1,7 @@
 """The key index of a compacted segment: which rows may have a key (docs/FORMATS.md, "Key index").
 
-A run that meets few new keys finds their old messages with it, instead of reading all old keys. The
-index is derived data: a segment without a usable one is read.
+A run with few new keys finds their old messages with it, instead of reading all old keys. The index
+is derived data: a segment without a usable one is read.
 
     values: hash of the key, its high bits | row, in the low `row_bits`; sorted
     blocks: BLOCK_VALUES values each; the head has the first value and the checksum of each
@@ -40,7 +40,7 @@ VERSION = 1
 BLOCK_VALUES = 8192
 # A lookup reads as many neighbouring blocks at once: 16 MiB.
 READ_BLOCKS = 256
-# A segment with more gets no index: its columns are in memory while it is written.
+# A segment with more keys gets no index: its columns are in memory while it is written.
 KEY_BYTES_MAX = 256 * 1024 * 1024
 ROWS_MAX = 16_000_000
 # CRC32C of the rest of the head, version, rows, values, entries, row bits, CRC32C of the entries.
@@ -94,7 +94,7 @@ class KeyIndexBuilder:
         except InvalidRequest as error:
             raise Corruption("its entry", 0, "a key section", str(error)) from error
         if is_opaque(section):
-            # Its rows do not live and die one by one, as an index says.
+            # Its rows survive together, not one by one, as an index assumes.
             self._give_up()
             return
         place = Place("its entry", self._size_bytes)
@@ -215,7 +215,7 @@ class KeyIndex:
             values = self._blocks(blocks)
             queries = np.arange(starts[blocks.start], ends[blocks.stop - 1])
             at = np.searchsorted(values, low[queries], "left")
-            # Few hashes are there: the others are not searched again.
+            # Few hashes are in these blocks: the others are not searched again.
             near = values[np.minimum(at, len(values) - 1)]
             is_found = (low[queries] <= near) & (near <= high[queries])
             queries, at = queries[is_found], at[is_found]

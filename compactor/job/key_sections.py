@@ -1,4 +1,4 @@
-"""The key section of an entry, whichever codec it has, by native columns."""
+"""The key section of an entry of any codec, as native columns."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def key_columns(
 
 
 def is_opaque(keys: Keys) -> bool:
-    """Returns whether the entry survives or dies as a whole: one row stands for all."""
+    """Returns whether the entry survives or dies as a whole: one row stands for all messages."""
     return isinstance(keys, KeySection) and keys.is_opaque

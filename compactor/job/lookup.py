@@ -1,7 +1,7 @@
 """The old messages of given keys, found with the key indexes of their segments.
 
 A run that keeps unchanged segments reads only new messages. Their keys are looked up in the indexed
-segments; the messages found, compared by key, take part in the run like scanned ones. Each of them
+segments; the messages found, compared by key, take part in the run like scanned ones. Each message
 that does not survive dies, and its segment changes.
 
 Bound: the key sections of the entries of one segment that hold candidates.
@@ -79,7 +79,7 @@ def old_messages(
 ) -> Iterator[OldMessages]:
     """Yields the messages of these distinct keys in each segment that has any, in order."""
     hashes = hashes_of(keys)
-    # Hashes that ascend are found several times as fast.
+    # Sorted hashes are found several times as fast.
     order = np.argsort(hashes)
     keys, hashes = keys.take(to_arrow(order)), hashes[order]
     for segment in segments:
@@ -113,7 +113,7 @@ def _in_segment(
         counts = np.array(columns.counts, np.int64)
         firsts = np.cumsum(counts) - counts
         picked = columns.pick(firsts[entry_of] + unique - first_rows[entry_of])
-    # Equal hashes of different keys end here.
+    # Different keys with equal hashes are excluded here.
     same = pc.equal(picked.keys.take(to_arrow(row_of)), keys.take(to_arrow(queries)))
     is_same = from_arrow(same.cast(pa.int32())) != 0
     is_same &= picked.has_key[row_of]

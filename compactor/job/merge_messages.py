@@ -46,20 +46,20 @@ def merge_messages(
                     yield from to_copy_tasks(content.values, first_ordinals)
                 case _:
                     yield 0, row[1]
-        asked = asked_about(strategy, spool)
+        asked = decided(strategy, spool)
     yield from to_copy_tasks(asked.survivors(), first_ordinals)
     yield 0, Counts(removed_events=asked.removed_events, keys=len(asked.standing))
 
 
-def asked_about(strategy: MessageStrategy, spool: Spool) -> Asked:
+def decided(strategy: MessageStrategy, spool: Spool) -> ClassState:
     """Asks about all spooled messages. Raises StrategyFailed."""
-    asked = Asked(strategy)
+    asked = ClassState(strategy)
     for columns in spool.in_order():
         asked.about(columns)
     return asked
 
 
-class Asked:
+class ClassState:
     """The state of a strategy's class that decides on the messages of a bucket."""
 
     def __init__(self, strategy: MessageStrategy) -> None:

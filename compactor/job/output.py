@@ -2,9 +2,9 @@
 
 A file is numbered by the first entry of the run's input that it may hold, so that numbers are in
 order of id and tasks cannot collide. Several attempts at one task may run at the same time
-(speculative execution, or an executor that was given up and still works): each has temporary files
-of its own, and the first to finish a file gives it its name. Only the driver creates the folder:
-once the driver has removed it, a task that is still running cannot recreate it.
+(speculative execution, or an executor that was given up and still works). Each has its own
+temporary files, and the first attempt that completes a file renames it. Only the driver creates the
+folder: once the driver has removed it, a task that is still running cannot recreate it.
 """
 
 from __future__ import annotations

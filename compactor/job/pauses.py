@@ -1,4 +1,5 @@
-"""Pauses of tasks. An engine that cannot kill a task ends its pauses when the work is cancelled.
+"""Pauses of tasks. If an engine cannot kill a task, it ends the task's pauses when the work is
+cancelled.
 
 >>> slept: list[float] = []
 >>> with pauses_by(slept.append):
@@ -24,7 +25,7 @@ def pause(seconds: float) -> None:
 
 @contextmanager
 def pauses_by(sleep: Callable[[float], None]) -> Iterator[None]:
-    """Lets `sleep` wait for the tasks that this thread runs inside."""
+    """Makes the tasks that this thread runs in the block wait by `sleep`."""
     before = _sleep.set(sleep)
     try:
         yield

@@ -12,8 +12,8 @@ against 20 s (no query planner to load, no code to generate), no need of pandas.
 SQL over one row per message takes 4-5 s for 10 million rows before anything is copied; this whole
 job takes about as long.
 
-A small plan is one task: the same three functions in sequence, without a shuffle (0.1 s each). Nor
-is there one between a single task and a single task after it.
+A small plan is one task: the same three functions in sequence, without a shuffle (0.1 s each).
+There is no shuffle between a single task and a single following task either.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def run_job(context: Context, tasks: TaskPlan, progress: Progress, clock: Clock)
     known = {each.record.dead.checksum for each in tasks.indexed}
     written = (each.dead for each in segments if each.dead.checksum not in known)
     counts.vector_bytes = sum(each.size_bytes for each in written)
-    # Another machine's clock may differ from ours: keep the parts within the whole.
+    # Another machine's clock may differ from ours: the parts must not exceed the total.
     copy_began = min(content.at for content in contents if isinstance(content, CopyBegan))
     copy_began = min(max(copy_began, began), ended)
     counts.phase_one_ms = round((copy_began - began) * 1000)
@@ -101,7 +101,7 @@ def _in_order(contents: Iterable[Content]) -> list[SegmentRecord]:
 def kept_counts(indexed: Iterable[InputSegment]) -> Counts:
     """Returns the counts of the segments that are looked up, as if they were scanned.
 
-    Their keys are counted as if no new message had one of them: a merge counts the others.
+    Their keys are counted as if there were no new messages with them: a merge counts the others.
     """
     records = [segment.record for segment in indexed]
     # Dead messages of an indexed segment had a key: only a run that looked it up lists them.

@@ -1,4 +1,4 @@
-"""A compaction plan as the tasks see it: pure, checked, split into tasks.
+"""A compaction plan in the form that tasks need: pure, checked, split into tasks.
 
 The broker's CompactionPlan names sealed segments in order of id. Each gets an **ordinal**, its
 index in that list; with a row number it forms the position of a message within the run, an integer
@@ -27,7 +27,7 @@ from ledgerfold.v1.records_pb2 import SegmentRecord
 # The approximate bytes of key sections that one task reads, and of segments that one task copies.
 SCAN_TASK_KEY_BYTES = 24 * 1024 * 1024
 COPY_TASK_BYTES = 128 * 1024 * 1024
-# The approximate most that one merge task holds in memory, plus eight bytes per message for each
+# The approximate maximum that one merge task holds in memory, plus eight bytes per message for each
 # column of the strategy's fragments.
 BUCKET_KEY_BYTES = 32 * 1024 * 1024
 # For a message strategy, which gets whole messages: the bytes that a scan task reads of segments,
@@ -39,8 +39,8 @@ BUCKET_MESSAGES = 250_000
 SOLO_KEY_BYTES = 8 * 1024 * 1024
 SOLO_BYTES = 64 * 1024 * 1024
 SOLO_ENTRIES = 20_000
-# Old messages are looked up if at most this share of the keys is scanned, and so many bytes of
-# them: each merge task reads the entries that may hold its keys.
+# Old messages are looked up if at most this share of the keys is scanned, and at most this many
+# bytes of them: each merge task reads the entries that may hold its keys.
 SCANNED_SHARE_MAX = 0.1
 SCANNED_KEY_BYTES_MAX = 2 * BUCKET_KEY_BYTES
 # The number of neighbouring small segments that are merged.
@@ -57,13 +57,13 @@ class InputSegment:
     is_compacted: bool
     after: Position
     up_to: Position
-    # The entries in the segments before it: numbers the files that begin in it.
+    # The number of entries in the segments before it: numbers the files that begin in it.
     entries_before: int
-    # Whether it is looked up, not scanned; and if so, whether it is written again although
-    # unchanged, to merge small segments.
+    # Whether it is looked up, not scanned; and if so, whether it is rewritten although unchanged,
+    # to merge small segments.
     is_indexed: bool = False
     is_merged: bool = False
-    # Whether an empty message that does not say its size counts as a value.
+    # Whether an empty message that does not state its size counts as a value.
     unsized_empties_survive: bool = False
 
 
@@ -76,7 +76,7 @@ class Output:
     segment_bytes_max: int
     # Whether segments get key indexes.
     is_indexed: bool = False
-    # The dead part of an old segment above which it is written again.
+    # The dead part of an old segment above which it is rewritten.
     garbage_max: float = 0
 
     @property
@@ -113,7 +113,7 @@ def position_of(record: PositionRecord) -> Position:
 
 
 def _before(record: PositionRecord) -> Position:
-    """Behind which that position is the first there can be."""
+    """Returns the position before the first position that is possible."""
     return Position(record.ledger_id, record.entry_id - 1)
 
 
@@ -200,7 +200,7 @@ def is_incremental(strategy: AnyStrategy) -> bool:
 def with_indexed(
     segments: tuple[InputSegment, ...], plan: CompactionPlan, strategy: AnyStrategy
 ) -> tuple[InputSegment, ...]:
-    """Marks the segments to look up: none if a whole run may keep less, or costs less."""
+    """Marks the segments to look up: none if a full run may keep less, or costs less."""
     if not (plan.keeps_segments and is_incremental(strategy)):
         return segments
     marked = [
@@ -222,11 +222,11 @@ def with_indexed(
 
 
 def to_merge(sizes: Sequence[int], bytes_max: int) -> set[int]:
-    """Returns which segments, of these sizes in bytes, to write again as one.
+    """Returns which segments, of these sizes in bytes, are merged into one.
 
-    Of MERGED_COUNT neighbours that fit into one segment, if none is larger than the others
-    together. So a byte is merged a logarithmic number of times, and small segments between two
-    large ones stay few.
+    Merges MERGED_COUNT neighbours that fit into one segment, if none is larger than the others
+    together. So a byte is merged a logarithmic number of times, and few small segments remain
+    between two large ones.
 
         >>> sorted(to_merge([900, 1, 1, 1, 1, 1, 1, 1, 1], 1000))
         [1, 2, 3, 4, 5, 6, 7, 8]

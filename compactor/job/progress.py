@@ -49,7 +49,7 @@ def copy_parts(segments: Sequence[InputSegment]) -> Parts:
 
 
 def progress_of(parts: Parts, whole: Parts) -> CompactionProgress:
-    """Returns the progress that administrators see. `whole`: the parts of the whole run."""
+    """Returns the progress that administrators see. `whole`: the parts of the complete run."""
     done, phase_one_tasks = parts.scans + parts.merges, whole.scans + whole.merges
     if done < phase_one_tasks:
         return CompactionProgress(

@@ -1,8 +1,8 @@
 """The key columns of a Pulsar entry, in the form of a native key section.
 
-What nobody can open has one row, however many messages it says it has: it survives or dies as a
-whole. An encrypted batch is one message, with the key of its first one. A batch that does not parse
-is no message; it survives every run.
+An entry that cannot be opened has one row, regardless of the number of messages that it declares:
+it survives or dies as a whole. An encrypted batch is one message, with the key of its first
+message. A batch that does not parse is not a message; it survives every run.
 
 Source: Pulsar's RawBatchConverter and AbstractTwoPhaseCompactor.
 """
@@ -30,9 +30,10 @@ _U32, _I64 = np.dtype("<u4"), np.dtype("<i8")
 
 
 class KeySection(NamedTuple):
-    """The columns of a native key section (storage/native.py), as many rows as the header has.
+    """The columns of a native key section (storage/native.py), with as many rows as the header
+    counts.
 
-    `is_opaque`: one row stands for all. `passes`: it is no message, and survives.
+    `is_opaque`: one row stands for all. `passes`: it is not a message, and survives.
     """
 
     key_offsets: bytes
@@ -54,8 +55,8 @@ def pulsar_keys(
 ) -> KeySection:
     """Returns the columns. `payload`: returns the value section, which only batches need.
 
-    `unsized_empties_survive`: as in the plan. Raises InvalidRequest if the metadata do not parse:
-    no broker has stored that.
+    `unsized_empties_survive`: as in the plan. Raises InvalidRequest if the metadata do not parse: a
+    broker does not store such an entry.
     """
     metadata = parse_metadata(section)
     if header.is_plain or is_sealed(metadata):
@@ -72,7 +73,9 @@ def pulsar_keys(
 def _one(
     header: EntryHeader, metadata: MessageMetadata, value_bytes: int | None = None
 ) -> KeySection:
-    """Returns the columns of what counts as one message. `value_bytes`: None: its own size."""
+    """Returns the columns of an entry that counts as one message. `value_bytes`: None: its own
+    size.
+    """
     key = metadata.partition_key
     if value_bytes is None:
         value_bytes = single_bytes(metadata, header)

@@ -1,11 +1,12 @@
 """The rebuilding of a Pulsar batch from which a run removes messages.
 
-As in Pulsar, an empty placeholder takes the place of a removed message, so that indexes stay; what
-is left, and all metadata but sizes, is copied as bytes. The metadata list the indexes that are left
-(compacted_batch_indexes, of Pulsar 4.1), so that nobody has to open the batch to know them.
+As in Pulsar, an empty placeholder takes the place of a removed message, so that indexes stay. The
+remaining messages, and all metadata except sizes, are copied as bytes. The metadata list the
+remaining indexes (compacted_batch_indexes, of Pulsar 4.1), so that readers know them without
+opening the batch.
 
-The payload is compressed again with its compression, unless it grows: then as in rebuild.py. An
-entry that nobody can open is returned as it is.
+The payload is compressed with its original compression, unless it grows: then as in rebuild.py. An
+entry that cannot be opened is returned unchanged.
 
 Source: Pulsar's RawBatchConverter, and RawBatchMessageContainerImpl for renumbered batches.
 """
@@ -94,7 +95,7 @@ def _renumbered(
     kept: Integers,
     path: str,
 ) -> RawEntry:
-    """Renumbers the rest of a batch as if it had been published like that."""
+    """Renumbers the remaining messages as if they had been published as one batch."""
     bounds = list(zip(left.starts.tolist(), left.ends.tolist(), strict=True))
     single, value_at = single_at(payload, bounds[0][0])
     last, _ = single_at(payload, bounds[-1][0])
@@ -133,7 +134,7 @@ def _built(
     """Builds the entry of this uncompressed payload. Raises EntryTooLarge."""
     header_bytes = header.size_bytes - header.key_bytes - header.value_bytes
     key_section = replaced(section, fields | {fields_of.UNCOMPRESSED_SIZE: len(content)})
-    # The field of the compression may appear.
+    # The metadata may get a compression field.
     room_bytes = ENTRY_BYTES_MAX - header_bytes - len(key_section) - 2
     compression, value_section = _compressed(header, content, room_bytes)
     if len(value_section) > room_bytes:

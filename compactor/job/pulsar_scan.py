@@ -1,16 +1,16 @@
 """The messages of a Pulsar batch by column: where they begin, their keys, sizes and times.
 
-A batch says of each message how long it is, so messages can only be found one after the other. But
+A batch states the size of each message, so messages can only be found one after the other. But
 nearly all begin alike: with a size below 256 and the tag of one of three fields. All places that
-look so are parsed at once, field by field, each of them for all places; then a message is a place
-at which the message before it ends. This takes 0.2 us a message; protobuf takes 1 us for each.
+look like a beginning are parsed at once, field by field. A place is a message if the message before
+it ends there. This takes 0.2 us a message; protobuf takes 1 us for each.
 
     payload   00 00 00 0a  12 02 k1  18 05  40 07 | hello | 00 00 00 0a  12 ...
     places    ^                                             ^
 
 Whatever this does not parse, such as fields in another order, is left to protobuf, which decides.
 
-Bounds: 200 bytes for each message, 400 if there are as many places that are none.
+Bounds: 200 bytes for each message; 400 if there are as many false places.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from ledgerfold.compactor.positions import Booleans, Integers
 from ledgerfold.storage.pulsar.payload import Single, split
 
 Bytes = NDArray[np.uint8]
-# Below, protobuf is as fast.
+# Below this size, protobuf is as fast.
 _ROWS_MIN = 24
-# Places that are not messages, in values: with more, a scan would take longer than protobuf.
+# Places in values, which are not messages: with more of them, a scan would take longer than
+# protobuf.
 _PLACES_MORE = 1000
 # The bytes that may follow a place before its end is checked.
 _MARGIN = 16
@@ -77,7 +78,7 @@ def scan_batch(payload: bytes, count: int) -> Scanned:
 
 
 def _slowly(singles: Iterable[Single], payload: bytes) -> Scanned:
-    # Of each message, as numbers: objects would take ten times the memory.
+    # For each message, as numbers: objects would take ten times the memory.
     rows = array("q")
     for metadata, start, value_at, end in singles:
         key = metadata.partition_key
@@ -145,7 +146,7 @@ class _Places:
         return np.array(rows, np.int64) if row == -1 and len(rows) == count else None
 
     def _parsed(self, starts: Integers) -> tuple[Scanned, Booleans]:
-        """Parses the metadata at each place; returns also whether they end where they should."""
+        """Parses the metadata at each place; also returns whether they end where they should."""
         data = self._bytes
         fields = _Fields(data, starts + 4, np.minimum(starts + 4 + data[starts + 3], self._end))
         fields.is_good &= starts + 4 + data[starts + 3] <= self._end
@@ -172,7 +173,7 @@ class _Places:
 
 
 class _Fields:
-    """Readers of the metadata at many places, one field of all after the other.
+    """Readers of the metadata at many places: each reads one field at all places.
 
     `at` never exceeds `ends`, which leave a margin to the end of the bytes.
     """
@@ -181,7 +182,7 @@ class _Fields:
         self._data, self.at, self.ends = data, at, ends
         self.is_good: Booleans = at <= ends
         self.at = np.minimum(at, ends)
-        # Whether the field that all messages have was there.
+        # Whether the mandatory field was present.
         self.is_sized: Booleans = np.zeros(len(at), np.bool_)
 
     def _is_at(self, tag: int) -> Booleans:

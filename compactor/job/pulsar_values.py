@@ -12,7 +12,7 @@ Pairs = list[tuple[bytes, bytes]]
 
 
 class MessageValues(NamedTuple):
-    """The value of each row, and its properties; of a row that is no message, nothing."""
+    """The value of each row, and its properties; nothing for a row that is not a message."""
 
     contents: list[bytes]
     properties: list[Pairs]
@@ -21,7 +21,8 @@ class MessageValues(NamedTuple):
 def pulsar_values(
     header: EntryHeader, keys: KeySection, key_section: bytes, value_section: bytes
 ) -> MessageValues:
-    """Returns what a strategy reads; what nobody can open alone as it was sent.
+    """Returns the parts that a strategy reads; of an entry that cannot be opened, the bytes as
+    sent.
 
     Raises InvalidRequest.
     """

@@ -1,6 +1,6 @@
 """The key sections of some entries of a segment, without the rest of the file.
 
-A few entries of many are read, so a read of each costs less than the pages of a mapping.
+Few entries of many are read, so reading each costs less than mapping pages.
 
 Bound: one key section, or READ_BYTES_MIN; or one Pulsar batch.
 """

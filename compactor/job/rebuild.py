@@ -4,17 +4,17 @@ All columns of both sections keep the surviving rows; batch indexes and batch si
 original indexes, so that ids do not change. The header keeps everything but counts, lengths and
 checksums (storage/entry.py, rebuild_header).
 
-The value section is compressed with the same algorithm, unless it grows (the producer compressed
-with a higher level) or the entry would exceed ENTRY_BYTES_MAX (it was published before brokers
-counted batch indexes): then it is stored in the smallest way, which the header records. If that is
-too large as well, the run fails: no reader could receive the entry.
+The value section is compressed with the same algorithm. If it would grow (the producer compressed
+with a higher level), or the entry would exceed ENTRY_BYTES_MAX (it was published before brokers
+counted batch indexes), the smallest form is stored, which the header records. If that is too large
+as well, the run fails: no reader could receive the entry.
 
     rows 1 and 3 of a batch of four: batch_indexes = [1, 3], batch_size = 4
 
 Strategic compaction can renumber the remaining messages instead, as Pulsar's does.
 
-Neighbouring rows are taken as one slice. (Arrow's take costs 100 us per call whatever the size:
-here that was half of phase two.)
+Neighbouring rows are taken as one slice. (Arrow's take costs 100 us per call, regardless of the
+size; here that was half of phase two.)
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class CompactionRun(EngineRun[Manifest]):
             except (Corruption, MissingFile, IncompatibleFormat) as error:
                 if not self._tasks.indexed:
                     raise
-                # A key index is derived data. If a segment is damaged, the whole run finds that.
+                # A key index is derived data. If a segment is damaged, the full run finds that.
                 fact = getattr(error, "fact", error)
                 _log.warning("Run %s reads every segment: %s", self.run_id, fact)
                 self._read_all(folder)

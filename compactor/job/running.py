@@ -22,7 +22,7 @@ class Running(Generic[Result]):
         self._work = work
         self._future: Future[Result] = executor.submit(work.execute)
         self._end = asyncio.wrap_future(self._future)
-        # The caller may have left, and nobody else retrieves the error.
+        # The caller may have left; then nobody else retrieves the error.
         self._end.add_done_callback(lambda end: end.cancelled() or end.exception())
         self._cancelling: asyncio.Task[None] | None = None
         self._why = ""
@@ -45,7 +45,7 @@ class Running(Generic[Result]):
             self._cancelling = asyncio.create_task(self._cancel_until_ended())
 
     async def ended(self) -> None:
-        """Waits for the end, whatever the result."""
+        """Waits for the end, regardless of the result."""
         await asyncio.wait({self._end})
 
     async def _cancel_until_ended(self) -> None:

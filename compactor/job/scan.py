@@ -61,11 +61,11 @@ def scan(
 
 
 def _additions(mapped: SegmentMap, strategy: Strategy) -> Iterator[Callable[[KeyColumns], object]]:
-    """Yields functions that add the entries of the run's range."""
+    """Yields functions that add the entries in the run's range."""
     row = 0
     for block in mapped.blocks():
         singles = None
-        if not strategy.reads_event_times and mapped.has_whole(block):
+        if not strategy.reads_event_times and mapped.has_all(block):
             singles = single_messages(mapped, block)
         if singles is None:
             for entry in mapped.in_block(block, row):
@@ -100,7 +100,7 @@ def reduce_chunk(
     if keyless:
         if retain_null_key:
             positions = facts.positions[~has_key]
-            # Any bucket may have them; each gets its share.
+            # Any bucket may have them; each gets a share.
             yield int(positions[0] >> ROW_BITS) % buckets, Positions.of(positions)
         keys = keys.take(to_arrow(np.flatnonzero(has_key)))
         facts = facts.where(has_key)
@@ -129,8 +129,8 @@ def in_buckets(
     buckets: int,
     hashes: NDArray[np.unsignedinteger] | None = None,
 ) -> Iterator[tuple[int, Fragments]]:
-    """Splits fragments by the hashes of their keys: `hashes`, or those that all tasks of a run
-    compute.
+    """Splits fragments by the hashes of their keys: by `hashes`, or by the hashes that all tasks of
+    a run compute.
     """
     if buckets == 1:
         yield 0, Fragments.of(keys, fragments)
@@ -155,7 +155,7 @@ def by_bucket(
 
 def grouped(numbers: NDArray[np.integer], count: int) -> tuple[Integers, list[int]]:
     """Returns the rows of each of `count` numbers, one after the other, and the end of each."""
-    # Numbers of two bytes are sorted by counting.
+    # Two-byte numbers are sorted by counting.
     narrow = numbers.astype(np.min_scalar_type(count))
     order = np.argsort(narrow, kind="stable")
     return order, np.cumsum(np.bincount(narrow, minlength=count)).tolist()

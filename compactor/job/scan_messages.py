@@ -1,7 +1,7 @@
 """Phase one, first half, for a message strategy: the messages that it reads, in order, by bucket.
 
 As in scan.py, but emits whole messages instead of fragments: only the class can decide on them.
-Messages without a key are dropped here, whatever the topic's policy, and counted.
+Messages without a key are dropped and counted here, regardless of the topic's policy.
 """
 
 from __future__ import annotations

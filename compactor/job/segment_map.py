@@ -59,7 +59,7 @@ class SegmentMap:
             row += header.message_count
 
     def blocks(self) -> Iterator[HeaderBlock]:
-        """Yields all entries of the file, many at a time, as `entries` does one by one."""
+        """Yields all entries of the file, many at a time; otherwise as `entries`."""
         record = self.segment.record
         if record.sealed and REAL.size(Path(self.path)) > record.size_bytes:
             raise MissingFile(self.path, "a segment record")
@@ -75,7 +75,7 @@ class SegmentMap:
             if self._is_in_range(entry):
                 yield entry
 
-    def has_whole(self, block: HeaderBlock) -> bool:
+    def has_all(self, block: HeaderBlock) -> bool:
         """Returns whether all entries of a block are in the run's range, with all messages."""
         after, up_to = self.segment.after, self.segment.up_to
         return self.vector is None and after < block.position(0) and block.position(-1) <= up_to

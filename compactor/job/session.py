@@ -9,11 +9,11 @@ Settings, and their reasons:
   accumulate. No Unix sockets there: its path may be too long for them.
 * Python: this interpreter (Spark would take `python3` from PATH), and our daemon
   (compactor/daemon.py).
-* Shuffled rows are large blobs: no compression on the same machine's disk, and a cleaner that runs
-  often enough for a worker that runs for weeks.
-* The JVM only moves bytes: the fast compiler alone and the serial collector start in less than half
-  the time of the defaults and cost nothing here. A class-data archive halves the rest
-  (compactor/class_archive.py).
+* Shuffled rows are large blobs: they are not compressed on the same machine's disk, and Spark's
+  cleaner runs often enough for a worker that runs for weeks.
+* The JVM only moves bytes: using only the fast compiler and the serial collector starts in less
+  than half the time of the defaults, and costs nothing here. A class-data archive halves the
+  remaining time (compactor/class_archive.py).
 
 The job consists of RDDs (pipeline.py has the reasons), so this starts a SparkContext and no SQL
 session.
@@ -55,8 +55,8 @@ _JVM_OPTIONS = (
 _ENVIRONMENT = {
     # numpy would start an unused thread per core, in the process that forks workers.
     "OPENBLAS_NUM_THREADS": "1",
-    # glibc would return a released column's memory, and get zeroed pages for the next one: a tenth
-    # of a task's time.
+    # glibc would return the memory of a released column, and get zeroed pages for the next one,
+    # which takes a tenth of a task's time.
     "MALLOC_MMAP_THRESHOLD_": str(128 * 1024 * 1024),
     "MALLOC_TRIM_THRESHOLD_": str(256 * 1024 * 1024),
 }
@@ -98,7 +98,7 @@ class Session(Engine):
     def __init__(self, context: SparkContext) -> None:
         self.context: SparkContext = context
         self.progress: Accumulator[Parts] = context.accumulator(Parts(), PartsSum())
-        # The code of each user-defined strategy that was run, and the number of replacements.
+        # The code of each user-defined strategy that was run, and how often it was replaced.
         self._code: dict[str, str] = {}
         self._replaced = 0
 
@@ -117,8 +117,8 @@ class Session(Engine):
 
     @contextlib.contextmanager
     def code_of(self, own: Own | None) -> Iterator[None]:
-        """Runs the tasks created inside in Python processes that have not loaded older code of
-        `own`.
+        """Runs the tasks created in the block in Python processes that have not loaded older code
+        of `own`.
 
         Spark reuses a Python process only for the same environment. Other strategies' processes
         never load user code; a daemon whose processes are no longer used stays idle.
@@ -150,9 +150,9 @@ class Session(Engine):
         if not self.is_local:
             check_executors(self.context, folder)
 
-    def end_behind(self, error: Exception) -> str | None:
-        # Spark's own errors come from a running JVM. All others may be due to its end, which the
-        # system reports a moment later.
+    def end_causing(self, error: Exception) -> str | None:
+        # A running JVM reports Spark's own errors. All other errors may be due to its end, which
+        # the system reports a moment later.
         end = self.jvm_end(0 if isinstance(error, Py4JJavaError) else _JVM_END_SECONDS)
         return end and f"Spark's JVM ended ({end})"
 

@@ -10,7 +10,7 @@ for each costs more than the work.
     22 04 u32       value_sizes
     2a 08 i64       event_times, if set
 
-A key section that is stored otherwise, which protobuf allows, is left to the parser.
+A key section in another form, which protobuf allows, is left to the parser.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The base classes of work on an engine, and of runs: folders, a job, and a clean end.
+"""The base classes of work on an engine, and of runs: folders, a job, and cleanup.
 
-However a run ends, its folders are complete (and then its result names them) or removed. They
-belong to the run: an existing folder belongs to another and is not touched. Tasks that are being
-stopped, or whose engine has ended, may continue for a moment; they cannot create a folder, only
-files in it, so its removal is retried until it succeeds.
+At the end of a run its folders are either complete (and its result names them) or removed. They
+belong to the run: an existing folder belongs to another run and is not touched. Tasks that are
+being stopped, or whose engine has ended, may continue for a moment; they cannot create a folder,
+only files in it, so its removal is retried until it succeeds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ledgerfold.v1.admin_pb2 import (
 )
 
 Result = TypeVar("Result")
-# Tasks whose engine has ended stop sooner than this.
+# Tasks of an engine that has ended stop sooner than this.
 _REMOVAL_SECONDS = 5.0
 PROCESS_ENDED = (
     "the process of its task ended (it was out of memory, could not be interrupted, or was killed)"
@@ -89,7 +89,7 @@ class EngineRun(Work[Result]):
     @property
     @abstractmethod
     def _whole(self) -> Parts:
-        """The parts of the whole run, as far as known."""
+        """The parts of the complete run, as far as known."""
 
     @property
     def progress(self) -> CompactionProgress:
@@ -122,7 +122,7 @@ class EngineRun(Work[Result]):
 
     @contextlib.contextmanager
     def _jobs(self) -> Iterator[None]:
-        """Runs the jobs started inside in the run's group, and measures them."""
+        """Runs the jobs started in the block in the run's group, and measures them."""
         self._before = self._engine.progress.value
         memory.reset_peaks()
         crash_points.reach("worker.phase-one")
@@ -144,7 +144,7 @@ class EngineRun(Work[Result]):
 
     def _typed(self, error: Exception) -> LedgerfoldError:
         """Returns the error of our own types that explains `error`."""
-        why = self._engine.end_behind(error)
+        why = self._engine.end_causing(error)
         if why is not None:
             return CompactionFailed(self._stage, why, worker_died=True)
         if self._is_cancelled.is_set():

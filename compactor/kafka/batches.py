@@ -36,8 +36,8 @@ from ledgerfold.storage.entry import (
 from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.kafka.batch import BATCH_HEADER_BYTES, MAGIC, BatchHeader
 
-# Limits of a chunk of batches as stored: they bound what a task holds to a few times that, and its
-# records' columns, about 100 bytes each. A chunk's pages of the file are let go with it.
+# The limits of a chunk of stored batches: a task holds a few times as much, and about 100 bytes for
+# each record of its columns. The file's pages of a chunk are released with it.
 CHUNK_BYTES = 16 * 1024 * 1024
 CHUNK_RECORDS = 250_000
 
@@ -89,7 +89,7 @@ class LogFile:
 
     def __exit__(self, *exc_info: object) -> None:
         del self.view
-        # Other references to it, as in an error's traceback, keep it open until they are gone.
+        # Other references to it, as in an error's traceback, keep it open until they are released.
         with suppress(BufferError):
             self.bytes.close()
 
@@ -118,7 +118,7 @@ class LogFile:
             first += len(places)
 
     def _unmap(self, start: int, end: int) -> None:
-        """Lets go of pages that were read; if they are read again, the kernel maps them again."""
+        """Releases the pages that were read; if they are read again, the kernel maps them again."""
         start -= start % mmap.PAGESIZE
         self.bytes.madvise(mmap.MADV_DONTNEED, start, end - start)
 

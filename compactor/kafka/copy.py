@@ -100,7 +100,7 @@ class Copy:
         survivors.keep(which[~gets_horizon])
         rows = np.flatnonzero(gets_horizon[records.batch])
         if len(rows):
-            # A horizon is for batches with tombstones: these records count as such.
+            # A horizon is for batches with tombstones: these records count as tombstones.
             kept = Kept(rows, np.ones(len(rows), np.bool_))
             self._rebuild(batches, records, kept, np.flatnonzero(gets_horizon), survivors)
 

@@ -53,7 +53,7 @@ def _layout(goes_on: int) -> _Layout:
     for _ in _Layout._fields[:4]:
         while goes_on >> at & 1:
             at += 1
-        # Attributes are one byte, whatever its value.
+        # Attributes are one byte of any value.
         at += 1 if ends else 2
         ends.append(at)
     is_long = at > WORD_BYTES or max(ends[2] - ends[1], ends[3] - ends[2]) > _SHORT_BYTES

@@ -4,8 +4,8 @@
     surviving offsets -> route -> (copy task, offsets) -> copy -> files    groups, markers
 
 Between the jobs the driver decides from small results: the number of keys and the transactions. The
-surviving offsets stay where the first job left them. If there are more keys than the map takes, the
-driver finds where it stops, and the map is rebuilt up to there.
+surviving offsets remain in the engine after the first job. If there are more keys than the map
+takes, the driver finds the record at which it is full, and the map is rebuilt up to there.
 
 Tasks share the I/O limit of the cleaning. The driver's own reads are not limited: headers, and the
 records at which a full map stops.
@@ -133,7 +133,7 @@ class CleaningJob:
             rows.unpersist()
 
     def _stop(self, found: _Map) -> Stop | None:
-        """Returns where the map is full, or None."""
+        """Returns where the map is full; None if it is not."""
         if sum(each.keys for each in found.of(Distinct)) < self._plan.keys_max:
             return None
         firsts = (content for _, content in found.rows.filter(_is_first).toLocalIterator())
@@ -222,7 +222,7 @@ class CleaningJob:
         return list(copied)
 
     def _bytes_per_second(self, tasks: int) -> float:
-        """Returns the rate of each of the tasks: those that run at once share the limit."""
+        """Returns the rate of each task: the tasks that run concurrently share the limit."""
         if not self._plan.HasField("io_bytes_per_second"):
             return inf
         return self._plan.io_bytes_per_second / min(tasks, self._engine.tasks_at_once)

@@ -1,12 +1,11 @@
 """Finds where a full offset map stops, and what it skips, exactly as Kafka's scan does.
 
 Rules: record by record, a key is added to the map while it holds fewer keys than its limit. The
-next record with a key then stops the scan, even if the map has the key. The map then covers the log
-up to the last added record, the last batch that was read completely, or the end of the last segment
-that was.
+next record with a key then ends the scan, even if the map has the key. The map then covers the log
+up to the last added record, or up to the last batch or segment that was read completely.
 
-Therefore, given `full_at`, the record of the last new key within the limit, only records after it
-have to be read.
+Therefore, given `full_at`, the record of the last new key within the limit, only later records have
+to be read.
 
 Source: Cleaner.buildOffsetMap, LogSegment.collectAbortedTxns of Kafka 4.1.
 """
@@ -55,7 +54,7 @@ def stop_after(
     lines: Sequence[AbortedTransaction],
     full_at: int,
 ) -> Stop | None:
-    """Returns where a map stops that is full at that record; None if nowhere.
+    """Returns where a map that is full at that record ends; None if nowhere.
 
     `segments`: the next base offset and the files of each, from the one that holds the record.
     Raises as scan does.
@@ -96,8 +95,8 @@ def skipped_lines(
 
     The map of a cleaning may begin inside a segment, after the marker of an aborted transaction.
     Kafka then reopens that transaction, and the producer's next ABORT marker closes it: data that
-    the producer commits in between is not mapped. It therefore survives, unless the map has its key
-    later, and so does the data that it supersedes. The ranges are transaction index lines, from the
+    the producer commits in between is not mapped. That data survives, unless the map has its key
+    later; and so does the data that it supersedes. The ranges are transaction index lines, from the
     map's start to a marker.
 
     Reads only headers, and only if there is an aborted transaction of that kind. Raises as scan

@@ -8,7 +8,8 @@ cleaning. * A discardable marker without a horizon gets one; so does a batch tha
 Rules for records: records after the map's last offset stay; before it those that the map chose
 (scan.py), except tombstones whose horizon has passed.
 
-Source: Cleaner.cleanInto, Cleaner.shouldRetainRecord and MemoryRecords.filterTo of Kafka 4.1.
+Cleaner.cleanInto, Cleaner.shouldRetainRecord and MemoryRecords.filterTo of Kafka 4.1.
+Cleaner.cleanInto, Cleaner.shouldRetainRecord and MemoryRecords.filterTo of Kafka 4.1.
 """
 
 from __future__ import annotations

@@ -24,7 +24,8 @@ from ledgerfold.storage.errors import KafkaError
 from ledgerfold.storage.kafka.compression import KafkaCompression, decompress
 from ledgerfold.storage.kafka.varints import read_varint
 
-# Decompressed batches read at once: with the bound of one batch, this bounds a task's memory.
+# The decompressed size of the batches read at once: with the limit of one batch, this limits a
+# task's memory.
 SECTIONS_BYTES = 64 * 1024 * 1024
 # The minimum of batches that are walked together.
 TOGETHER_MIN = 8
@@ -52,8 +53,8 @@ class Records:
     def offset(self) -> Integers:
         """The offset of each record. Raises Corruption.
 
-        If batches have a record at every offset, there is but one way for offsets to rise, and the
-        stored deltas need not be read.
+        If batches have a record at every offset, offsets can rise in only one way, and the stored
+        deltas need not be read.
         """
         base = self.source.base_offset[self.batches]
         spans = self.source.last_offset[self.batches] - base + 1
@@ -206,10 +207,10 @@ def _record_starts(
 ) -> tuple[Integers, int]:
     """Returns where each record begins, in order, and a batch whose records do not fill it, or -1.
 
-    Positions only grow: a batch whose last record ends with its section has no other end in
-    between.
+    Positions only grow: if the last record of a batch ends with its section, no other record ends
+    beyond it.
     """
-    # There is no room for so many.
+    # The section cannot hold as many.
     has_too_many = counts > section_ends - section_starts
     if has_too_many.any():
         return np.empty(0, np.int64), int(np.argmax(has_too_many))

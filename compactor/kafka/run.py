@@ -32,7 +32,7 @@ class CleanRun(EngineRun[CleanManifest]):
 
     @property
     def _whole(self) -> Parts:
-        """The parts. Phase one is the map; it seems done while a full map is rebuilt."""
+        """The parts. Phase one is the map; it is reported as done while a full map is rebuilt."""
         return self._parts._replace(copies=self._job.copies)
 
     def _work(self) -> CleanManifest:

@@ -117,7 +117,7 @@ def _read(
             unmapped.add(columns, np.flatnonzero(is_keyed & is_unmapped))
             is_keyed &= ~is_unmapped
         chunk.add(columns, np.flatnonzero(is_keyed))
-        # Here, and not after all: batches may be many times larger when decompressed.
+        # Here, and not at the end: batches may be many times larger when decompressed.
         yield from chunk.emptied()
         yield from unmapped.emptied()
     yield 0, Mapped(messages, keyless)
@@ -197,7 +197,7 @@ def _folded(
 def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[Row]:
     """Joins the fragments of a bucket.
 
-    Yields Positions, Distinct, Firsts and Shown (the smallest of each), and other rows as they are.
+    Yields Positions, Distinct, Firsts and Shown (the smallest of each), and passes other rows on.
     """
     keys: list[pa.BinaryArray] = []
     columns: list[tuple[Integers, Integers]] = []
@@ -232,8 +232,8 @@ def merge(rows: Iterable[Row], firsts_max: int, shown_max: int = 0) -> Iterator[
 
 
 def _grouped(keys: Sequence[pa.BinaryArray]) -> tuple[Groups, pa.BinaryArray, Integers]:
-    """Groups the rows of all columns by key. Returns also a column of keys, and where in it the key
-    of each group is. Raises LimitExceeded.
+    """Groups the rows of all columns by key. Also returns a column of keys, and the index of each
+    group's key in it. Raises LimitExceeded.
     """
     if key_bytes_of(keys) <= COLUMN_BYTES_MAX:
         column = pa.concat_arrays(keys)

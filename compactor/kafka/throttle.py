@@ -1,9 +1,9 @@
 """Throttles a task of a cleaning to its share of the cleaning's I/O limit.
 
 A task spends the bytes that it reads and writes. When it has spent an interval's allowance, or an
-interval is over, it waits for as long as it was too fast, and the next interval begins: idle time
-is not saved for a burst. At its end it waits for the remainder, so that no cleaning, however small,
-exceeds the limit.
+interval is over, it waits until it is within the rate, and the next interval begins. Unused
+allowance is not saved for a burst. At its end it waits for the remainder, so that no cleaning,
+however small, exceeds the limit.
 
     >>> waits: list[float] = []
     >>> throttle = TaskThrottle(1_000, clock=lambda: 0.0, sleep=waits.append)
@@ -27,7 +27,7 @@ from math import inf
 from ledgerfold.compactor.job.pauses import pause
 
 INTERVAL_S = 0.3
-# A rate of 0 waits forever, but the system's sleep has a maximum.
+# A rate of 0 means waiting forever, but the system's sleep has a maximum.
 _WAIT_MAX_S = 365 * 24 * 3600.0
 
 
@@ -44,7 +44,7 @@ class TaskThrottle:
         self._began, self._spent_bytes = clock(), 0
 
     def at_once(self, bytes_max: int) -> int:
-        """Returns how much to read before it is spent: at most an interval's allowance."""
+        """Returns how much to read before the next spend(): at most an interval's allowance."""
         return int(min(bytes_max, max(self._rate * INTERVAL_S, 1)))
 
     def spend(self, size_bytes: int) -> None:

@@ -20,7 +20,7 @@ from ledgerfold.compactor.positions import Integers
 
 Bytes = NDArray[np.uint8]
 _BYTES_MAX = 10
-# Beyond every position in a file: the length of a varint that is larger or negative.
+# Beyond every position in a file: the length of a varint that is larger, or negative.
 NOWHERE = 1 << 40
 
 
@@ -48,7 +48,7 @@ _SPANS = np.where(_WIDTHS == 0, 0, np.where(_NUMBERS < 0, NOWHERE, _WIDTHS + _NU
 def read_varints(buffer: Bytes, at: Integers) -> tuple[Integers, Integers]:
     """Returns the numbers at these positions, and where each ends.
 
-    One of more than ten bytes is cut there; past the buffer's end its last byte is read again.
+    A varint of more than ten bytes is cut there; past the buffer's end its last byte is read again.
     """
     codes = _codes(buffer, at)
     numbers, widths = _NUMBERS.take(codes), _WIDTHS.take(codes)

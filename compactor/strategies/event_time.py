@@ -8,13 +8,13 @@ power is at least power | 1. Times are limited to -2**62 to 2**62 - 1; beyond th
 
 **A fragment is a message**, as power and place (strategy.py). A run of a key's messages is folded
 into one or two fragments that have the same effect as the whole run on any current message before
-it. Why two are enough: start the run once without a current message, and once with one of time s.
-The first case's current message never has a higher time than the second's, until the second accepts
-a message; the first accepts it as well, and from there on they are the same. So the run leaves s
-alone unless its highest power, its reach, is 2 * s + 1 or more, and then leaves what it leaves when
-it starts without a current message. In a run without an accepted tombstone, that is a value whose
-power is the reach. Otherwise a tombstone with the reach as its power precedes the value, if there
-is one. The value keeps its event time, against which the next run is compared.
+it. Why two are enough: process the run once without a current message, and once with one of time s.
+In the first case the current message never has a higher time than in the second, until the second
+accepts a message. The first accepts that message as well, and from there on they are the same. So a
+run does not replace s unless its highest power, its reach, is 2 * s + 1 or more; if it does, its
+result is the same as without a current message. For a run without an accepted tombstone, that is a
+value whose power is the reach. Otherwise, a tombstone with the reach as its power precedes the
+value, if there is a value. The value keeps its event time, against which the next run is compared.
 
 Removed events are exact for everything that `begin` sees at once: a chunk (compactor/job/scan.py),
 and so a whole small log. Across chunks the count depends on which messages of the later chunk are

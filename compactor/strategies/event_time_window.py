@@ -3,14 +3,14 @@
 Rules: `EventTimeWindow` in ledgerfold/strategies/plain.py. The run's time is in its plan, and the
 same for all tasks.
 
-A message that is young in one run is old in a later one, and judged then, among the messages left
-by that time. Without tombstones, or if the old messages were published before the young ones, the
+A message that is young in one run is old in a later run, and is then judged among the remaining
+messages. Without tombstones, or if the old messages were published before the young ones, the
 result is that of one run over everything. Otherwise it may differ: an old value that lost against
 another cannot return when a tombstone between the two has become old (docs/STRATEGIES.md has an
 example).
 
-Fragments are those of event_time.py. A young message is its own fragment, which is joined with no
-other: its place is stored as ~place, below zero.
+Fragments are those of event_time.py. A young message is a separate fragment, which is never joined:
+its place is stored as ~place, below zero.
 
     >>> import numpy as np
     >>> codes, times = np.zeros(3, int), np.array([5, 9, 20])

@@ -1,8 +1,8 @@
 """The strategy `publishing-order`: keeps the message with the highest id of each key.
 
 Rules: `PublishingOrder` in ledgerfold/strategies/plain.py. The empty key is a key. A message
-without a key survives only if `retain_null_key` is set; then always, and it counts nothing. A
-dropped one counts one removed event.
+without a key survives if `retain_null_key` is set, and counts nothing. Otherwise it is dropped, and
+counts one removed event.
 
 The history of a key within a run of the log is a **fragment**, packed into one integer:
 

@@ -24,13 +24,13 @@ Laws (tests/unit/compactor/test_strategies.py tests the first for every strategy
 * The results of `begin` for runs of the log that do not overlap, split anywhere, joined with their
   neighbours in any order and number of steps, equal the result for the whole: the same survivors,
   and the same count, unless the strategy's documentation says otherwise. A winner that is the
-  greatest by some order satisfies the law.
-* A run's input is the output of the previous run, and new messages. So a strategy yields the same
-  from the survivors of the beginning and the rest as from the whole. Consider tombstones, which are
-  removed by one run: if a later run may apply one, as with event-time-window, the strategy's
-  documentation describes the effect.
-* Survivors of the whole also survive each run of the log that contains them. A forecast reads the
-  size of a chunk's survivors only, and nothing of its other messages (compactor/what_if/scan.py).
+  greatest by some total order satisfies the law.
+* A run's input is the output of the previous run, and new messages. So a strategy must yield the
+  same from the survivors of the beginning and the rest as from the whole log. Consider tombstones,
+  which are removed by one run: if a later run may apply one, as with event-time-window, the
+  strategy's documentation describes the effect.
+* Survivors of the whole also survive each run of the log that contains them. A forecast reads only
+  the sizes of a chunk's survivors, and nothing of its other messages (compactor/what_if/scan.py).
 
 The survivors may be any messages of the input, several of a key, and tombstones. A strategy that
 sorts uses `Facts.ordered` if it is set. A strategy that is equivalent to another for certain facts
@@ -57,7 +57,7 @@ from ledgerfold.v1.records_pb2 import CompactionStrategy
 AnyStrategy = Strategy | MessageStrategy
 
 
-class Asked(NamedTuple):
+class Parameters(NamedTuple):
     """The parameters of a strategy: all its settings, and the run's time (ms)."""
 
     settings: dict[str, str]
@@ -68,7 +68,7 @@ class Maker(NamedTuple):
     """A factory of a strategy, and the version of the strategy's rules."""
 
     version: int
-    make: Callable[[Asked], AnyStrategy]
+    make: Callable[[Parameters], AnyStrategy]
 
 
 def fixed(strategy: Strategy) -> Maker:
@@ -101,4 +101,4 @@ def strategy_of(plan: CompactionPlan) -> AnyStrategy:
     if maker is None or plan.strategy_version not in (0, maker.version):
         known = {name: each.version for name, each in MAKERS.items()}
         raise UnknownStrategy(plan.strategy, plan.strategy_version, known)
-    return maker.make(Asked(settings_of(asked), plan.time_ms))
+    return maker.make(Parameters(settings_of(asked), plan.time_ms))

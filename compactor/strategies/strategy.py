@@ -109,7 +109,7 @@ class Strategy:
     names.
 
     Codes are 0..key_count-1, each at least once; there may be none. A function that needs settings
-    is a functools.partial of one at the top level of its module.
+    is a functools.partial of a function at the top level of its module.
     """
 
     name: str
@@ -123,13 +123,13 @@ class Strategy:
     # Returns an equivalent strategy for such facts, with the same fragments: strategies that share
     # an equivalent are evaluated once.
     simpler: Callable[[Facts], Strategy | None] = no_simpler
-    # Whether it keeps at most one message of a key, and a message that it has kept until a newer
-    # one of the key arrives: then a run need not read the keys without new messages.
+    # Whether it keeps at most one message of a key, and keeps that message until a newer one of the
+    # key arrives: then a run need not read the keys without new messages.
     is_incremental: bool = False
 
 
 def by_key(codes: Codes, places: Integers | None = None) -> Ordered:
-    """Sorts rows by key, then place. `places` None: rows are in order of place already.
+    """Sorts rows by key, then place. `places` None: rows are already in order of place.
 
         >>> ordered = by_key(np.array([1, 0, 1]), np.array([7, 5, 3]))
         >>> ordered.rows.tolist(), ordered.codes.tolist()
@@ -143,7 +143,7 @@ def by_key(codes: Codes, places: Integers | None = None) -> Ordered:
     ordered = _in_order(codes)
     if places is None:
         return ordered
-    # Most callers pass rows in log order, but none has to.
+    # Most callers pass rows in log order, but this is not required.
     placed = places[ordered.rows]
     if (ordered.is_first[1:] | (placed[1:] > placed[:-1])).all():
         return ordered

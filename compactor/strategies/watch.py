@@ -1,9 +1,9 @@
 """Time and memory limits for a user-defined strategy, in the process that runs it.
 
 **Time**: each question must be answered within the timeout. A timer checks this a few times per
-timeout, so that asking costs an assignment and no system call. Python code is interrupted; code
+timeout, so that asking costs an assignment and no system call. Python code is interrupted. Code
 that ignores the interruption (a loop in C, a handler that catches everything) is ended with its
-process, by a thread that does not need the GIL, and the traceback goes to standard error.
+process, by a thread that does not need the GIL; the traceback goes to standard error.
 
 **Memory**: the limit applies to memory in addition to that in use at the start, by the kernel's
 count of private memory (RLIMIT_DATA; Linux only). Code that does not handle a MemoryError ends with
@@ -35,15 +35,15 @@ from ledgerfold.compactor.memory import status_bytes
 ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 # The number of checks per timeout.
-_LOOKS = 4
-# The time for interrupted code to return, before its process is ended.
+_CHECKS = 4
+# The time in which interrupted code must return before its process is ended.
 _GRACE_SECONDS = 5.0
 _STDERR = 2
 
 
 class Limits(NamedTuple):
-    """The limits of a user-defined strategy. `memory_bytes`: for a task, in addition to its own
-    use.
+    """The limits of a user-defined strategy. `memory_bytes`: for a task, in addition to the memory
+    that the task itself uses.
     """
 
     timeout_seconds: float = 60.0
@@ -74,7 +74,7 @@ class Unwatched:
 class Watch(Unwatched):
     """A watch: `held` around a task, `asking` around each question. One per process at a time.
 
-    For many questions, each its own object, assigning to `question` is cheapest. Only the main
+    For many questions, each a separate object, assigning to `question` is cheapest. Only the main
     thread can be interrupted: on other threads the limits do not apply.
     """
 
@@ -82,7 +82,7 @@ class Watch(Unwatched):
         self.limits = limits
         # The question at the last check.
         self._seen: object = None
-        self._looks = self._holders = 0
+        self._checks = self._holders = 0
         # The previous settings of the process.
         self._handler: Any = signal.SIG_DFL
         self._timer = (0.0, 0.0)
@@ -123,7 +123,7 @@ class Watch(Unwatched):
         return Exceeded(f"a task with it takes more than {most:g} MiB of memory")
 
     def _begin(self) -> None:
-        self._handler = signal.signal(signal.SIGALRM, self._look)
+        self._handler = signal.signal(signal.SIGALRM, self._check)
         self._rlimit = resource.getrlimit(resource.RLIMIT_DATA)
         _, hard = self._rlimit
         # VmData is what counts against RLIMIT_DATA.
@@ -131,7 +131,7 @@ class Watch(Unwatched):
         if hard != resource.RLIM_INFINITY:
             most = min(most, hard)
         resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
-        interval = self.limits.timeout_seconds / _LOOKS
+        interval = self.limits.timeout_seconds / _CHECKS
         self._timer = signal.setitimer(signal.ITIMER_REAL, interval, interval)
         self._arm()
 
@@ -142,16 +142,16 @@ class Watch(Unwatched):
         signal.signal(signal.SIGALRM, self._handler)
         signal.setitimer(signal.ITIMER_REAL, *self._timer)
 
-    def _look(self, number: int, frame: FrameType | None) -> None:
+    def _check(self, number: int, frame: FrameType | None) -> None:
         if self.question is None or self.question is not self._seen:
-            self._seen, self._looks = self.question, 0
+            self._seen, self._checks = self.question, 0
             self._arm()
             return
-        self._looks += 1
-        if self._looks >= _LOOKS:
+        self._checks += 1
+        if self._checks >= _CHECKS:
             raise Exceeded(f"it did not answer within {self.limits.timeout_seconds:g} s")
 
     def _arm(self) -> None:
         """Arms the forced end of the process, unless the next check finds progress."""
-        seconds = self.limits.timeout_seconds * (1 + 2 / _LOOKS) + _GRACE_SECONDS
+        seconds = self.limits.timeout_seconds * (1 + 2 / _CHECKS) + _GRACE_SECONDS
         faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)

@@ -107,7 +107,7 @@ def kind_of(strategy: object) -> str:
 
 
 def at(question: object) -> str:
-    """Describes the question, for an error message."""
+    """Describes the question for an error message."""
     message_id = getattr(question, "message_id", None)
     if message_id is not None:
         ledger_id, entry_id, batch_index = message_id

@@ -2,7 +2,7 @@
 
 The sample messages have every form that a message may have.
 
-A strategy must handle each form, even if a topic will only ever hold one: a single message of
+A strategy must handle each form, even if a topic will only ever have one: a single message of
 another form would fail every run of the topic.
 """
 
@@ -165,7 +165,7 @@ def explain_choices(
 ) -> dict[str, Any]:
     """Returns the explanations of a strategy for the messages of a key: its `explain`.
 
-    The class is asked about the messages in sequence, as a run asks it, and its `explain` if there
+    As in a run, the class is asked about the messages in sequence; its `explain` is called if there
     is a current message. `handle_skipped` is not called. `choices`: the current message, the new
     one, and the text; `why`: the error that ended the list. Raises Exceeded.
 

@@ -24,7 +24,7 @@ from ledgerfold.storage.errors import InvalidStrategy
 from ledgerfold.strategies.allowed import AllowedStrategies
 from ledgerfold.strategies.catalogue import check_own_name
 
-# The limit for a trial, whatever the limit of a run: an administrator waits for it.
+# The limit for a trial, regardless of the limit of a run: an administrator waits for it.
 TRIAL_SECONDS = 12.0
 # Additional time for the process to start and to end.
 _PROCESS_SECONDS = 10.0
@@ -64,8 +64,8 @@ class Trials:
     async def choices(
         self, name: str, settings: Mapping[str, str], messages: Sequence[dict[str, Any]]
     ) -> dict[str, Any]:
-        """Returns the strategy's explanations for messages of a key (samples.py), or `why` it has
-        none.
+        """Returns the strategy's explanations for messages of a key (samples.py), or in `why` the
+        reason for none.
 
         Raises as `of` does, except InvalidStrategy.
         """

@@ -4,8 +4,8 @@ Chunks equal those of a run (compactor/job/scan.py), because a strategy's counts
 
 A message has a **share** of the stored bytes of its entry. The key section is divided by key sizes
 and the fixed columns of each message, the value section by value sizes. Shares are whole bytes and
-add up to the sections exactly. The header belongs to no message: it stays as long as any message of
-the entry does. The rest of an entry therefore has
+add up to the sections exactly. The header belongs to no message: it remains as long as any message
+of the entry does. The rest of an entry therefore has
 
     header + the shares of its surviving messages
 
@@ -134,7 +134,7 @@ class Section(NamedTuple):
     """A section of many entries. `totals`: the stored bytes of each.
 
     A message weighs its size and `each`; `sums`: the sizes of all messages before each row. Shares
-    are computed only for the messages requested, since most survive under no strategy:
+    are computed only for requested messages, because most messages survive under no strategy:
 
         >>> sizes = np.array([9, 9, 79])
         >>> section = Section(np.array([100]), sums_of(sizes), each=1)
@@ -176,7 +176,7 @@ class Section(NamedTuple):
 
 
 def sums_of(sizes: Integers) -> Integers:
-    """Returns the sums before each row, and of all."""
+    """Returns the sums before each row, and the total."""
     sums = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=sums[1:])
     return sums

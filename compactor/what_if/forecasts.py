@@ -27,9 +27,9 @@ from ledgerfold.v1.what_if_pb2 import (
     WhatIfInput,
 )
 
-# A user-defined strategy as its trial found it, or why it cannot run; None for a built-in one.
+# A user-defined strategy as its trial found it, or why it cannot run; None for a built-in strategy.
 Tried = Own | InvalidStrategy | None
-# The bytes of a value that are shown.
+# The number of bytes of a value that are shown.
 _VALUE_BYTES_MAX = 100
 
 

@@ -28,7 +28,7 @@ MESSAGES_MAX = 10_000_000
 
 
 class HistoryChunk(NamedTuple):
-    """A part of a History; `codes` are indexes into `keys`, or as there."""
+    """A part of a History; `codes` are indexes into `keys`, or as in a History."""
 
     times_ms: Integers
     entry_bytes: Integers
@@ -113,7 +113,7 @@ def _chunk_of(chunk: Collected) -> HistoryChunk:
 
 
 def _joined_facts(chunks: Sequence[Facts]) -> Facts:
-    """Joins facts, whatever columns they have."""
+    """Joins facts with any columns."""
     columns: dict[str, Any] = {
         name: np.concatenate([getattr(each, name) for each in chunks])
         for name, column in chunks[0]._asdict().items()

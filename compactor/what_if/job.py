@@ -32,8 +32,8 @@ from ledgerfold.compactor.what_if.rows import (
 from ledgerfold.compactor.what_if.scan import Scan
 from ledgerfold.compactor.what_if.sizing import size
 
-# The messages of its segments, surviving or not; for what a task holds of the survivors see
-# sizing.py.
+# The messages of its segments, surviving or not; sizing.py describes what a task holds of the
+# survivors.
 SIZE_TASK_MESSAGES = 4_000_000
 
 
@@ -55,8 +55,8 @@ class Analysis:
     """An analysis and its division into tasks.
 
     `differences_max` is 0 unless differences are requested. A user-defined strategy is the only one
-    of its analysis, and runs within its limits. `returns_survivors`: returns those of the first
-    strategy. `given`: survivors from other jobs, to compare with.
+    of its analysis, and runs within its limits. `returns_survivors`: returns the survivors of the
+    first strategy. `given`: survivors from other jobs, to compare with.
     """
 
     cut: Cut
@@ -84,7 +84,7 @@ class Analysis:
 
     @property
     def _held(self) -> list[Callable[[], AbstractContextManager[None]]]:
-        """The limits of the strategies."""
+        """Applies the limits of the strategies."""
         return [strategy.held for strategy in self.strategies]
 
     @property

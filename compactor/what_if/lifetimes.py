@@ -2,10 +2,10 @@
 
     segments -> scan -> (bucket, messages) -> ask -> lifetimes
 
-Built-in message strategies accept any message where none is current, and have no other state: a run
-continues from the result of the one before, and runs with any horizons leave the same as one run up
-to the last of them. One pass over the history in its order therefore finds the current messages at
-every horizon (tests/unit/compactor/test_replay.py compares run by run).
+Built-in message strategies accept any message if none is current, and have no other state. So a run
+continues from the result of the previous one, and runs with any horizons yield the same as one run
+up to the last horizon. One pass over the history in its order therefore finds the current messages
+at every horizon (tests/unit/compactor/test_replay.py compares run by run).
 
     >>> from collections import namedtuple
     >>> Message = namedtuple("Message", "place value")
@@ -17,8 +17,8 @@ every horizon (tests/unit/compactor/test_replay.py compares run by run).
     >>> asked.begun.tolist(), asked.ended.tolist()
     ([0], [2])
 
-Memory: of a task, that of a run's (compactor/job/merge_messages.py) and 16 bytes a message; of the
-driver, 16 bytes for each message that is ever current.
+Memory of a task: that of a run's task (compactor/job/merge_messages.py) and 16 bytes a message.
+Memory of the driver: 16 bytes for each message that is ever current.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ledgerfold.compactor.job.engine import Context
-from ledgerfold.compactor.job.merge_messages import Spool, asked_about
+from ledgerfold.compactor.job.merge_messages import Spool, decided
 from ledgerfold.compactor.job.plan import Cut, InputSegment
 from ledgerfold.compactor.job.rows import Failure, Messages, guarded, succeeded
 from ledgerfold.compactor.job.scan_messages import scan_messages
@@ -94,7 +94,7 @@ class Lives:
             try:
                 recorder = Recorder(self.strategy.made())
                 asked = replace(self.strategy, made_of=lambda: recorder, settings={})
-                standing = asked_about(asked, spool).survivors()
+                standing = decided(asked, spool).survivors()
             except LedgerfoldError as error:
                 yield Failure.of(error)
                 return

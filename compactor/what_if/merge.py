@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ledgerfold.compactor.job.arrow_integers import to_arrow
-from ledgerfold.compactor.job.merge_messages import Spool, asked_about
+from ledgerfold.compactor.job.merge_messages import Spool, decided
 from ledgerfold.compactor.job.rows import Failure, Messages, by_task
 from ledgerfold.compactor.positions import ROW_BITS, Integers
 from ledgerfold.compactor.strategies.registry import AnyStrategy
@@ -75,7 +75,9 @@ class Merge:
                 yield from self._merged(chunks, spool)
 
     def _to_their_tasks(self, entries: Entries) -> Iterator[AnalysisRow]:
-        """Sends a chunk's entries to all tasks that they may belong to, which select their own."""
+        """Sends a chunk's entries to all tasks that they may belong to; each task selects its
+        entries.
+        """
         ends = np.frombuffer(entries.positions, "<i8")[[0, -1]] >> ROW_BITS
         low, high = np.searchsorted(self.first_ordinals, ends, "right") - 1
         for task in range(int(low), int(high) + 1):
@@ -89,11 +91,11 @@ class Merge:
         survivors = []
         for number, strategy in enumerate(self.strategies):
             if isinstance(strategy, MessageStrategy):
-                asked = asked_about(strategy, spool)
+                asked = decided(strategy, spool)
                 strategy_counts = StrategyCounts(number, len(asked.standing), asked.removed_events)
                 positions = asked.survivors()
             else:
-                # Strategies that were equal in every chunk are equal here, too.
+                # Strategies with equal results in every chunk have equal results here, too.
                 parts = tuple(id(chunk.parts[number]) for chunk in chunks)
                 if parts not in merged:
                     merged[parts] = bucket.reduce(number, strategy)

@@ -1,13 +1,15 @@
 """Replays compaction triggers on a topic's history: pure, from columns to figures.
 
 The history is the published log, entry by entry. A message's bytes are its share of its entry,
-header included (chunks.py). Publish times never fall: an earlier one is raised to the one before.
+header included (chunks.py). Publish times never decrease: an earlier one is raised to the previous
+one.
 
 * `threshold`: after each entry, a run if the entries after the horizon have **more** bytes than
   that (Pulsar's PersistentTopic.checkCompaction). Pulsar checks once a minute, a replay at each
   entry.
-* `interval`: time is divided into periods from the first entry on. At the end of each, before
-  later entries, there is a run of the new ones. The period in which the history ends has none.
+* `interval`: time is divided into periods from the first entry on. At the end of each period,
+  before later entries, a run compacts the new entries. The period in which the history ends has no
+  run.
 
 A run takes no time. It reads the compacted ledger and the entries after the horizon, and writes the
 strategy's survivors of both; the raw data below the horizon are deleted with it. At any time
@@ -42,7 +44,7 @@ from ledgerfold.v1.what_if_pb2 import Replay, SpacePoint
 # Messages that all runs of a replay may read together, if each is run.
 STEPS_MAX = 100_000_000
 POINTS_MAX = 1_000
-# The key of what survives every run: a batch that does not parse.
+# The key of entries that survive every run: batches that do not parse.
 PASSES = -2
 
 
@@ -50,7 +52,7 @@ class History(NamedTuple):
     """A history. Entries: publish time, bytes, messages. Messages, in order: key (-1: none, or
     PASSES), bytes, facts, position in the plan.
 
-    What nobody can open is one message. The positions of facts are row numbers.
+    An entry that cannot be opened is one message. The positions of facts are row numbers.
     """
 
     times_ms: Integers
@@ -73,7 +75,7 @@ class History(NamedTuple):
 
     @property
     def clock_ms(self) -> Integers:
-        """The publish times, never falling."""
+        """The publish times, never decreasing."""
         clock: Integers = np.maximum.accumulate(self.times_ms)
         return clock
 
@@ -113,8 +115,8 @@ def sizes_by_publishing_order(history: History, retain_null_key: bool) -> Intege
     order = rows[np.argsort(history.codes[rows], kind="stable")]
     # The entry of the key's next message; past the end if there is none.
     next_entries = np.full(len(entries), len(history.counts))
-    comes_again = history.codes[order[1:]] == history.codes[order[:-1]]
-    next_entries[order[:-1][comes_again]] = entries[order[1:][comes_again]]
+    has_next = history.codes[order[1:]] == history.codes[order[:-1]]
+    next_entries[order[:-1][has_next]] = entries[order[1:][has_next]]
     stays = (has_key & history.facts.is_value) | (~has_key & retain_null_key) | passes
     return _sizes(history, np.flatnonzero(stays), next_entries[stays])
 

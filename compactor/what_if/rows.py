@@ -49,8 +49,8 @@ def joined_blobs(blobs: Iterable[bytes]) -> JoinedKeys:
 def joined_codes(chunks: Sequence[tuple[bytes, Codes]]) -> Integers:
     """Returns one column of codes. Each chunk has keys, and codes that are indexes into them.
 
-    Equal keys get equal codes, whatever their chunk. The code -1 is for no key, -2 for what always
-    survives.
+    Equal keys get equal codes, whatever their chunk. The code -1 means no key, -2 an entry that
+    always survives.
     """
     joined = [np.empty(0, np.int64)]
     found = joined_blobs(keys for keys, _ in chunks).codes
@@ -113,7 +113,8 @@ class Chunk(NamedTuple):
 class Entries(NamedTuple):
     """Entries of the input: first position, rows, bytes of header.
 
-    `hidden`: messages without a row, of an entry that nobody can open; they live with its only row.
+    `hidden`: messages without a row, of an entry that cannot be opened; they survive with its only
+    row.
     """
 
     positions: bytes
@@ -158,8 +159,8 @@ class Sized(NamedTuple):
 class Differing(NamedTuple):
     """Keys whose survivors differ between strategies: their number, and the first of them.
 
-    Each with its key and, by strategy, the number of surviving messages and the last one's position
-    (-1): first the job's strategies, then those whose survivors were given.
+    Each with its key and, by strategy, the number of surviving messages and the position of the
+    last one (-1: none): first the job's strategies, then those whose survivors were passed in.
     """
 
     keys: int

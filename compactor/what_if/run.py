@@ -79,8 +79,8 @@ class AnalysisRun(AnalysisWork):
         asked, strategy, _ = self._candidates[0]
         if request.replays and strategy is None:
             raise InvalidRequest(
-                f"{asked.name} cannot be replayed: successive runs of a user-defined strategy may "
-                "not leave what one run over everything leaves."
+                f"{asked.name} cannot be replayed: several runs of a user-defined strategy may "
+                "retain other messages than a single run."
             )
 
     def _check_comparable(self) -> None:
@@ -89,8 +89,8 @@ class AnalysisRun(AnalysisWork):
         messages = sum(each.record.messages for each in self._segments)
         if self._request.differences_max and own * messages > COMPARED_MAX:
             raise InvalidRequest(
-                f"The topic has {messages} messages, and {own} strategies are user-defined: at "
-                f"most {COMPARED_MAX // own} messages are compared then. Leave out --diff."
+                f"The topic has {messages} messages. For {own} user-defined strategies, at most "
+                f"{COMPARED_MAX // own} messages can be compared: omit --diff."
             )
 
     def _execute(self) -> TopicWhatIf:
@@ -110,7 +110,7 @@ class AnalysisRun(AnalysisWork):
             analysis_cut(self._segments, self._engine.cores, tuple(strategies.values())),
             tuple(strategies.values()),
             request.plan.retain_null_key,
-            # A single forecast is compared with nothing.
+            # A single forecast is not compared.
             request.differences_max if len(compared) > 1 else 0,
             given=tuple(survivors.values()),
         )

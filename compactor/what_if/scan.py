@@ -2,7 +2,7 @@
 
 As compactor/job/scan.py does for a run. The most expensive work is done once for all strategies:
 reading and verifying, encoding and hashing keys, and ordering messages by key. Keys are numbered
-bucket by bucket, so a bucket's share of a column in that order is a slice. For messages that may
+bucket by bucket, so a bucket's part of a column in that order is a slice. For messages that may
 survive it emits their bytes (chunks.py); a message that no strategy keeps in its chunk cannot
 survive in the whole (compactor/strategies/registry.py).
 
@@ -153,7 +153,7 @@ class Scan:
         if len(folds) < len(self.strategies):
             return np.arange(len(keyed.codes), dtype=np.int64)
         may_stay = np.zeros(chunk.columns.rows, np.bool_)
-        # Strategies with the same object have the same survivors.
+        # Strategies that share an object have the same survivors.
         for number, folded in {id(each): (number, each) for number, each in folds.items()}.values():
             survivors = self._over_columns[number].survivors(folded.fragments)
             may_stay[chunk.rows_at(survivors)] = True

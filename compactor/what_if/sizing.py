@@ -86,7 +86,7 @@ class _Table(NamedTuple):
         stays = (messages.marks & (1 << strategy)) != 0
         at, shares = messages.entries[stays], messages.shares[stays]
         left = np.bincount(at, minlength=len(self.counts))
-        # Sums as floating-point numbers: an entry has some MB, which they hold exactly.
+        # Sums are floating-point numbers: an entry has some MB, which they represent exactly.
         sizes = np.bincount(at, shares, len(self.counts)).astype(np.int64) + self.header_bytes
         is_left = left > 0
         return Sized(

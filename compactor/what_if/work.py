@@ -50,7 +50,7 @@ class AnalysisWork(Work[TopicWhatIf]):
         except LedgerfoldError:
             raise
         except self._engine.failures as error:
-            why = self._engine.end_behind(error)
+            why = self._engine.end_causing(error)
             if why is not None:
                 raise CompactionFailed(STAGE, why) from error
             self._check_cancelled()
@@ -78,7 +78,7 @@ class RunningAnalysis:
             await self._now.ended()
             if self._is_cancelled:
                 raise CompactionCancelled("The analysis was cancelled.")
-            # A cancelled attempt was preempted by a run, which is ahead of the next one in the
+            # A cancelled attempt was preempted by a run, which precedes the next attempt in the
             # queue.
             with contextlib.suppress(CompactionCancelled):
                 return await self._now.result()
@@ -92,6 +92,6 @@ class RunningAnalysis:
         self.give_way()
 
     def give_way(self) -> None:
-        """Cancels the attempt; the next one is queued after the present queue."""
+        """Cancels the attempt; the next attempt is queued after the present queue."""
         if self._now is not None:
             self._now.cancel()

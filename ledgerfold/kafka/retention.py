@@ -12,8 +12,8 @@
     (1, 10, (Reason.SIZE,))
 
 Segments below the log start are deleted under every policy; by size and by age only under `delete`.
-Nothing above the high watermark is deleted, nor an empty last segment. If all are deleted, the
-active one rolls first, and an empty one replaces it.
+Nothing above the high watermark is deleted, and neither is an empty last segment. If all are
+deleted, the active one rolls first, and an empty one replaces it.
 
 Source: UnifiedLog.deleteOldSegments of Kafka 4.1.
 """

@@ -2,7 +2,7 @@
 
 A segment rolls before an append that would exceed `segment.bytes`, when an index is full, when the
 offset relative to its base would exceed 31 bits, or at the age of `segment.ms`: by record times if
-there are any, else by the clock. Only appends roll: an idle log keeps its active segment.
+there are any, otherwise by the clock. Only appends roll: an idle log keeps its active segment.
 
 Grouping uses the sizes of the indexes (storage/kafka/indexes.py), and rolling checks whether they
 are full.
@@ -113,8 +113,8 @@ class Growth(IndexGrowth):
     ) -> bool:
         """Returns whether an append with these figures needs a new segment.
 
-        The new base offset is the append's first. An empty segment at that offset continues: with
-        an index too small for an entry, each batch has a separate segment.
+        The new base offset is the append's first. An empty segment at that offset continues: if an
+        index is too small for an entry, each batch has a separate segment.
         """
         return (
             self.size_bytes > segment_bytes - size_bytes

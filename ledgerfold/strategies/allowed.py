@@ -6,8 +6,9 @@ A broker and a worker each load only those that
 * were named at its start (`--allow-strategy module:Class`);
 * come with Ledgerfold (READY_MADE), named as a user would name a class.
 
-A client that can only reach a port can do neither. A name without a colon can only be that of an
-entry point: the worker looks it up (ledgerfold/strategies/loading.py).
+A client that can only reach a port can neither install a package nor choose these options. A name
+without a colon can only be that of an entry point: the worker looks it up
+(ledgerfold/strategies/loading.py).
 
     >>> allowed = AllowedStrategies(("shop:Best",), "this broker")
     >>> allowed.check("shop:Best")

@@ -15,9 +15,9 @@ The version of the code is the first of these that exists:
 * that of the distribution that the module belongs to;
 * a hash of the module's source.
 
-Loading runs foreign code: it may raise, hang, or take all memory. A broker never does it; a
-compactor only in processes that it can lose (compactor/user_strategies/sandbox.py, Spark's Python
-workers).
+Loading runs untrusted code: it may raise, hang, or use all memory. A broker never does it; a
+compactor does it only in processes that it can lose (compactor/user_strategies/sandbox.py, Spark's
+Python workers).
 
     >>> name = "ledgerfold.strategies:HeaderVersion"
     >>> place_of(name).attribute

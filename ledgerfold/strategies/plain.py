@@ -86,7 +86,7 @@ class EventTime(PublishingOrder[M]):
       first.
     * An accepted value replaces the current message: one removed event, if there was one.
     * An accepted tombstone leaves no current message: one removed event. Its time is forgotten,
-      too, so the next message is accepted, however old it is.
+      too, so the next message is accepted, even if it is older.
     * A message that is not accepted counts nothing, tombstones included.
     """
 
@@ -106,12 +106,12 @@ def takes_over(message: KeyMessage, current: KeyMessage) -> bool:
 class EventTimeWindow(EventTime[M]):
     """Does as `event-time`, except for messages younger than a lag.
 
-    Rules (of no product; the lag is that of Kafka's min.compaction.lag.ms, by event time):
+    Rules (of no other product; the lag is that of Kafka's min.compaction.lag.ms, by event time):
 
     * A message is young while its event time is later than the run's time minus the lag. If it has
       no event time, its publish time counts.
     * Young messages are kept unchanged, tombstones too. They remove nothing and count nothing.
-    * The others are judged among themselves, by their event times alone.
+    * The other messages are judged among themselves, by their event times alone.
     """
 
     def __init__(self, old_until_ms: int) -> None:
@@ -132,13 +132,13 @@ class EventTimeWindow(EventTime[M]):
 class KeepN(PublishingOrder[M]):
     """Keeps the last n values of each key since its last tombstone.
 
-    Rules (of no product; Kafka and Pulsar keep one):
+    Rules (of no other product; Kafka and Pulsar keep one value):
 
     * A value is kept while fewer than n values of its key follow it. A dropped value is one removed
       event.
     * A tombstone removes all kept values of its key, and is never kept itself: one removed event,
       and one for each of the values.
-    * With n = 1 the survivors are those of `publishing-order`, but not the count, where a value
+    * With n = 1 the survivors are those of `publishing-order`. The count differs: there, a value
       that a tombstone removes is not an event.
     """
 

@@ -38,7 +38,7 @@ class Newest:
 
 
 class KeepFirst:
-    """A strategy that keeps the message published first, whatever follows, tombstones included."""
+    """A strategy that keeps the message published first, even if tombstones follow."""
 
     reads = ()
 
@@ -54,8 +54,8 @@ class KeepFirst:
 class Numeric:
     """A strategy that keeps the largest numeric value, the first among equals (Pulsar's example).
 
-    A tombstone removes its key whatever the current value is. A value that is not a number is lower
-    than every number, and equal to any other such value.
+    A tombstone always removes its key, whatever the current value is. A value that is not a number
+    is lower than every number, and equal to any other such value.
     """
 
     reads = ("value",)

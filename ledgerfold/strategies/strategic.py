@@ -14,8 +14,8 @@ current message at a time, with which each later one is compared:
 Messages without a key are dropped.
 
 A run starts from the previous run's output. The result equals that of one run over everything if
-the answer depends on the two messages alone, and a message that once replaced another is also
-accepted if there is no previous one.
+the answer depends only on the two messages, and if a message that replaced another would also be
+accepted without a previous one.
 
     >>> class Longest:
     ...     version = "1"

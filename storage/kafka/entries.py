@@ -1,12 +1,13 @@
 """Record batches as entries: codec 2.
 
-The key section is the batch's 61-byte header, the value section its records as the batch holds
-them: concatenated they are the batch, byte for byte. The entry header's compression is NONE,
-because only the batch compresses; its message count is that of the records, and zero if a cleaning
-left only the header.
+The key section is the batch's 61-byte header, and the value section its records as stored:
+concatenated, they are the batch, byte for byte. The entry header's compression is NONE, because
+only the batch compresses; its message count is that of the records, and zero if a cleaning left
+only the header.
 
 As messages: the batch index is the offset delta, the event time the record's timestamp, and the
-properties are the headers, as text: the last of several with one name, a null value as empty.
+properties are the headers, as text. Of several headers with one name, the last counts; a null value
+becomes empty.
 
     >>> from ledgerfold.storage.codec import decode
     >>> from ledgerfold.storage.kafka.records import build_columns

@@ -1,13 +1,14 @@
 """Reads a partition's folder: the segments that Kafka would find when it loads it.
 
 A broker that crashed during a cleaning leaves unfinished files. Kafka's loader removes and renames
-them; this module works with the result of that. Nothing in the folder is written.
+them; this module emulates the result. Nothing in the folder is written.
 
 1. Files ending in `.deleted` are ignored.
-2. `.cleaned` files were never finished, nor were `.swap` files from their lowest base offset on.
+2. `.cleaned` files are incomplete and ignored; so are `.swap` files at or above the lowest of their
+   base offsets.
 3. A remaining `.swap` file replaces the segments in its range of offsets.
-4. A segment with offsets beyond its base and 2^31 - 1, which old versions wrote, is split, as
-   Kafka does when its cleaner meets it.
+4. A segment whose offsets exceed its base offset by more than 2^31 - 1, as old versions wrote them,
+   is split, as Kafka's cleaner splits it.
 
 Segments are verified as they are read. A torn tail of the last one, which a crash leaves, is
 skipped (`TornTail` describes it); damage elsewhere is a Corruption, with the file and the offset.
@@ -87,7 +88,8 @@ class TornTail(NamedTuple):
 
 
 def partition_of(folder: Path) -> tuple[str, int]:
-    """Returns the topic and partition that a folder's name gives; partition 0 if it gives none.
+    """Returns the topic and partition that a folder's name denotes; partition 0 if it has no
+    number.
 
     >>> partition_of(Path("/data/user-events-12")), partition_of(Path("prices"))
     (('user-events', 12), ('prices', 0))

@@ -99,7 +99,7 @@ class FolderWriter:
             elif self._segment is not None:
                 self._segment.log.close()
         finally:
-            # Renamed, or useless: a full disk is not to stay full.
+            # Renamed, or useless: it must not keep a disk full.
             shutil.rmtree(self._aside, ignore_errors=True)
 
     def _finish(self) -> None:

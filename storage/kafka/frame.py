@@ -1,9 +1,9 @@
 """The frame of a batch: all bytes other than its records' times, keys and values.
 
-A producer's batches mostly have the same layout: as many records, each as long. Once the records of
-one batch were scanned (uniform_records.py), another of the same size is compared with its frame: if
-those bytes are equal, and each time ends where the first one's did, keys and values begin and end
-at the same places, and no further scan is needed.
+A producer's batches mostly have the same layout: equally many records of equal lengths. When the
+records of one batch have been scanned (uniform_records.py), another batch of the same size is
+compared with its frame. If the frames are equal, and each time has the same length, then keys and
+values begin and end at the same places, and no further scan is needed.
 
     >>> batch = bytes.fromhex("0e 00 02 00 02 6b 01 00 0e 00 04 02 02 6c 01 00")
     >>> layout = Layout(2, 3, 4, 5, 1, 6, -1, 8)

@@ -57,7 +57,7 @@ class KafkaRecord(NamedTuple):
 
 
 class ControlType(IntEnum):
-    """The type of a control record. Those after COMMIT do not occur in a topic's log."""
+    """The type of a control record. Types after COMMIT do not occur in a topic's log."""
 
     ABORT = 0
     COMMIT = 1

@@ -90,7 +90,7 @@ def record_section(
 
 
 class _Heads(dict[int, bytes]):
-    """The first bytes of records by size, after the last byte of the record before."""
+    """The first bytes of records, by size, after the last byte of the previous record."""
 
     def __init__(self, end: bytes) -> None:
         self._end = end
@@ -106,7 +106,7 @@ _HEADS, _HEADS_BEHIND = _Heads(b""), _Heads(_NO_HEADERS)
 
 
 class _Numbers(NamedTuple):
-    """Numbers of all rows as varints. Their sizes: the common one, or one for each row."""
+    """Numbers of all rows as varints. `sizes`: the common size, or one for each row."""
 
     pieces: list[bytes]
     room: int

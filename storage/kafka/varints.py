@@ -46,7 +46,7 @@ class _Varints(dict[int, bytes]):
 
 
 class _Sized(dict[int, int]):
-    """The room of a field of so many bytes with its length; -1: null, without bytes."""
+    """The room of a field with this many bytes, including its length; -1: null, without bytes."""
 
     def __missing__(self, size: int) -> int:
         sized = len(VARINTS[size]) + max(size, 0)
@@ -79,7 +79,8 @@ class _Counted:
     def columns(self, first: int, count: int, size: int) -> list[bytes]:
         """Returns the varints of `count` numbers from `first` as columns of bytes.
 
-        [] unless all take `size` bytes, one to three, and those of three fit their table.
+        Returns [] unless all take `size` bytes, one to three, and three-byte varints fit their
+        table.
         """
         if size == 3:
             return _three_byte_columns(first, count)

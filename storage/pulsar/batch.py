@@ -1,10 +1,10 @@
 """Entries of Pulsar's clients: codec 3 (docs/FORMATS.md, "Pulsar codec").
 
 The key section is the MessageMetadata, the value section the payload, both as they were sent. The
-payload of a message alone is decompressed when it is needed; a chunk of a message, and what does
-not decompress, is read as it was sent. What nobody can open is one message, which is returned as if
-it was published alone: an encrypted batch, with the key of its first message; and a batch that does
-not parse, without a key. Its value is the bytes that were sent.
+payload of a single message is decompressed when it is needed. A chunk of a message, and a payload
+that cannot be decompressed, are read as they were sent. An entry that cannot be opened is one
+message, which is returned as if it was published alone: an encrypted batch, with the key of its
+first message; or a batch that does not parse, without a key. Its value is the bytes that were sent.
 
 Bound: the decompressed payload, and 12 bytes for each message; after a compaction, 60.
 
@@ -70,7 +70,7 @@ class PulsarBatch(DecodedBatch):
         # The messages of a batch that are neither placeholders nor dead: where they and their
         # values begin, and where they end. They are parsed again when they are read.
         self._starts, self._value_starts, self._value_ends = array("I"), array("I"), array("I")
-        # The one that was read last: its row, its metadata.
+        # The message that was read last: its row, its metadata.
         self._last = -1, SingleMessageMetadata()
         if not self._is_single:
             try:
@@ -82,7 +82,9 @@ class PulsarBatch(DecodedBatch):
 
     @staticmethod
     def first_key(header: EntryHeader, key_section: Buffer) -> bytes | None:
-        """Returns the ordering key or the key in the metadata: those of the first message."""
+        """Returns the ordering key, or the key, in the metadata, which is that of the first
+        message.
+        """
         metadata = parse_metadata(key_section)
         if metadata.ordering_key:
             return metadata.ordering_key
@@ -90,7 +92,7 @@ class PulsarBatch(DecodedBatch):
 
     @classmethod
     def routing(cls, header: EntryHeader, key_section: Buffer) -> Routing:
-        """Returns the routing of what was sent: a key in base64 counts as the bytes that it says.
+        """Returns the routing as sent: a key in base64 counts as its decoded bytes.
 
         Source: Pulsar's AbstractBaseDispatcher.
         """
@@ -113,13 +115,13 @@ class PulsarBatch(DecodedBatch):
 
     @property
     def payload(self) -> bytes:
-        """The decompressed payload; as it was sent, if nobody can open it alone."""
+        """The payload, decompressed; as it was sent, if it cannot be decompressed separately."""
         if self._payload is None:
             self._payload = opened(self.metadata, self._section)
         return self._payload
 
     def _read_batch(self) -> None:
-        """Raises InvalidRequest if nobody can read it."""
+        """Raises InvalidRequest if the batch cannot be read."""
         header = self.header
         payload = self._payload = decompressed(self.metadata, self._section)
         starts, value_starts, value_ends = array("I"), array("I"), array("I")
@@ -130,7 +132,7 @@ class PulsarBatch(DecodedBatch):
                 value_ends.append(end)
         if len(starts) != header.rows:
             raise InvalidRequest(
-                f"{len(starts)} messages in an entry whose header counts {header.rows}."
+                f"The entry has {len(starts)} messages, but its header counts {header.rows}."
             )
         indexes = indexes_of(self.metadata, header.rows)
         if header.live_rows:
@@ -164,7 +166,9 @@ class PulsarBatch(DecodedBatch):
         return self.metadata.schema_version
 
     def batch_index(self, row: int) -> int:
-        """Returns the batch index; -1 for a message that is alone, and what nobody can open."""
+        """Returns the batch index; -1 for a message that was published alone, and for an entry that
+        cannot be opened.
+        """
         return -1 if self._is_single else self._indexes[row]
 
     def key(self, row: int) -> bytes | None:
@@ -182,7 +186,7 @@ class PulsarBatch(DecodedBatch):
         return self.payload[self._value_starts[row] : self._value_ends[row]]
 
     def value_bytes(self, row: int) -> int:
-        """Returns the size of the value. Needs the payload only of a batch."""
+        """Returns the size of the value. Reads the payload only of a batch."""
         if self._is_unreadable:
             return len(self.payload)
         if self._is_single:
@@ -219,15 +223,15 @@ class PulsarBatch(DecodedBatch):
 
 
 def single_bytes(metadata: MessageMetadata, header: EntryHeader) -> int:
-    """Returns the size of a message that is alone in its entry, as a compaction takes it."""
+    """Returns the size of a message that is alone in its entry, as a compaction computes it."""
     if metadata.HasField("uncompressed_size"):
         return metadata.uncompressed_size
     return header.value_bytes
 
 
 def is_unsized(header: EntryHeader, metadata: MessageMetadata) -> bool:
-    """Returns whether the entry is a message that is empty, but does not say so.
+    """Returns whether the entry is one empty message whose metadata do not state the size.
 
-    Pulsar's compactor takes the metadata for a part of its size.
+    Pulsar's compactor adds the size of the metadata to that of its value.
     """
     return header.is_plain and not (header.value_bytes or metadata.HasField("uncompressed_size"))

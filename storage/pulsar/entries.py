@@ -1,8 +1,8 @@
-"""The entry of what a client of Pulsar sent: its metadata and its payload, behind our header.
+"""The entry of a Pulsar client: its metadata and its payload, behind our header.
 
 Neither is changed, and the payload is not opened, as in Pulsar's broker: a batch that does not
-parse is stored, and a compaction keeps it as it is. But a batch may not say that it has more
-messages than its payload can hold: whoever reads it relies on its number of messages.
+parse is stored, and a compaction keeps it as it is. But a batch must not declare more messages than
+its payload can hold: readers rely on the number of messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ledgerfold.storage.pulsar.metadata import is_batch
 from ledgerfold.storage.pulsar.payload import SINGLE_BYTES_MIN
 from ledgerfold.v1.pulsar_pb2 import MessageMetadata
 
-# Of a batch: more than fit into 5 MiB, the default largest message of Pulsar, without values.
+# For a batch: more than 5 MiB, the default largest message of Pulsar, can hold without values.
 MESSAGES_MAX = 1_000_000
 
 
@@ -29,17 +29,17 @@ def entry_of(
 ) -> bytes:
     """Builds an entry. `section`: the metadata as they were sent. Raises InvalidRequest.
 
-    `highest_sequence_id`: what the client says besides; 0: nothing.
+    `highest_sequence_id`: as sent beside the metadata; 0: none.
     """
     if metadata.sequence_id < 0 or metadata.publish_time < 0 or metadata.event_time < 0:
-        raise InvalidRequest("A sequence id or a time is above 2^63.")
+        raise InvalidRequest("A sequence id or a time is 2^63 or more.")
     if metadata.compression not in Compression._value2member_map_:
         raise InvalidRequest(f"Unknown compression {metadata.compression}.")
     count = metadata.num_messages_in_batch if is_batch(metadata) else 1
     if is_batch(metadata):
         _check_count(metadata, len(payload))
     if metadata.compacted_batch_indexes:
-        raise InvalidRequest("A batch from which a compaction removed messages is not new.")
+        raise InvalidRequest("Only a compaction sets compacted_batch_indexes: omit them.")
     return build_entry(
         section,
         bytes(payload),
@@ -58,23 +58,23 @@ def _check_count(metadata: MessageMetadata, payload_bytes: int) -> None:
     count = metadata.num_messages_in_batch
     size = metadata.uncompressed_size if metadata.compression else payload_bytes
     if count < 1:
-        raise InvalidRequest(f"A batch of {count} messages.")
+        raise InvalidRequest(f"The batch has {count} messages; it needs at least 1.")
     if count > MESSAGES_MAX:
-        raise InvalidRequest(f"A batch of {count} messages: send at most {MESSAGES_MAX} in one.")
+        raise InvalidRequest(f"The batch has {count} messages; send at most {MESSAGES_MAX}.")
     if SINGLE_BYTES_MIN * count > size:
-        raise InvalidRequest(f"A batch of {count} messages does not fit into {size} bytes.")
+        raise InvalidRequest(f"A batch of {count} messages needs more than {size} bytes.")
 
 
 def _sequence_id(metadata: MessageMetadata, count: int, highest: int) -> int:
-    """Returns the id by which the entry is recognized if it is sent again."""
+    """Returns the id that identifies the entry if it is sent again."""
     first = metadata.sequence_id
     if is_unfinished(metadata):
-        # All chunks of a message have its id: only the last one is recognized.
+        # All chunks of a message have its id: only the last one is identified by it.
         return first - 1
     highest = max(highest, metadata.highest_sequence_id)
-    # NOTE: the C++ client does not say the highest one. Batches of one key each, of several that
-    # are sent together, have ids that are interleaved; they are sent by their first ids, so that
-    # each entry has a higher one than those before it.
+    # NOTE: the C++ client does not send the highest id. When several batches of one key each are
+    # sent together, their ids interleave. They are sent in order of their first ids, so that each
+    # entry has a higher id than the entries before it.
     return highest if highest - first + 1 == count else first
 
 

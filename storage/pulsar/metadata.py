@@ -1,6 +1,7 @@
 """The key section of a Pulsar entry: the MessageMetadata that its producer sent.
 
-Whatever it contains stays: it is read by protobuf, but changed only field by field, as bytes.
+All fields are preserved: protobuf reads the section, but it is changed only field by field, as
+bytes.
 
     >>> metadata = MessageMetadata(producer_name=b"p", sequence_id=7, publish_time=5)
     >>> section = metadata.SerializeToString() + b"\\xc2\\x3e\\x01x"
@@ -43,12 +44,14 @@ def is_batch(metadata: MessageMetadata) -> bool:
 
 
 def is_sealed(metadata: MessageMetadata) -> bool:
-    """Returns whether the payload is an encrypted batch: one message to all who lack its key."""
+    """Returns whether the payload is an encrypted batch, which is one message for readers without
+    the key.
+    """
     return bool(metadata.encryption_keys) and is_batch(metadata)
 
 
 def needs_payload(header: EntryHeader) -> bool:
-    """Returns whether only the payload says which keys an entry of this codec has."""
+    """Returns whether the keys of an entry of this codec are only in the payload."""
     return not header.is_plain
 
 
@@ -59,7 +62,9 @@ def indexes_of(metadata: MessageMetadata, rows: int) -> list[int] | range:
         return range(size)
     indexes = list(metadata.compacted_batch_indexes)
     if len(indexes) != rows or indexes[0] < 0 or indexes[-1] >= size or _falls(indexes):
-        raise InvalidRequest(f"{rows} messages of a batch of {size}, without their indexes.")
+        raise InvalidRequest(
+            f"The metadata count {rows} messages of a batch of {size}, without valid indexes."
+        )
     return indexes
 
 
@@ -68,7 +73,7 @@ def _falls(indexes: list[int]) -> bool:
 
 
 def replaced(section: bytes, fields: Mapping[int, int | bytes | list[bytes] | None]) -> bytes:
-    """Returns the section with these fields replaced, None: removed; all other bytes stay.
+    """Returns the section with these fields replaced, or removed where None; all other bytes stay.
 
     Raises InvalidRequest.
     """
@@ -83,9 +88,9 @@ def replaced(section: bytes, fields: Mapping[int, int | bytes | list[bytes] | No
 
 
 def _fields(section: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yields the number, start and end of each field. A group is one field, whatever it contains.
+    """Yields the number, start and end of each field. A group is one field, whatever its contents.
 
-    Accepts whatever protobuf accepts.
+    Accepts the same input as protobuf.
     """
     start = at = 0
     end, groups = len(section), list[int]()
@@ -102,7 +107,7 @@ def _fields(section: bytes) -> Iterator[tuple[int, int, int]]:
         elif kind == _GROUP:
             groups.append(number)
         elif kind != _END_OF_GROUP or not groups or groups.pop() != number:
-            raise InvalidRequest(f"Metadata with a field of wire type {kind}.")
+            raise InvalidRequest(f"The metadata have a field of unknown wire type {kind}.")
         if at > end:
             raise InvalidRequest("A field of metadata is cut off.")
         if not groups:

@@ -23,7 +23,8 @@ from ledgerfold.v1.pulsar_pb2 import MessageMetadata, SingleMessageMetadata
 _SIZE = struct.Struct(">I")
 _PLACEHOLDER_METADATA = SingleMessageMetadata(payload_size=0, compacted_out=True)
 PLACEHOLDER = b"\x00\x00\x00\x04" + _PLACEHOLDER_METADATA.SerializeToString()
-# The smallest message of a batch: its size, and a SingleMessageMetadata that says it has no value.
+# The smallest message of a batch: its size, and a SingleMessageMetadata that marks it as having no
+# value.
 SINGLE_BYTES_MIN = 6
 
 
@@ -39,9 +40,9 @@ class Single(NamedTuple):
 def decompressed(metadata: MessageMetadata, payload: Buffer) -> bytes:
     """Returns the payload without its compression. Raises InvalidRequest.
 
-    Bound: as that of a native value section (storage/compression.py).
+    Bound: that of a native value section (storage/compression.py).
     """
-    # NOTE: an empty value is not compressed, whatever its metadata say.
+    # NOTE: an empty value is never compressed, even if its metadata name a compression.
     if not metadata.compression or not (len(payload) or metadata.uncompressed_size):
         return bytes(payload)
     return decompress(
@@ -52,8 +53,8 @@ def decompressed(metadata: MessageMetadata, payload: Buffer) -> bytes:
 def opened(metadata: MessageMetadata, payload: Buffer) -> bytes:
     """Returns the value of a message that is alone in its entry, without its compression.
 
-    What cannot be decompressed is returned as it was sent: encrypted values, chunks, which are
-    parts of one that is compressed as a whole, and damage.
+    A value that cannot be decompressed is returned as it was sent: an encrypted value, a chunk (a
+    part of a message that was compressed as a whole), or damage.
     """
     if metadata.encryption_keys or metadata.num_chunks_from_msg > 1:
         return bytes(payload)

@@ -1,9 +1,9 @@
 """The repair of a Kafka topic's record. Pure; used by storage/repair/plan.py.
 
 * A segment whose ledgers are lost stays, without ledgers: its offsets are not assigned again.
-  Neither are those of entries lost at the end of the remaining ones, as far as they are known: from
-  the next segment, from the log's end if it was closed cleanly, else from what is known of the
-  entries.
+  Neither are those of entries lost at the end of the remaining ledgers, as far as they are known:
+  from the next segment, from the log's end if it was closed cleanly, otherwise from what is known
+  of the entries.
 * A transaction that the record lists as aborted stays aborted, even if its marker is lost.
 * A cleaned segment with remaining batches has only those; the recorded end stays.
 * A topic whose record is lost gets its segments from its ledgers. Its settings are lost, so nothing
@@ -32,7 +32,7 @@ _PRODUCER_IDS_PER_BLOCK = 1000
 class LedgerFacts(NamedTuple):
     """A topic's ledger, and the good batches in it.
 
-    `lost_offsets`: the number of lost offsets after those, at least.
+    `lost_offsets`: the minimum number of offsets lost after them.
     """
 
     ledger_id: int

@@ -34,7 +34,7 @@ class LedgerCheck:
 
     record: LedgerRecord
     segments: list[SegmentCheck]
-    is_made_up: bool = False
+    is_reconstructed: bool = False
 
     @property
     def is_raw(self) -> bool:
@@ -43,7 +43,7 @@ class LedgerCheck:
     @property
     def is_whole(self) -> bool:
         """True if the files are intact. A raw ledger must have no gaps, except recorded ones."""
-        if self.is_made_up or not all(each.is_whole for each in self.segments):
+        if self.is_reconstructed or not all(each.is_whole for each in self.segments):
             return False
         return not self.is_raw or self.lost() == [_pair(each) for each in self.record.lost]
 

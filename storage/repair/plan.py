@@ -1,6 +1,6 @@
 """The plan of a repair, and its losses. Pure: storage/repair/repair.py executes it.
 
-The decisions, so that no operator has to make them at night:
+The decisions:
 
 * A raw ledger keeps every good entry, before and after the damage, under its own id: segments are
   split around bad entries. Its record lists the losses; the ledger is closed.
@@ -204,7 +204,7 @@ class _Planner(Draft):
                 shrink_cleaned(topic.kafka, ledger_id, check.span())
                 continue
             messages = None
-            if check is not None and not check.is_made_up:
+            if check is not None and not check.is_reconstructed:
                 messages = sum(each.messages for each in check.record.segments)
             forget_cleaned(topic.kafka, ledger_id)
             if check is not None:
@@ -244,7 +244,7 @@ class _Planner(Draft):
         """Returns whether the raw ledgers hold every message of the compacted one."""
         sources = {each.first.ledger_id for each in check.record.segments if each.entries}
         sources |= {ledger_id for each in check.segments for ledger_id in each.ledger_ids}
-        if check.is_made_up or not sources or topic.name in self._topics_with_loss:
+        if check.is_reconstructed or not sources or topic.name in self._topics_with_loss:
             return False
         # Trimming removes the oldest first: from the first one on, all exist or were lost.
         return sources <= set(topic.ledger_ids)

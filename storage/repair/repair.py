@@ -111,7 +111,7 @@ class Repair:
             self.files.remove_dir(folder)
             self.files.replace(target, folder)
             self.files.sync_dir(self.data_dir)
-        # NOTE: even where there was none: a start takes its absence for a loss of metadata.
+        # NOTE: even where there was none: a start treats its absence as a loss of metadata.
         WriteMark.create(write_mark_path(self.data_dir), plan.writes, self.files)
 
     def _final(self, plan: RepairPlan) -> dict[bytes, bytes]:
@@ -130,7 +130,7 @@ class Repair:
                 self.files.sync_dir(folder)
 
     def _remove(self, plan: RepairPlan, unfinished: list[str]) -> None:
-        """Removes copied files that no record names: a start would take them for lost entries."""
+        """Removes copied files that no record names: a start would treat them as lost entries."""
         folder, paths = ledgers_dir(self.data_dir), set(plan.copies)
         for name in unfinished:
             manifest = read_manifest(self.data_dir / REPAIRS / name, self.files)

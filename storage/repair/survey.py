@@ -16,8 +16,8 @@ the ledger, or that of its label.
     >>> survey.ids(), survey.ledgers[7].is_whole
     ({7}, True)
 
-Bounds: the records of the store in memory, as a broker has them when it starts, and what
-segment_check says of one file; the files themselves are read in blocks.
+Bounds: the store's records in memory, as in a broker that starts, and the result of segment_check
+for one file; files are read in blocks.
 """
 
 from __future__ import annotations
@@ -196,9 +196,9 @@ def take(
     if is_tail and is_same_boot and survey.has_mark and not survey.losses:
         # All counted writes are stored: the end is a truncated, never acknowledged write.
         survey.metadata_damage, survey.torn_metadata = None, metadata_damage
-    for record, is_made_up in _records(survey):
+    for record, is_reconstructed in _records(survey):
         check = check_ledger(record, folder, files, is_same_boot=is_same_boot)
-        check.is_made_up = is_made_up
+        check.is_reconstructed = is_reconstructed
         survey.ledgers[record.ledger_id] = check
     checked = {each.segment.path for check in survey.ledgers.values() for each in check.segments}
     survey.unnamed = [each for each in survey.unnamed if each.relative not in checked]
@@ -264,14 +264,14 @@ def _records(survey: Survey) -> Iterator[tuple[LedgerRecord, bool]]:
         for ledger_id, kind in wanted:
             if ledger_id not in found and ledger_id in survey.folders:
                 found.add(ledger_id)
-                yield _made_up(survey, ledger_id, kind, topic.name)
+                yield _reconstructed(survey, ledger_id, kind, topic.name)
     for ledger_id in sorted(survey.labels.keys() - found if survey.is_incomplete else ()):
         label = survey.labels[ledger_id]
         if any(each.ledger_id == ledger_id and each.holds_entries for each in survey.unnamed):
-            yield _made_up(survey, ledger_id, label.kind, label.topic)
+            yield _reconstructed(survey, ledger_id, label.kind, label.topic)
 
 
-def _made_up(
+def _reconstructed(
     survey: Survey, ledger_id: int, kind: LedgerKind, topic: str
 ) -> tuple[LedgerRecord, bool]:
     label = survey.labels.get(ledger_id)

@@ -261,7 +261,7 @@ def wrongly_labelled(survey: Survey) -> Iterator[LedgerCheck]:
 
 def _ledger(survey: Survey, check: LedgerCheck) -> Iterator[Finding]:
     ledger_id = check.record.ledger_id
-    if check.is_made_up and ledger_id in survey.ledger_records():
+    if check.is_reconstructed and ledger_id in survey.ledger_records():
         found = "a record without some of them"
         yield _of(check, Finding("record", "all segments of the ledger", found))
     for segment in check.segments:

@@ -1,4 +1,4 @@
-"""The bare minimum that publish and read are measured against: grpc.aio and a file, nothing else.
+"""The minimal server that publish and read are compared with: only grpc.aio and a file.
 
     python -m tests.benchmarks.baseline DIR     prints its port; ends when its standard input does
 
@@ -8,8 +8,8 @@ Two streams of raw frames, with identity (de)serialisers:
                        for all that wait (group commit), and answers each group with its count
     /baseline/Read     the same frames out again, each with one pread
 
-The file's name comes as metadata, `file`. No checks, no ids, no index, no metadata: what is left is
-what grpc.aio and the disk take.
+The metadata `file` has the file's name. No checks, no ids, no index, no metadata: it measures
+grpc.aio and the disk alone.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_leng
 
 
 class Appending:
-    """One Append stream: frames wait here until the group before them is on disk."""
+    """One Append stream: frames wait here until the previous group is on disk."""
 
     def __init__(self, descriptor: int, sizes: list[int]) -> None:
         self._descriptor = descriptor

@@ -2,9 +2,9 @@
 
     python tests/benchmarks/bench_client.py [--messages 2000000]
 
-The service runs in a process of its own: it answers publishes with receipts without storing, and
-sends readers canned entries. So the figures bound what any broker can reach with this client. Not a
-test; scripts/bench measures the whole.
+The service runs in a separate process: it answers publishes with receipts without storing, and
+sends readers canned entries. So the figures are upper bounds for any broker with this client. Not a
+test; scripts/bench measures client and broker together.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Measures the latency of publishing while a gigabyte is compacted.
 
-A producer sends one message of 1 kB every 5 ms and waits for each receipt, first with nothing going
-on, then while 10,000,000 messages of 100 B over 1,000,000 keys are compacted on a warm worker. The
-99th percentile is compared, once for each priority of the worker (`serve --compactor-nice`). The
-goal: at most 1.5 times as long beside a run.
+A producer sends one message of 1 kB every 5 ms and waits for each receipt: first without other
+work, then while 10,000,000 messages of 100 B over 1,000,000 keys are compacted on a warm worker.
+The 99th percentile is compared, once for each priority of the worker (`serve --compactor-nice`).
+The goal: at most 1.5 times as long beside a run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NICE = (0, 10)
 
 
 class _Latencies(threading.Thread):
-    """Publishes until it is ended. `found_ms`: the time to each receipt."""
+    """Publishes until it is stopped. `found_ms`: the time to each receipt."""
 
     def __init__(self, url: str) -> None:
         super().__init__()

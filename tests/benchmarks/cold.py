@@ -3,7 +3,7 @@
 10,000 messages of 100 B over 500 keys are published as soon as the broker is ready, and compaction
 is triggered at once. The first start has an empty cache folder, as on a new machine; later starts
 find the class-data archive that the first one left. Against: Spark's own time from `SparkContext`
-to the end of a job of one empty task, in a process of its own.
+to the end of a job of one empty task, in a separate process.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def run(options: Options) -> Report:
 
 
 def _start(folder: Path, number: int, frames: list[bytes], archives: int = 0) -> float:
-    """Returns the seconds to the end of the compaction. `archives`: to wait for afterwards."""
+    """Returns the seconds to the end of the compaction. `archives`: the archives to wait for
+    afterwards.
+    """
     cache = folder / "cache"
     environment = {"XDG_CACHE_HOME": str(cache)}
     began = time.perf_counter()

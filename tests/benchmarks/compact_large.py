@@ -1,15 +1,15 @@
 """Compaction of a gigabyte: time, throughput, the split over phases, the worker's peak memory.
 
 Two workloads (workload.py, Zipf 1.1): 1,000,000 messages of 1,000 B over 100,000 keys, and
-10,000,000 messages of 100 B over 1,000,000 keys, both in entries of 128 KiB; a fresh topic each, on
-one worker that has compacted something small before. Time is from the call to the commit. Memory is
-what all processes of the worker (Python, JVM, Spark's Python workers) hold together at the worst
-moment: their proportional set sizes, in which a page that several share counts once, and the part
-of it that is anonymous, which leaves out files that are mapped or cached. Against: real Pulsar
-4.0.7 (14.2 s, 27.4 s) and real Kafka 4.1.0 (1.5 s, 8.8 s) on the same workloads.
+10,000,000 messages of 100 B over 1,000,000 keys, both in entries of 128 KiB; a new topic each, on
+one worker that has compacted a small topic before. Time is from the call to the commit. Memory is
+the peak of all processes of the worker together (Python, JVM, Spark's Python workers): their
+proportional set sizes, in which a page that several share counts once, and the anonymous part of
+it, which excludes files that are mapped or cached. Against: real Pulsar 4.0.7 (14.2 s, 27.4 s) and
+real Kafka 4.1.0 (1.5 s, 8.8 s) on the same workloads.
 
-Then the same workloads by event time, with event times, against the run by publishing order right
-before: the goal is 1.3 times as long.
+Then the same workloads by event time, with event times, compared with the preceding run by
+publishing order: the goal is 1.3 times as long.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.broker_process import BrokerProcess
 
 GB = 1_000_000_000
 MB = 1e6
-# Workload and what it took the peers.
+# The workload, and the peers' times.
 CASES = (
     ("1 kB", 1_000_000, 100_000, 1000, "Pulsar 14.2 s, Kafka 1.5 s"),
     ("100 B", 10_000_000, 1_000_000, 100, "Pulsar 27.4 s, Kafka 8.8 s"),
@@ -47,7 +47,7 @@ def run(options: Options) -> Report:
         publish(broker.url, "warm-up", Workload(10_000, keys=500, value_bytes=100))
         compact(admin, "warm-up")
         for name, messages, keys, value_bytes, peers in CASES:
-            # As many keys a message whatever the size.
+            # The same number of messages per key, regardless of the size.
             size = options.messages_or(messages)
             workload = Workload(size, max(size * keys // messages, 1), value_bytes)
             for turn in range(options.rounds_or(1)):
@@ -107,7 +107,7 @@ def publish(broker: str, topic: str, workload: Workload) -> None:
 
 
 class PeakMemory:
-    """Watches all that a broker started, but not the broker itself. In bytes."""
+    """Watches all processes that a broker started, but not the broker itself. In bytes."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.proportional = self.anonymous = 0
@@ -141,7 +141,7 @@ class PeakMemory:
 
 
 def _rollup(pid: int) -> dict[str, int]:
-    # "Pss:   1234 kB", one a line; nothing where there is no /proc, or the process is gone.
+    # "Pss: 1234 kB", one per line; nothing without /proc, or if the process has ended.
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     except OSError:

@@ -1,8 +1,8 @@
 """A small compaction on a warm worker, from the call to the commit.
 
-10,000 messages of 100 B over 500 keys, a topic of its own each time; the call is TriggerCompaction,
-the commit is seen through WatchCompaction. Two runs before the counted ones warm the worker up; the
-very first is shown too. The goal is 1 s. Against: real Pulsar 4.0.7, 0.2-0.3 s.
+10,000 messages of 100 B over 500 keys, a new topic each time; the call is TriggerCompaction, and
+WatchCompaction shows the commit. Two runs before the counted ones warm the worker up; the first run
+is shown, too. The goal is 1 s. Against: real Pulsar 4.0.7, 0.2-0.3 s.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _PHASES = {
 
 
 class Timed(NamedTuple):
-    """`phases`: how long each was on show, in seconds, by name."""
+    """`phases`: the duration of each, in seconds, by name."""
 
     seconds: float
     run: records_pb2.RunRecord
@@ -27,7 +27,7 @@ class Timed(NamedTuple):
 
 
 def compact(admin: Admin, topic: str) -> Timed:
-    """Triggers a run and waits for its end. Raises RuntimeError when it fails."""
+    """Triggers a run and waits for its end. Raises RuntimeError if it fails."""
     began = now = time.perf_counter()
     if not admin.trigger_compaction(topic):
         raise RuntimeError(f"{topic} holds nothing new to compact.")

@@ -1,9 +1,10 @@
-"""Runs that cost what changed: a first one, then 1 % new messages, then a single one.
+"""Runs whose cost depends on the changes: a first one, then 1 % new messages, then a single
+message.
 
 A topic of 10,000,000 keys, one message of 100 B each, on a warm worker. Then a hundredth of the
-keys, spread over all, gets another message, and then one key does. Each later run is compared with
-the first one, by its time and by the bytes that it wrote; the baseline beside it copies the bytes
-of the compacted ledger and syncs them.
+keys, spread over all, gets another message, and then one key. Each later run is compared with the
+first one, by its time and by the bytes that it wrote. The baseline copies the bytes of the
+compacted ledger and syncs them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ TOPIC = "cost"
 
 @dataclass(frozen=True)
 class Numbered(Workload):
-    """A message for each of `numbers`, in that order."""
+    """One message for each of `numbers`, in that order."""
 
     numbers: Sequence[int] = ()
 
@@ -86,7 +87,7 @@ def _written(counts: RunCounts) -> int:
 
 
 def _copy(folder: Path) -> float:
-    """Copies a folder's files and syncs them; how long that took, in seconds."""
+    """Copies a folder's files and syncs them; returns the seconds."""
     target = folder.with_name(f"{folder.name}-copy")
     target.mkdir()
     began = time.perf_counter()

@@ -1,9 +1,9 @@
-"""Compactions without Spark beside those on Spark: the first one, and warm ones of several sizes.
+"""Compactions without Spark, compared with Spark: the first one, and warm ones of several sizes.
 
-Messages of 100 B, of which a twentieth are survivors. The first one is of 10,000 messages that are
-published as soon as the broker is ready, from the call to the commit: it waits for the worker. The
-baseline is Spark, in the same run; the size from which it is ahead is where its two tasks beside
-each other save more than it needs to schedule them.
+Messages of 100 B, a twentieth of which survive. The first one has 10,000 messages, published as
+soon as the broker is ready, and is measured from the call to the commit: it waits for the worker.
+The baseline is Spark, in the same run. Spark is ahead from the size at which two concurrent tasks
+save more time than scheduling them takes.
 """
 
 from __future__ import annotations

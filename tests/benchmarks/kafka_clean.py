@@ -1,11 +1,12 @@
-"""A round of Kafka's cleaner in the worker: a first one, over a log that is dirty as a whole.
+"""Cleanings by Kafka's cleaner in the worker: each is the first one of a log that is completely
+dirty.
 
 1 GB each: 1,000,000 messages of 1,000 bytes over 100,000 keys, and 10,000,000 of 100 bytes over
 1,000,000 (workload.py, Zipf 1.1), in record batches of 16 KiB, Kafka's usual size, not compressed;
 one Kafka segment in files of 64 MiB, on a warm Spark of two cores; no broker. Time is that of the
-whole run, files synced; a core's seconds are the processors' time, of Spark's Python workers and
-the JVM together, whatever else the machine does. Kafka's own cleaner takes 1.5-2.0 s and 7-9 s on
-two cores; with `--peer`, it takes turns with ours on the same batches (kafka_peer.py).
+complete run, with files synced. A core's seconds are the processor time of Spark's Python workers
+and the JVM together, regardless of other load. Kafka's own cleaner takes 1.5-2.0 s and 7-9 s on two
+cores; with `--peer`, both cleaners alternate on the same batches (kafka_peer.py).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from tests.support.kafka_oracle import KafkaOracle
 CORES = 2
 BATCH_BYTES = 16 * 1024
 FILE_BYTES = 64 * 1024 * 1024
-# What a record has beside its value: its key, and seven numbers.
+# The size of a record in addition to its value: its key, and seven numbers.
 _RECORD_BYTES = 24
 _FIRST_TIMESTAMP_MS = 1_700_000_000_000
 _DIRTY, _CLEAN = 1, 2

@@ -1,7 +1,7 @@
-"""Kafka's own cleaner on the same batches, in a process of its own, one round at a time.
+"""Kafka's own cleaner on the same batches, in a separate process, one cleaning at a time.
 
-The process is one of tests/support/kafka_oracle.py. Its log is made of files that Kafka could have
-written, which it opens as after a crash; time is that of the cleaner's turn alone.
+The process is one of tests/support/kafka_oracle.py. Its log consists of files that Kafka could have
+written, which it opens as after a crash; time is that of the cleaner's pass alone.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import Path
 from ledgerfold.storage.kafka.batch import read_batch_header
 from tests.support.kafka_oracle import KafkaOracle
 
-# Kafka's own bound of a segment is 1 GiB.
+# Kafka's limit of a segment is 1 GiB.
 _SEGMENT_BYTES = 512 * 1024 * 1024
 _CONFIG = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
 
 def written(batches: Iterable[bytes], folder: Path) -> Iterator[bytes]:
-    """The same batches, while they are written down for `seconds`."""
+    """Yields the same batches; `seconds` excludes the time for writing them."""
     folder.mkdir(parents=True)
     file, size_bytes = None, _SEGMENT_BYTES
     try:
@@ -38,7 +38,7 @@ def written(batches: Iterable[bytes], folder: Path) -> Iterator[bytes]:
 
 
 def seconds(oracle: KafkaOracle, folder: Path, log: str) -> float:
-    """Measures one turn over the topic, all of it dirty. `log`: a name of its own."""
+    """Measures one pass over the topic, which is completely dirty. `log`: a unique name."""
     home = oracle.log_dir / log
     home.mkdir()
     for file in folder.iterdir():

@@ -1,9 +1,9 @@
-"""A Kafka topic beside a Pulsar topic: the same messages, in turns, and how the figures compare.
+"""A Kafka topic compared with a Pulsar topic: the same messages, alternately.
 
-What `--kafka` adds to a benchmark: for each size of messages and each kind of topic the rate, what
-the broker and the client used of processors for it, and the ratio of the rates. The Kafka topic is
-compacted, so that every record is asked for its key. The first turn warms up and does not count.
-The goal is that a Kafka topic takes at most a tenth longer.
+Added to a benchmark by `--kafka`: for each message size and kind of topic the rate, the processor
+time of broker and client for it, and the ratio of the rates. The Kafka topic is compacted, so that
+each record must have a key. The first turn warms up and does not count. The goal is that a Kafka
+topic takes at most a tenth longer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Turn(NamedTuple):
 
 
 def turns(work: Callable[[str, int], float], rounds: int, broker_pid: int) -> dict[str, list[Turn]]:
-    """`work` does one turn with a topic of a kind, and tells its seconds."""
+    """`work` does one turn with a topic of a kind, and returns its seconds."""
     taken: dict[str, list[Turn]] = {kind: [] for kind in KINDS}
     for turn in range(rounds + 1):
         for kind in KINDS:
@@ -41,12 +41,14 @@ def turns(work: Callable[[str, int], float], rounds: int, broker_pid: int) -> di
 
 
 def _processor_s(broker_pid: int) -> tuple[float, float]:
-    """Used so far, by the broker and by this process."""
+    """The processor time used so far by the broker and this process."""
     return processes.processor_seconds([broker_pid]), time.process_time()
 
 
 def create(admin: Admin, kind: str, topic: str) -> str:
-    """A topic of that kind; its name. Pulsar's are there when they are first used."""
+    """Creates a topic of that kind; returns its name. Pulsar topics are created by their
+    first use.
+    """
     if kind == KAFKA:
         admin.create_topic(topic, kafka={"cleanup.policy": "compact"})
     return topic
@@ -55,7 +57,7 @@ def create(admin: Admin, kind: str, topic: str) -> str:
 def compare(
     report: Report, what: str, amount: float, unit: str, taken: Mapping[str, Sequence[Turn]]
 ) -> None:
-    """`amount` of `unit`s was done in each turn."""
+    """Compares the kinds: each turn processed `amount` of `unit`s."""
     rates = {kind: [amount / each.seconds for each in taken[kind]] for kind in KINDS}
     for kind in KINDS:
         used = ", ".join(

@@ -1,12 +1,12 @@
-"""A first run over a topic of unique keys, at growing sizes: time, memory, what is spilled.
+"""A first run over a topic of unique keys, at growing sizes: time, memory, spilled bytes.
 
-Each message has a key of its own, as in an index of users or devices, and a value of 16 B; 1, 2.5,
-5, 10, 25 and 50 million of them (`--messages` is the last), a topic each, on one warm worker. Time
-is that of the run; a core's seconds are the processors' time of all processes of the worker,
-whatever else the machine does; memory is their proportional set size at the worst moment. Spilled
-is what shuffles leave in Spark's folder, which is on the disk and not in memory. `growth` divides
-a core's seconds by n log n and by the same of the first size: at most 1 if cost grows as n log n,
-or slower. A plot of the seconds is written to the folder of `--plot`.
+Each message has a unique key, as in an index of users or devices, and a value of 16 B; 1, 2.5, 5,
+10, 25 and 50 million of them (`--messages` is the last), in a new topic each, on one warm worker.
+Time is that of the run. A core's seconds are the processor time of all processes of the worker,
+regardless of other load; memory is their peak proportional set size. Spilled bytes are those that
+shuffles write to Spark's folder, on the disk. `growth` divides a core's seconds by n log n,
+relative to the first size: at most 1 if the cost grows as n log n, or more slowly. A plot of the
+seconds is written to the folder of `--plot`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.broker_process import BrokerProcess
 
 MESSAGES = 50_000_000
 VALUE_BYTES = 16
-# Parts of the largest size.
+# Fractions of the largest size.
 PARTS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 PLOT = "many-keys.svg"
 

@@ -1,8 +1,8 @@
 """Measures the broker's memory while a gigabyte is written and read again.
 
-10,000,000 messages of 100 B in entries of 128 KiB are published as fast as the broker takes them,
-then read from the start, raw, as fast as the client takes them. The figure is the broker process's
-highest resident size so far (VmHWM), after each step. Needs /proc. The goal is 200 MB.
+10,000,000 messages of 100 B in entries of 128 KiB are published as fast as the broker accepts them,
+then read from the start, raw, as fast as the client accepts them. The figure is the broker
+process's highest resident size so far (VmHWM), after each step. Needs /proc. The goal is 200 MB.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The common options of the benchmarks, and the broker that they run against.
+"""The common options of the benchmarks, and the broker that they measure.
 
-Data goes to a fresh folder below `--dir` (default: the system's place for temporary files), which
-is removed at the end. `--quick` divides the sizes by a hundred: it shows that a benchmark runs, its
-figures mean nothing.
+Data go to a new folder below `--dir` (default: the system's folder for temporary files), which is
+removed at the end. `--quick` divides the sizes by a hundred: it shows that a benchmark runs, but
+its figures are meaningless.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ QUICK_DIVISOR = 100
 
 @dataclass(frozen=True)
 class Options:
-    """`messages`, `rounds`: None = the benchmark's own default."""
+    """`messages`, `rounds`: None: the benchmark's default."""
 
     messages: int | None = None
     rounds: int | None = None
@@ -53,7 +53,7 @@ class Options:
 
     @contextmanager
     def broker(self, *arguments: str, compactor: str = "off") -> Iterator[BrokerProcess]:
-        """A broker on fresh data, with a warm worker if there is to be one."""
+        """Starts a broker on new data, with a warm worker if needed."""
         with self.fresh_folder() as folder:
             told = ("--compactor", compactor, *arguments)
             with BrokerProcess(folder / "data", arguments=told) as broker:
@@ -63,7 +63,7 @@ class Options:
 
     @contextmanager
     def bare_server(self) -> Iterator[str]:
-        """The baseline, on a fresh folder, in a process of its own; its address."""
+        """Starts the baseline on a new folder, in a separate process; yields its address."""
         with self.fresh_folder() as folder, wire.bare_server(folder) as address:
             yield address
 
@@ -112,7 +112,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def _folder(text: str) -> Path:
-    """Asked for before the messages are made, which takes a while."""
+    """Created before the messages are, which takes a while."""
     if not Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {text}")
     return Path(text)

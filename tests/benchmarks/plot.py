@@ -25,7 +25,7 @@ class Line(NamedTuple):
 
 
 class _Axis:
-    """A mapping of values to places between two ends, by logarithm."""
+    """A logarithmic mapping of values to coordinates between two ends."""
 
     def __init__(self, values: Sequence[float], start: float, end: float) -> None:
         self._low, high = math.log10(min(values)), math.log10(max(values))

@@ -1,11 +1,11 @@
-"""Measures publishing in fsync mode, next to a bare grpc.aio stream with group fdatasync.
+"""Measures publishing in fsync mode, compared with a bare grpc.aio stream with group fdatasync.
 
-One producer, 100 B messages in entries of 128 KiB, one entry a frame, built beforehand, up to 128
+One producer, 100 B messages in entries of 128 KiB, one entry per frame, built in advance, up to 128
 frames without an answer. The baseline (baseline.py) appends the same frames to a file and does
-nothing else. Both servers are processes of their own, in the same run, turn by turn; the first turn
-of each warms up and does not count. The goal is a ratio of 60 %.
+nothing else. Both servers are separate processes, in the same run, and alternate; the first turn of
+each warms up and does not count. The goal is a ratio of 60 %.
 
-`--kafka`: instead, into a Kafka topic beside a Pulsar topic (kinds.py), of 100 B and of 1 kB.
+`--kafka`: instead, into a Kafka topic and a Pulsar topic (kinds.py), of 100 B and of 1 kB.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Pulsar's own Python client on this broker, and on others that speak Pulsar's protocol.
 
-`--pulsar NAME=URL` adds a running broker, such as a real Pulsar, which then does the same work in
-the same run; its ratio says how many times as fast this broker is. Messages of 100 B and 1 kB:
-`send_async` in batches until `flush` comes back, a loop of `send` without batches, and a reader
-from the first message to the last. Then this broker compacts 1,000,000 messages of 1 kB over
-100,000 keys and 10,000,000 of 100 B over 1,000,000 keys that came this way, on a warm worker;
-against: real Pulsar 4.0.7, 14.2 s and 27.4 s.
+`--pulsar NAME=URL` adds a running broker, such as a real Pulsar, which does the same work in the
+same run; its ratio is that of this broker's speed to its own. Messages of 100 B and 1 kB:
+`send_async` in batches until `flush` returns, a loop of `send` without batches, and a reader from
+the first message to the last. Then this broker compacts 1,000,000 messages of 1 kB over 100,000
+keys and 10,000,000 of 100 B over 1,000,000 keys, published like this, on a warm worker. Compare:
+real Pulsar 4.0.7, 14.2 s and 27.4 s.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CASES = (
     ("100 B", 10_000_000, 1_000_000, 100, "Pulsar 27.4 s"),
 )
 _BATCH = {"batching_enabled": True, "batching_max_messages": 1000, "block_if_queue_full": True}
-# The client's log is of no interest.
+# The client's log is not needed.
 _SILENT = logging.Logger("pulsar", logging.CRITICAL)
 
 
@@ -61,7 +61,7 @@ def run(options: Options) -> Report:
 def _beside_each_other(
     urls: dict[str, str], value_bytes: int, options: Options
 ) -> dict[str, Figures]:
-    """Measures all brokers turn by turn. The first turn warms up."""
+    """Measures all brokers alternately. The first turn warms up."""
     taken: dict[str, list[Figures]] = {name: [] for name in urls}
     for turn in range(options.rounds_or(3) + 1):
         for name, url in urls.items():
@@ -99,7 +99,7 @@ def _measure(url: str, value_bytes: int, options: Options) -> Figures:
 
 
 def _sent(client: pulsar.Client, topic: str, payload: bytes, count: int) -> Iterator[float]:
-    """Yields how long each of `count` messages took to be acknowledged, in ms."""
+    """Yields the time to the acknowledgement of each of `count` messages, in ms."""
     producer = client.create_producer(topic)
     for _ in range(count):
         began = time.perf_counter()

@@ -1,13 +1,13 @@
-"""Measures reading from the broker, next to a bare grpc.aio stream of the same frames.
+"""Measures reading from the broker, compared with a bare grpc.aio stream of the same frames.
 
 A whole topic of 100 B messages in entries of 128 KiB is read from the start, raw; then it is
 compacted, and the compacted view is read from the start. The baseline (baseline.py) streams the
-same from a file, twice: entry by entry, as it was published, and in the frames that the broker
-sends, of several entries each, which is faster. The client takes frames as they come and decodes
-nothing. Both servers are processes of their own, in the same run, turn by turn; the first turn of
-each warms up and does not count. The goal is a ratio of 50 % for both views.
+same data from a file, twice: entry by entry, as published, and in the frames that the broker sends,
+of several entries each, which is faster. The client receives frames and decodes nothing. Both
+servers are separate processes, in the same run, and alternate; the first turn of each warms up and
+does not count. The goal is a ratio of 50 % for both views.
 
-`--kafka`: instead, a Kafka topic beside a Pulsar topic (kinds.py), of 100 B and of 1 kB.
+`--kafka`: instead, a Kafka topic and a Pulsar topic (kinds.py), of 100 B and of 1 kB.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def _read(broker: str, topic: str) -> float:
 
 
 def _bare(options: Options) -> Report:
-    # As many keys as messages: what survives is large enough to be timed.
+    # As many keys as messages, so that there are enough survivors to measure.
     messages = options.messages_or(4_000_000)
     workload = Workload(messages, keys=messages, value_bytes=100)
     report = Report("read", "100 B messages in 128 KiB entries, from the start")

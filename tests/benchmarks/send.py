@@ -1,11 +1,11 @@
 """Messages a second as a person's code sees them: the client library against a real broker.
 
 `send_async` of 100 B messages with keys, batches of up to 128 KiB, fsync mode, until `flush` comes
-back; then a reader's iterator over all of them, each message's data taken. One client process, one
-broker process, both of CPython on the same machine. Against: Pulsar's Python client (25,000 and
+back; then a reader's iterator over all of them, each message's data taken. One client process and
+one broker process, both of CPython on the same machine. Against: Pulsar's Python client (25,000 and
 146,000 messages/s) and confluent-kafka (263,000, without fsync). Goals: 260,000 and 500,000.
 
-`--kafka`: instead, with a Kafka topic beside a Pulsar topic (kinds.py), of 100 B and of 1 kB.
+`--kafka`: instead, with a Kafka topic and a Pulsar topic (kinds.py), of 100 B and of 1 kB.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _AGAINST = {
     "reader's iterator": "; Pulsar 146,000; goal 500,000",
 }
 Pairs = list[tuple[str, bytes]]
-# Seconds that something takes with a topic.
+# Returns the seconds that the work takes with a topic.
 Work = Callable[[Client, str, Pairs], float]
 
 

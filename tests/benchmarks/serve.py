@@ -1,8 +1,8 @@
-"""Measures how soon a broker serves, and its memory at that time, before Spark has started.
+"""Measures the time until a broker serves, and its memory then, before Spark has started.
 
-From the start of the process to its ready line, and to the standard health check answering SERVING
-(grpc.health.v1, the whole server). Resident memory is the broker process's alone, at that moment,
-with the compactor starting beside it. Against: real Pulsar 4.0.7 standalone, 8 s and 434 MB.
+From the start of the process to its ready line, and to SERVING as the answer of the standard health
+check (grpc.health.v1, the whole server). Resident memory is that of the broker process alone, while
+the compactor starts. Against: real Pulsar 4.0.7 standalone, 8 s and 434 MB.
 """
 
 from __future__ import annotations

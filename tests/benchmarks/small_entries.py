@@ -1,10 +1,10 @@
-"""Messages of 100 B, an entry each, through the client: published, compacted, and read.
+"""Messages of 100 B, each an entry, through the client: published, compacted, and read.
 
-What programs do that use the client's defaults: `send_async` without batching until `flush` comes
-back, a run, and a reader's iterator over the compacted view, each message's data taken. As many
-keys as a tenth of the messages. The baseline is the same with batches of up to 128 KiB, in the same
-run, turn by turn. Goals: 100,000 messages/s published, 1,000,000 compacted in 4 s, and 300,000/s
-read.
+As programs with the client's defaults: `send_async` without batching until `flush` returns, a run,
+and a reader's iterator over the compacted view, with each message's data read. The number of keys
+is a tenth of that of the messages. The baseline is the same with batches of up to 128 KiB, in the
+same run, alternately. Goals: 100,000 messages/s published, 1,000,000 compacted in 4 s, and
+300,000/s read.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _publish(client: Client, topic: str, kind: str, pairs: Pairs) -> float:
 
 
 def _read(client: Client, topic: str, survivors: int, pairs: Pairs) -> float:
-    """Returns the seconds that as many messages as there are pairs would take."""
+    """Returns the seconds for as many messages as there are pairs."""
     with client.create_reader(
         topic, MessageId.earliest, is_read_compacted=True, receiver_queue_size=QUEUE_SIZE
     ) as reader:

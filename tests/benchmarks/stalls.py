@@ -1,10 +1,9 @@
 """Measures how long the event loop is blocked while topics are created, rolled, trimmed and loaded.
 
-A whole broker in this process, with SYNC_MS added to every sync of a file or a folder, and to every
-write of metadata. One message after the other is published to a topic that nothing is done to, and
-a heartbeat looks for the longest pause of the loop, while a thing is done to other topics. Against:
-the same without anything going on beside it. A disk that is waited for on the loop shows as a pause
-of SYNC_MS and more.
+A complete broker in this process, with SYNC_MS added to each sync of a file or a folder, and to
+each metadata write. One message after the other is published to a topic, and a heartbeat measures
+the longest pause of the loop, while operations run on other topics. Compare: the same without other
+operations. If the loop waits for a disk, its pause is SYNC_MS or more.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class _SlowKeyValue(RocksKeyValue):
 
 
 class _Compactor(MemoryCompactor):
-    """Beside the loop, as the real one is."""
+    """Outside of the loop, as the real one."""
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
         work = super().run
@@ -191,9 +190,7 @@ class _Found:
 
 
 async def _beside(lab: _Lab, other: Topic, work: Work, rounds: int) -> _Found:
-    """Measures publishing to `other` and the loop's delays while the work is done, several
-    times.
-    """
+    """Measures publishing to `other` and the loop's delays during the work, several times."""
     found = _Found()
 
     async def beat() -> None:

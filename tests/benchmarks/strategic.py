@@ -2,10 +2,10 @@
 
 2,000,000 messages with numbers as values over 100,000 keys (workload.py, Zipf 1.1), in entries of
 128 KiB and segments of 64 MiB, on a warm Spark of two cores; no broker. `newest` reads nothing of a
-message, `numeric` the value, `everything` all parts; the last is that class as a user-defined
-strategy, held to its bounds. Time is the run's, both phases and the shuffles between; a core's
-second is one of the processors' time, of Spark's Python workers and the JVM together, whatever else
-the machine does. The goal is 300,000 messages/s a core.
+message, `numeric` the value, `everything` all parts; the last is the same class as a user-defined
+strategy, with its limits. Time is that of the run, both phases and the shuffles between. A core's
+second is a second of processor time of Spark's Python workers and the JVM together, regardless of
+other load. The goal is 300,000 messages/s a core.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from tests.benchmarks.workload import Workload
 from tests.support import processes
 
 CORES = 2
-# As exactly as the system tells processors' time.
+# As precisely as the system reports processor time.
 TICK = 0.01
 SEGMENT_BYTES = 64 * 1024 * 1024
 _HIGHEST = 10**9
 
 
 class Everything:
-    """Looks at every part."""
+    """Reads every part."""
 
     version = "1"
 

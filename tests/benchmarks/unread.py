@@ -1,9 +1,9 @@
 """Measures the memory of readers that never read, and whether other readers are served.
 
-Readers (150, or `--messages`), each over a connection of its own, ask a topic of 64 MB for all that
-there is, and take nothing of it. The figures are the broker process's resident size before and
-after they asked; what the bounds of streams and of unsent bytes leave of them (docs/SECURITY.md);
-and how long one more reader takes for the whole topic meanwhile.
+Readers (150, or `--messages`), each over a separate connection, request everything in a topic of 64
+MB, and read none of it. The figures are the broker process's resident size before and after the
+requests, with the limits of streams and of unsent bytes (docs/SECURITY.md), and the time that one
+more reader takes for the whole topic meanwhile.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ MB = 1e6
 TOPIC = "unread"
 _PERMITS = 2**31
 _OWN_CONNECTION = ("grpc.use_local_subchannel_pool", 1)
-# As long as it takes until nothing grows any more.
+# Until nothing grows any more.
 _SETTLED = 0.005
-_LOOK_S, _LOOKS_MAX = 0.5, 120
+_CHECK_S, _LOOKS_MAX = 0.5, 120
 
 
 def run(options: Options) -> Report:
@@ -81,13 +81,13 @@ async def _open(url: str) -> tuple[Any, Any]:
 
 
 async def _settled(pid: int) -> int:
-    """The resident size once it changes no more."""
+    """Returns the resident size when it no longer changes."""
     last, since = memory_bytes([pid]), time.monotonic()
     for _ in range(_LOOKS_MAX):
-        await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_CHECK_S)
         size = memory_bytes([pid])
         if abs(size - last) > _SETTLED * last:
             last, since = size, time.monotonic()
-        elif time.monotonic() - since > 4 * _LOOK_S:
+        elif time.monotonic() - since > 4 * _CHECK_S:
             break
     return last

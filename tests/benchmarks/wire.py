@@ -1,7 +1,7 @@
-"""Drives the bulk streams as raw frames, the same way for the broker and for the baseline.
+"""Drives the bulk streams as raw frames, in the same way for the broker and the baseline.
 
-Frames are built beforehand, so that what is timed is the wire and what stands behind it. A
-publisher keeps at most WINDOW frames without an answer.
+Frames are built in advance, so that only the wire and the server are measured. A publisher keeps at
+most WINDOW frames without an answer.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Target(Protocol):
     """The service that frames are published to and read from."""
 
     async def open_publish(self) -> Any:
-        """A stream that takes frames."""
+        """Opens a stream that accepts frames."""
         ...
 
     def acknowledged(self, response: bytes) -> int:
@@ -39,12 +39,12 @@ class Target(Protocol):
         ...
 
     def read(self) -> AsyncIterator[bytes]:
-        """Every frame there is, from the first."""
+        """Reads every frame from the first."""
         ...
 
 
 class Broker:
-    """A topic of the broker, one entry a frame on the way in."""
+    """A topic of the broker; published with one entry per frame."""
 
     def __init__(self, channel: Any, topic: str, *, read_compacted: bool = False) -> None:
         self._topic, self._read_compacted = topic, read_compacted
@@ -110,7 +110,9 @@ class Bare:
 
 
 async def publish(target: Target, frames: Iterable[bytes], window: int = WINDOW) -> float:
-    """Seconds from the first frame to the last acknowledgement; `frames` may be made as it goes."""
+    """Returns the seconds from the first frame to the last acknowledgement; `frames` may be
+    generated lazily.
+    """
     call = await target.open_publish()
     room = asyncio.Semaphore(window)
     began = last = time.perf_counter()
@@ -123,7 +125,7 @@ async def publish(target: Target, frames: Iterable[bytes], window: int = WINDOW)
                 await call.write(frame)
                 sent += 1
         finally:
-            # Also if `frames` raises: the responses end, and the error comes out below.
+            # Also if `frames` raises: the responses end, and the error is raised below.
             await call.done_writing()
         return sent
 
@@ -143,7 +145,7 @@ async def publish(target: Target, frames: Iterable[bytes], window: int = WINDOW)
 
 
 async def read(target: Target) -> tuple[float, int, int]:
-    """Reads all of it: seconds, frames, bytes."""
+    """Reads everything; returns seconds, frames, bytes."""
     began = time.perf_counter()
     frames = size = 0
     async for frame in target.read():
@@ -165,7 +167,7 @@ async def connected(address: str) -> AsyncIterator[Any]:
 
 @contextmanager
 def bare_server(folder: Path) -> Iterator[str]:
-    """The baseline in a process of its own; its address."""
+    """Starts the baseline in a separate process; yields its address."""
     folder.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "tests.benchmarks.baseline", str(folder)]
     with subprocess.Popen(

@@ -1,9 +1,8 @@
-"""Seeded keyed messages, and the entries a batching producer would make of them.
+"""Seeded keyed messages, and the entries that a batching producer would build of them.
 
 Keys follow a Zipf distribution (weight 1 / rank ** 1.1) over `keys` names in a shuffled order;
-values are slices of a pool of random bytes, so nothing compresses. The same seed gives the same
-messages. Event times, where they are asked for, rise by a millisecond a message, each up to
-SHUFFLE_MS early.
+values are slices of a pool of random bytes, so nothing compresses. The same seed produces the same
+messages. Event times, if requested, rise by a millisecond per message, each up to SHUFFLE_MS early.
 
     >>> workload = Workload(messages=3, keys=2, value_bytes=5)
     >>> [len(value) for _, value in workload.pairs()]
@@ -29,7 +28,7 @@ FIRST_EVENT_MS = 1_700_000_000_000
 SHUFFLE_MS = 1_000
 _POOL_BYTES = 4 * 1024 * 1024
 _CHUNK = 100_000
-# What the codec and the header add to a message; entries come out just below ENTRY_BYTES.
+# The bytes that codec and header add to a message; entries are just below ENTRY_BYTES.
 _ROW_BYTES = 9
 _HEADER_BYTES = 128
 
@@ -59,7 +58,7 @@ class Workload:
             yield from zip(keys, values, strict=True)
 
     def entries(self) -> Iterator[tuple[bytes, int]]:
-        """Each entry and how many messages it holds; sequence ids rise from 0."""
+        """Yields each entry and its number of messages; sequence ids rise from 0."""
         builder = NativeBatchBuilder("benchmark")
         sequence_id = -1
         random = np.random.default_rng(self.seed)
@@ -75,7 +74,7 @@ class Workload:
             yield builder.build(sequence_id=sequence_id, publish_time_ms=1), len(keys)
 
     def record_batches(self) -> Iterator[tuple[bytes, int]]:
-        """The same of the same messages for a Kafka topic, as an idempotent producer sends them."""
+        """Yields the same messages for a Kafka topic, as an idempotent producer sends them."""
         sent = 0
         for keys, values in self._chunks(self.rows_per_entry):
             header, section = batch_parts(

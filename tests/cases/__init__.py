@@ -1,4 +1,4 @@
-"""Cases of the Pulsar catalogue as text, and what runs them: docs/CASES.md is their manual.
+"""Cases of the Pulsar catalogue as text, and their runner: docs/CASES.md is the manual.
 
 lexer.py, parser.py, messages.py   the notation, into model.py; every error has its line and column
 steps/                             what each step asks of a broker, and what a case may say of it

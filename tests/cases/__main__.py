@@ -1,6 +1,6 @@
-"""`scripts/cases`: runs cases on a real broker, and says how each went.
+"""`scripts/cases`: runs cases on a real broker, and prints the result of each.
 
-Exit codes: 0 all passed, 1 one failed, 2 what was given is no case, or no case was found.
+Exit codes: 0 all passed, 1 one failed, 2 an argument is not a case, or no case was found.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Targets(Protocol):
 
 
 class OracleTargets:
-    """One target for all cases; none for those that want a broker of their own."""
+    """One target for all cases; none for those that need a separate broker."""
 
     def __init__(self, target: OracleTarget) -> None:
         self._target = target
@@ -68,7 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def brokers_of(folder: Path, command: str | None) -> Brokers:
-    """Brokers of our own, through the ports of Pulsar's clients if there is a command for them."""
+    """Starts brokers of our own, used through the ports of Pulsar's clients if there is a command
+    for them.
+    """
     return DoorBrokers(folder, command) if command else Brokers(folder)
 
 
@@ -84,7 +86,7 @@ def _run(cases: Sequence[Case], targets: Targets, profile: str | None) -> int:
 
 
 def run_on(targets: Targets, case: Case, profile: str) -> Outcome:
-    """One case on the target that it asks for."""
+    """Runs one case on the target that it needs."""
     try:
         with targets.target(case) as target:
             return run_case(target, case, profile)

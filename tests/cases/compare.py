@@ -31,7 +31,7 @@ from tests.cases.model import (
 from tests.cases.writing import SHORT, message_text, word
 
 _POSITION = re.compile(r"(-?\d+):(-?\d+)")
-# What the same message may have differently when it is delivered again.
+# The parts of a message that may differ when it is delivered again.
 _PASSING = {"handle", "redelivery"}
 Received = dict[str, Any]
 
@@ -44,17 +44,17 @@ class Names:
         self._numbers: dict[tuple[int, int], int] = {}
 
     def add(self, at: list[int]) -> None:
-        """The next entry; `at` is the id of a message in it."""
+        """Names the next entry; `at` is the id of a message in it."""
         self._numbers[at[0], at[1]] = len(self._ids)
         self._ids.append(at)
 
     def of(self, at: list[int]) -> str:
-        """The name of a message's id."""
+        """Returns the name of a message's id."""
         entry = self.of_position(f"{at[0]}:{at[1]}")
         return entry if at[2] < 0 else f"{entry}.{at[2]}"
 
     def of_position(self, text: str) -> str:
-        """The name of "ledger:entry"."""
+        """Returns the name of "ledger:entry"."""
         match = _POSITION.fullmatch(text)
         if match is None:
             return text
@@ -69,7 +69,7 @@ class Names:
         return text
 
     def id(self, name: str) -> list[int] | None:
-        """The id that "E2" or "E2.1" is; None when there is no such entry yet."""
+        """Returns the id that "E2" or "E2.1" denotes; None if there is no such entry yet."""
         entry, _, index = name[1:].partition(".")
         if int(entry) >= len(self._ids):
             return None
@@ -83,7 +83,7 @@ class Difference(NamedTuple):
 
 
 class StepFailed(Exception):
-    """The step cannot be taken, or its answer is not as expected."""
+    """The step cannot be executed, or its answer is not as expected."""
 
     def __init__(self, why: str, difference: Difference | None = None) -> None:
         super().__init__(why)
@@ -93,7 +93,7 @@ class StepFailed(Exception):
 class Judge(NamedTuple):
     """The context of a comparison: the names of the topic, and saved values.
 
-    `limit`: longer keys and values are cut where they are shown.
+    `limit`: longer keys and values are cut for display.
     """
 
     names: Names
@@ -101,7 +101,7 @@ class Judge(NamedTuple):
     limit: int | None = SHORT
 
     def differs(self, expected: Expectation, answer: Any) -> Difference | None:
-        """None when the answer is as expected."""
+        """Returns a description of the difference; None if the answer is as expected."""
         match expected:
             case Messages():
                 return self._messages(expected, answer)
@@ -122,13 +122,13 @@ class Judge(NamedTuple):
         return None if right else Difference(wanted, self.show(answer))
 
     def write(self, answer: Any) -> str:
-        """As it may stand behind `->`."""
+        """Formats an answer as it may follow `->`."""
         shown = self.show(answer)
         is_other = isinstance(answer, dict | list) and not is_messages(answer) and not is_id(answer)
         return word(shown) if isinstance(answer, str) or is_other else shown
 
     def show(self, answer: Any) -> str:
-        """A value as the notation writes it; texts without their quotes."""
+        """Formats a value in the notation; texts without their quotes."""
         match answer:
             case None:
                 return "null"
@@ -210,7 +210,7 @@ def _count(answer: Any) -> int:
 
 
 def lasting(answer: Any) -> Any:
-    """An answer without what may differ from one delivery to the next."""
+    """Returns an answer without the parts that may differ between deliveries."""
     if not is_messages(answer):
         return answer
     return [{name: each[name] for name in each.keys() - _PASSING} for each in answer]
@@ -222,7 +222,7 @@ def _value(received: Received, wanted: Message | None) -> bytes | None:
     value: str | None = received["value"]
     if value is None:
         return None
-    # From a broker that gives texts only: bytes that are none have lost what tells them apart.
+    # From a broker that returns only text: bytes that are not text can no longer be distinguished.
     if wanted is not None and wanted.value and wanted.value.decode(errors="replace") == value:
         return wanted.value
     return value.encode()

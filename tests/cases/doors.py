@@ -1,14 +1,14 @@
-"""The target that is this project's own broker, through the ports of Pulsar's clients.
+"""The target that is this project's broker, through the ports of Pulsar's clients.
 
-A command that answers JSON lines (oracle.py) gets the addresses of a broker of our own, where it
-names them as {pulsar} and {admin}; its answers are judged as those of our own client are.
+A command that answers JSON lines (oracle.py) gets the addresses of a broker of our own for {pulsar}
+and {admin}; its answers are judged like those of our client.
 
     scripts/cases --oracle 'COMMAND {pulsar} {admin}'
 
-Requests that Pulsar's protocols have no words for are answered over gRPC: profiles and strategies,
-the broker's own life, and what the command does not know. Time passes by itself, because a client
-of Pulsar stamps its messages with the machine's clock. A broker that starts again has other ports,
-so the command is started again as well: what it had open is gone, as the cases expect.
+Requests that Pulsar's protocols do not have are answered over gRPC: profiles and strategies,
+restarts of the broker, and operations that the command does not support. Time passes in real time,
+because a Pulsar client stamps its messages with the machine's clock. A restarted broker has other
+ports, so the command is restarted as well: its open objects are lost, as the cases expect.
 
     >>> names_addresses("oracle {pulsar} {admin}"), names_addresses("oracle URL")
     (True, False)
@@ -27,7 +27,7 @@ from tests.support.broker_process import BrokerProcess
 
 _PULSAR, _ADMIN = "{pulsar}", "{admin}"
 _LISTEN = ("--pulsar-listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
-# What the driver of another broker answers in its stead, and this broker has itself.
+# The operations that the driver of another broker answers itself, and that this broker supports.
 _OVER_GRPC = ("profile", "strategy", "retain-null-key")
 # Cases in which Pulsar's client differs on every broker (docs/NOT_EMULATED.md).
 _OF_THE_CLIENT = {

@@ -1,8 +1,8 @@
-"""The target that is this project's own broker, in a process of its own, with the real compactor.
+"""The target that is this project's broker, in a separate process, with the real compactor.
 
-One compactor, with one warm Spark, serves all brokers; one broker serves all cases that want the
-same options of `serve`. A case that restarts or kills its broker has one for itself; one that lets
-time pass has one with a clock that stands.
+One compactor, with one warm Spark, serves all brokers; one broker serves all cases that need the
+same options of `serve`. A case that restarts or kills its broker has a separate one; a case that
+advances time has one with a manual clock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.cases.protocol import ClosingTarget, Refused, Unsupported
 from tests.support.broker_process import BrokerProcess
 from tests.support.compactor_process import CompactorProcess
 
-# What Pulsar's administration answers where this broker gives the reason.
+# Pulsar's errors, by the reasons of this broker.
 HTTP: dict[str, int] = {
     "INVALID_REQUEST": 412,
     "TOPIC_NOT_FOUND": 404,
@@ -56,9 +56,9 @@ ALLOWED = tuple(
         "strategic_classes:Stubborn",
     )
 )
-# The monitor looks often: cases of the threshold wait for it.
+# The monitor checks often: cases of the threshold wait for it.
 _COMMON = ("--compaction-monitor-interval", "100ms", *ALLOWED)
-# Only the turns that a case asks for.
+# Only the passes that a case requests.
 _TOLD_TO_CLEAN = ("--kafka-config", "log.cleaner.enable=false")
 # So do clients for new partitions.
 _PARTITIONS_INTERVAL_S = 0.25
@@ -67,7 +67,7 @@ Answer = dict[str, Any]
 
 
 class LedgerfoldTarget:
-    """One broker process, which stays when the target is closed."""
+    """One broker process, which continues when the target is closed."""
 
     profile = "documented"
     quiet_ms = 100
@@ -90,7 +90,7 @@ class LedgerfoldTarget:
 
     @property
     def ready(self) -> dict[str, Any]:
-        """The ready line of the process that runs now: its addresses."""
+        """The ready line of the current process: its addresses."""
         return self._broker.ready
 
     def ask(self, operation: str, /, **fields: Any) -> Answer:
@@ -139,7 +139,7 @@ class LedgerfoldTarget:
         self._connect()
 
     def _compact_outside(self, topic: str, order: str | None = None) -> None:
-        """By `ledgerfold compact`, in the directory that the broker has left."""
+        """Runs `ledgerfold compact` in the directory of the stopped broker."""
         chosen = () if order is None else ("--compactor-type", order)
         data = ("--data", str(self._broker.data_dir), "--compactor", self._compactor.address)
         command = (sys.executable, "-m", "ledgerfold", "compact", topic, *data, *chosen)
@@ -177,7 +177,7 @@ class LedgerfoldTarget:
 
 
 class Brokers:
-    """The processes that cases run on. `compactor` is somebody else's, or None: then its own."""
+    """The processes that cases run on. `compactor` is another owner's; None: starts one."""
 
     def __init__(self, folder: Path, compactor: CompactorProcess | None = None) -> None:
         self._folder = folder
@@ -190,7 +190,7 @@ class Brokers:
 
     @contextmanager
     def target(self, case: Case) -> Iterator[ClosingTarget]:
-        """A broker with the case's options: one that others use, too, or one for it alone."""
+        """Returns a broker with the case's options: a shared one, or a separate one."""
         options = self.options_of(case)
         if case.own_broker:
             with self._started(*options) as target:
@@ -206,7 +206,7 @@ class Brokers:
         return options + _TOLD_TO_CLEAN if case.is_kafka else options
 
     def target_of(self, broker: BrokerProcess) -> ClosingTarget:
-        """Returns what drives the broker until it is closed."""
+        """Returns the driver of the broker until it is closed."""
         return LedgerfoldTarget(broker, self.compactor)
 
     @contextmanager

@@ -19,13 +19,13 @@ Answer = dict[str, Any]
 
 
 class AdminAnswers:
-    """Methods are named for the operations they answer."""
+    """Methods are named after the operations that they answer."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
 
     def namespace(self, namespace: str) -> Answer:
-        """A namespace is there once something is in it."""
+        """Creates nothing: a namespace exists once something is in it."""
         return {}
 
     def profile(self, namespace: str, profile: str) -> Answer:
@@ -122,7 +122,7 @@ class AdminAnswers:
         return _status(last)
 
     def trigger(self, topic: str) -> Answer:
-        """Returns when the run's range is settled: what is published then is not in it."""
+        """Returns when the run's range is fixed: messages published later are not in it."""
 
         def is_settled() -> bool:
             found = next(self._admin.watch_compaction(topic))

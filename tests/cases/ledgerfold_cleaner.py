@@ -1,4 +1,4 @@
-"""Ledgerfold's answers to requests about Kafka's cleaner: plans, turns, states, gauges."""
+"""Ledgerfold's answers to requests about Kafka's cleaner: plans, passes, states, gauges."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ledgerfold.v1 import (
 )
 
 Answer = dict[str, Any]
-# A turn waits for Spark.
+# A pass waits for Spark.
 TIMEOUT_S = 120.0
 _OPTIONS = (("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1))
 
 
 class KafkaCalls:
-    """A connection to a broker's services, as they are."""
+    """A connection to a broker's services, without conversions."""
 
     def __init__(self, address: str) -> None:
         self._channel = grpc.insecure_channel(address, options=_OPTIONS)
@@ -41,7 +41,7 @@ class KafkaCalls:
 
 
 class CleanerAnswers:
-    """Methods are named for the operations they answer."""
+    """Methods are named after the operations that they answer."""
 
     def __init__(self, calls: KafkaCalls) -> None:
         self._call, self._kafka = calls.call, calls.kafka
@@ -111,7 +111,7 @@ class CleanerAnswers:
         return {"deleted": told.deleted_segments}
 
     def kafka_cleaner(self, topic: str) -> Answer:
-        """`topic`: whose state is told."""
+        """`topic`: the topic whose state is returned."""
         told = self._call(self._kafka.GetCleaner, kafka_pb2.GetCleanerRequest())
         return {
             "stats": {

@@ -1,6 +1,6 @@
 """Ledgerfold's answers to requests about data: publish, read, consume, views.
 
-Through the client library, as a user would. What is open is kept by name.
+Through the client library, as a user would. Open objects are kept by name.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from tests.support.waiting import wait_until
 _COMPRESSIONS = {each.name.upper(): each for each in CompressionType}
 _TYPES = {each.name: each for each in ConsumerType} | {"Key_Shared": ConsumerType.KeyShared}
 _QUEUE = 1000
-# A batch of the notation is one entry, however large.
+# A batch of the notation is one entry, regardless of its size.
 _ANY_SIZE = 2**31 - 1
-# Comes again soon: nobody waits for Pulsar's minute.
+# Redelivered soon: no test waits for Pulsar's minute.
 _NACK_DELAY_MS = 100
 Answer = dict[str, Any]
 Heard = list[list[str | None]]
 
 
 class DataAnswers:
-    """Methods are named for the operations they answer."""
+    """Methods are named after the operations that they answer."""
 
     def __init__(self, client: Client, admin: Admin) -> None:
         self._client, self._admin = client, admin
@@ -236,7 +236,9 @@ def _value(message: dict[str, Any]) -> bytes | None:
 
 
 def _fields(message: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a send. A byte key is its base64, as Pulsar's Python client has it."""
+    """Returns the arguments of a send. A byte key is converted to base64, as Pulsar's Python client
+    does.
+    """
     return {
         "partition_key": message.get("key", message.get("keyB64")),
         "properties": message.get("props"),
@@ -257,7 +259,7 @@ def id_of(at: MessageId) -> list[int]:
 
 
 def position(at: Any) -> MessageId:
-    """As requests have it: "earliest", "latest" or an id."""
+    """Returns a position in the form of requests: "earliest", "latest" or an id."""
     if isinstance(at, str):
         return MessageId.latest if at == "latest" else MessageId.earliest
     ledger, entry, batch_index, *partition = at
@@ -265,7 +267,7 @@ def position(at: Any) -> MessageId:
 
 
 def _told(value: bytes | None) -> dict[str, str | None]:
-    """A text, and the bytes where that does not tell them."""
+    """Returns a text, and the bytes if the text is ambiguous."""
     try:
         return {"value": None if value is None else value.decode()}
     except UnicodeDecodeError as error:
@@ -292,7 +294,7 @@ def _received(message: Message) -> Received:
 
 
 def _await_answer(consumer: Consumer) -> None:
-    """The next step finds the cursor where the acknowledgement put it."""
+    """Waits, so that the next step finds the acknowledged cursor."""
     if isinstance(consumer._core, ConsumerCore):
         stream = consumer._core.stream
         stream.loop.call_soon_threadsafe(stream._want_answer)

@@ -1,6 +1,6 @@
-"""Ledgerfold's answers to requests about Kafka topics: settings, appends, reads, what is stored.
+"""Ledgerfold's answers to requests about Kafka topics: settings, appends, reads, stored batches.
 
-Batches are built here, as a producer would build them, and told one by one.
+Batches are built here, as a producer would build them, and returned one by one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from tests.cases.ledgerfold_time import Time
 from tests.cases.logs import CODECS
 
 Answer = dict[str, Any]
-# So many entries at once.
+# The number of entries at once.
 _PERMITS = 1_000_000
 
 
 class KafkaAnswers:
-    """Methods are named for the operations they answer."""
+    """Methods are named after the operations that they answer."""
 
     def __init__(self, calls: KafkaCalls, time: Time) -> None:
         self._time, self._call = time, calls.call
@@ -159,7 +159,7 @@ class KafkaAnswers:
         return told
 
     def kafka_batches(self, topic: str) -> Answer:
-        """By segments, whether they hold anything or not."""
+        """Returns the batches by segment, including empty segments."""
         log = self._described(topic, batches=True)
         told = [_told(each.batch) for each in log.batches]
         bounds = [each.base_offset for each in log.segments[1:]]
@@ -230,7 +230,7 @@ class KafkaAnswers:
 
 
 class _Requests:
-    """The requests of a stream: the first ones, and those added later. None ends it."""
+    """The requests of a stream: the first ones, and those added later. None ends the stream."""
 
     def __init__(self, first: Sequence[Any]) -> None:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()

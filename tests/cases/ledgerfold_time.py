@@ -1,7 +1,8 @@
 """The clock of a case's clients, and how it advances.
 
-A broker with a test clock stands in time until a case moves it, and its clients with it. Others go
-by the machine's clock, and cannot be moved; a mark then moves their clients on by a moment only.
+The time of a broker with a test clock does not advance until a case moves it, together with its
+clients' time. Other brokers use the machine's clock, which cannot be moved; a mark then advances
+their clients by a moment only.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Protocol
 from ledgerfold.broker.client.administration.admin import Admin
 from ledgerfold.broker.client.streams.connection import wall_clock_ms
 
-# Around a mark: whatever the clock does within a millisecond, the mark lies between two publishes.
+# Around a mark: even if the clock does not advance, the mark lies between two publishes.
 _MARK_MS = 2
 
 
@@ -19,7 +20,7 @@ class Time(Protocol):
     def now_ms(self) -> int: ...
 
     def mark_ms(self) -> int:
-        """A time behind all publishes that were, and before all that will be."""
+        """Returns a time after all previous publishes, and before all later ones."""
         ...
 
     def advance(self, ms: int) -> None:
@@ -64,5 +65,5 @@ class StandingTime:
 
 
 def time_of(admin: Admin) -> Time:
-    """As the broker has it."""
+    """Returns the broker's time."""
     return StandingTime(admin) if admin.clock().is_manual else PassingTime(admin)

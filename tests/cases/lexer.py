@@ -1,11 +1,11 @@
-"""The notation's tokens, and the error that says where it is broken.
+"""The notation's tokens, and the error with the position of a mistake.
 
     >>> [token.text for token in tokens('a=1@5 [b="x y"] | RC-read -> E0 a=1', 1, 1, "-")]
     ['a', '=', '1', '@', '5', '[', 'b', '=', 'x y', ']', '|', 'RC-read', '->', 'E0', 'a', '=', '1']
 
-Text in quotes may hold anything: \\n \\t \\0 \\xHH \\uHHHH \\" \\\\ are written so, `b"..."` is
-bytes, and `"ab"*100` is the text a hundred times. Outside of quotes a comma is a space, and a
-semicolon a bar: so the catalogue's sentences can be copied.
+Quoted text may contain anything: \\n \\t \\0 \\xHH \\uHHHH \\" \\\\ are escapes, `b"..."` is bytes,
+and `"ab"*100` is the text a hundred times. Outside of quotes a comma is a space, and a semicolon a
+bar, so that the catalogue's sentences can be copied.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ESCAPED = {"n": "\n", "t": "\t", "0": "\0", '"': '"', "\\": "\\"}
 
 
 class NotationError(Exception):
-    """A text that is no case: `source`:`line`:`column`: `message`. Lines and columns from 1."""
+    """A text that is not a case: `source`:`line`:`column`: `message`. Lines and columns from 1."""
 
     def __init__(self, message: str, source: str, line: int, column: int) -> None:
         super().__init__(f"{source}:{line}:{column}: {message}")
@@ -45,9 +45,10 @@ class Place(NamedTuple):
 
 
 class Token(NamedTuple):
-    """`kind`: WORD; TEXT and BYTES, without their quotes; else a mark, which is its own kind.
+    """`kind`: WORD; TEXT and BYTES, without their quotes; otherwise a mark, which is a kind by
+    itself.
 
-    `raw` is how it was written.
+    `raw` is the text as written.
     """
 
     kind: str
@@ -121,26 +122,28 @@ class Cursor:
         return token.kind == kind or (token.kind == WORD and token.text == kind)
 
     def sees_pair(self, skipped: int = 0) -> bool:
-        """Returns whether `name=` comes next, behind so many other tokens."""
+        """Returns whether `name=` follows, after this number of tokens."""
         at = self._at + skipped
         following = self._tokens[at : at + 2]
         return len(following) == 2 and following[0].is_name and following[1].kind == "="
 
     def sees_id(self) -> bool:
-        """Returns whether the name of an entry and a message come next, as in `E2.1 a=1`."""
+        """Returns whether the name of an entry and a message follow, as in `E2.1 a=1`."""
         return self.sees(WORD) and self.sees_pair(1) and self._tokens[self._at].text[0] == "E"
 
     def sees_count(self) -> bool:
-        """Returns whether `10 messages` or `10 records` comes next."""
+        """Returns whether `10 messages` or `10 records` follows."""
         words = [token.text for token in self._tokens[self._at : self._at + 2]]
         return len(words) == 2 and words[0].isdecimal() and words[1] in ("messages", "records")
 
     def peek(self) -> Token:
-        """The next token, which stays. There must be one."""
+        """Returns the next token without consuming it. There must be one."""
         return self._tokens[self._at]
 
     def take(self, kind: str = "") -> Token:
-        """The next token. Raises NotationError when there is none or it is no `kind`."""
+        """Consumes and returns the next token. Raises NotationError if there is none, or if it is
+        not a `kind`.
+        """
         if self.is_done:
             raise self._end.error(f"the step ends here; {kind or 'more'} is missing")
         token = self._tokens[self._at]
@@ -150,13 +153,13 @@ class Cursor:
         return token
 
     def take_name(self) -> Token:
-        """The next token, a word or a quoted text."""
+        """Consumes and returns the next token, a word or a quoted text."""
         if not self.is_done and self._tokens[self._at].is_name:
             return self.take()
         return self.take(WORD)
 
     def skip(self, kind: str) -> bool:
-        """Takes the next token if it is a `kind`."""
+        """Consumes the next token if it is a `kind`."""
         if not self.sees(kind):
             return False
         self._at += 1
@@ -164,7 +167,7 @@ class Cursor:
 
 
 def as_written(found: list[Token]) -> str:
-    """The tokens as they stood in their line; where a line ended is one space."""
+    """Returns the tokens as written; line ends become one space."""
     shown = ""
     for before, token in zip([None, *found], found, strict=False):
         end = before and before.place._replace(column=before.place.column + len(before.raw))

@@ -1,4 +1,4 @@
-"""A Kafka log as text: what a line builds, and what must be left of it.
+"""A Kafka log as text: the batches to append, and the batches that must remain.
 
     0:A=a0                   a record at offset 0, a batch of its own      A=a0   at any offset
     [1:B=b0 2:A=∅]           one batch; ∅ is a null value, ~ no key
@@ -10,10 +10,10 @@
     [pid1 0:A=a]             of an idempotent producer; [txn1 0:A=a] in a transaction
     |                        a segment ends; |* the active segment begins
 
-Words in front of a batch's records say more of it: `seq:5 epoch:1 codec:gzip`; `follow` for one
-that is appended as from a leader, at its own offsets, `coordinator` as from a coordinator.
-What is not written is not compared, and bars neither.
-A series repeats all since the one before it, or the line's start: `k<n>=<n> | for n=0..3 a=1`.
+Words before a batch's records are attributes: `seq:5 epoch:1 codec:gzip`; `follow` for a batch that
+is appended by a follower, at the leader's offsets; `coordinator` for one by a coordinator. Omitted
+parts are not compared, and neither are bars. A series repeats everything since the previous series,
+or since the line's start: `k<n>=<n> | for n=0..3 a=1`.
 
     >>> from tests.cases.lexer import Cursor, Place, tokens
     >>> line = "k<n>=v | for n=1..2 0..2[1:b=x] ~99 3:ABORT7 4:{} |* 7:A=∅"
@@ -43,7 +43,7 @@ Maker = Callable[[Numbers], LogBatch | Bar]
 
 
 def parse_log(cursor: Cursor) -> LogText:
-    """Up to `->`, `as` or the end. Raises NotationError."""
+    """Parses a log up to `->`, `as` or the end. Raises NotationError."""
     items: list[LogBatch | Bar] = []
     makers: list[Maker] = []
     while not (cursor.is_done or cursor.sees("->") or cursor.sees("as")):
@@ -66,7 +66,7 @@ def _expand(makers: Sequence[Maker], series: Sequence[Numbers]) -> list[LogBatch
 
 
 def _is_horizon(cursor: Cursor, makers: list[Maker]) -> bool:
-    """Takes `~99` and gives it to the batch before."""
+    """Consumes `~99` and applies it to the previous batch."""
     if cursor.sees_pair() or not cursor.sees(WORD) or not cursor.peek().text.startswith(NO_KEY):
         return False
     token = cursor.take(WORD)
@@ -87,7 +87,7 @@ def _is_horizon(cursor: Cursor, makers: list[Maker]) -> bool:
 
 
 def _batch(cursor: Cursor) -> Maker:
-    """`0..2[...]`, `[...]`, `2:{}`, `2:ABORT1`, `1:A=a`."""
+    """Parses `0..2[...]`, `[...]`, `2:{}`, `2:ABORT1`, `1:A=a`."""
     if cursor.sees("["):
         return _bracketed(cursor, None)
     if cursor.sees_pair():
@@ -174,7 +174,7 @@ def _attribute(token: Token) -> dict[str, int | str | bool]:
 
 
 def _record(cursor: Cursor, head: Token | None = None) -> RecordMaker:
-    """`head`: its offset, where the key is quoted: `0:"a key"=v`."""
+    """Parses a record; `head`: its offset, if the key is quoted: `0:"a key"=v`."""
     key = cursor.take_name()
     if head is None and key.kind == WORD and key.text.endswith(":") and not cursor.sees("="):
         head, key = key, cursor.take_name()

@@ -23,7 +23,7 @@ NO_HORIZON = -(2**63)
 
 
 class LogRecord(NamedTuple):
-    """Times are ms since the case began. None of an expected one: not compared."""
+    """Times are ms since the case began. None in an expected record: not compared."""
 
     key: bytes | None
     value: bytes | None
@@ -39,7 +39,9 @@ class LogRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class LogBatch:
-    """`marker`: "commit" or "abort". `origin`: "client", or of ORIGINS. `md5`: of a stored one."""
+    """`marker`: "commit" or "abort". `origin`: "client", or one of ORIGINS. `md5`: of a stored
+    batch.
+    """
 
     records: tuple[LogRecord, ...] = ()
     base: int | None = None
@@ -55,7 +57,7 @@ class LogBatch:
     md5: str | None = None
 
     def is_as(self, wanted: LogBatch) -> bool:
-        """Returns whether this stored one has what is written there."""
+        """Returns whether this stored part matches the written one."""
         pairs = (
             (getattr(self, name), getattr(wanted, name))
             for name in ("base", "last", "marker", "pid", "epoch", "sequence", "is_transactional")
@@ -70,7 +72,7 @@ class LogBatch:
         )
 
     def shown_as(self, wanted: Iterable[LogBatch] = ()) -> LogBatch:
-        """With as much said of it as is written of any of those of its kind."""
+        """Returns it with only the parts that are written for batches of its kind."""
         like = [each for each in wanted if (each.marker is None) == (self.marker is None)]
         hidden: dict[str, Any] = {
             name: None
@@ -124,7 +126,7 @@ class Bar(NamedTuple):
 
 @dataclass(frozen=True)
 class LogText:
-    """A log as written or as stored; batches and bars in order."""
+    """A log, written or stored; batches and bars in order."""
 
     items: tuple[LogBatch | Bar, ...]
 
@@ -137,7 +139,9 @@ class LogText:
         return any(isinstance(each, Bar) for each in self.items)
 
     def is_as(self, wanted: LogText) -> bool:
-        """Returns whether this stored log is what is written there; bars count if there are any."""
+        """Returns whether this stored log matches the written one; bars are compared if there are
+        any.
+        """
         here = self.items if wanted.has_bars else tuple(self.batches)
         return len(here) == len(wanted.items) and all(map(_is_item, here, wanted.items))
 

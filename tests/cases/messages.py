@@ -1,4 +1,4 @@
-"""Messages in the notation: what is published, and what is expected.
+"""Messages in the notation, to publish or expected.
 
     a=1            one message, published alone          a=∅   a tombstone (null value)
     [a=1 b=2]      one batch                             a=""  an empty value
@@ -10,7 +10,7 @@
     [k<n%3>=1 for n=0..9]        ten messages, one batch
     [a=<n> b=<n>] for n=0..9     ten batches
 
-A place for a number, `<...>`, counts outside of quotes only.
+A placeholder for a number, `<...>`, is replaced outside of quotes only.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Draft(NamedTuple):
 
 
 def begins_messages(cursor: Cursor) -> bool:
-    """Returns whether what follows is messages, and no verb."""
+    """Returns whether messages follow, and not a verb."""
     return cursor.sees("[") or cursor.sees_pair()
 
 

@@ -1,8 +1,8 @@
 """The parts of a parsed case: values that compare.
 
-A case is a title and steps; a step is a verb with arguments, or messages to publish, and what is
-expected of its answer. `Order` and the two ways to say what a value is are what the notation's
-expectations come to (compare.py judges them).
+A case is a title and steps; a step is a verb with arguments, or messages to publish, and the
+expectation of its answer. `Order` and the two forms of a value are the notation's expectations
+(compare.py judges them).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ PROFILES = ("documented", "pulsar-4", "kafka-4.1")
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """As published, or as expected; `id` ("E2.1") and what else is None is not compared.
+    """A message, published or expected; `id` ("E2.1") and other parts that are None are not
+    compared.
 
     `key` None: no key. `value` None: a null value. Byte keys are in base64, as on the wire.
     """
@@ -34,7 +35,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Sent at once. `is_batch`: its messages have batch indexes."""
+    """An entry, sent at once. `is_batch`: its messages have batch indexes."""
 
     messages: tuple[Message, ...]
     is_batch: bool
@@ -62,14 +63,14 @@ class Messages:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The answer is so many messages, whichever."""
+    """The answer is this number of messages, regardless of their contents."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The answer compares so: `sign` is one of = > >= < <= contains."""
+    """The answer compares like this: `sign` is one of = > >= < <= contains."""
 
     sign: str
     text: str
@@ -77,7 +78,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The answer is the one that was saved under `name`, or another one, or a part of it."""
+    """The answer is the one saved under `name`, another one, or a part of it."""
 
     name: str
     relation: Relation = Relation.SAME
@@ -95,10 +96,10 @@ Expectation = Messages | Count | Value | Saved | Refusal | LogText
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`arguments` by the names of the verb's usage; `entries` are for the verb "publish" alone,
+    """`arguments` by the names in the verb's usage; `entries` are only for the verb "publish",
     `log` for "append".
 
-    `profile` None: under every profile. `patient`: asked again until it is as expected.
+    `profile` None: under every profile. `patient`: repeated until the answer is as expected.
     """
 
     place: Place
@@ -115,8 +116,8 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`options` are those of `serve` that it wants; `own_broker`: nobody else uses its broker;
-    `is_kafka`: it is about Kafka topics, whose broker cleans when it is told to.
+    """`options`: the options of `serve` that it needs; `own_broker`: its broker is not shared;
+    `is_kafka`: it is about Kafka topics, and its broker cleans on request only.
     """
 
     number: str
@@ -129,7 +130,7 @@ class Case:
 
     @property
     def profiles(self) -> tuple[str, ...]:
-        """Returns the profiles that the case expects something of; the default alone if it names
+        """Returns the profiles for which the case has expectations; the default if it names
         none.
         """
         named = {step.profile for step in self.steps}
@@ -137,7 +138,7 @@ class Case:
 
     @property
     def expects(self) -> bool:
-        """Returns whether any answer is judged; else they are shown."""
+        """Returns whether any answer is judged; otherwise they are shown."""
         return any(step.expected for step in self.steps)
 
     @property
@@ -145,5 +146,5 @@ class Case:
         return any(step.verb == "advance" for step in self.steps)
 
     def under(self, profile: str) -> tuple[Step, ...]:
-        """The steps that are taken under that profile."""
+        """Returns the steps that are executed under that profile."""
         return tuple(step for step in self.steps if step.profile in (None, profile))

@@ -2,16 +2,16 @@
 
 A request is one line on its standard input, {"op": ..., field: ...}; the answer is one line on its
 standard output, {"ok": true, ...}, or {"ok": false, "error": NAME, "message": TEXT} with "http"
-where there is a status. The table of operations is in docs/CASES.md; one that the command does not
-know is refused with a message that begins with "unknown op".
+where there is a status. The table of operations is in docs/CASES.md; an operation that the command
+does not support is refused with a message that begins with "unknown op".
 
-Pulsar has no strategy of a topic: what a case sets is told with each run, which is one outside of
-the broker then. So are null keys that are retained.
+Pulsar has no strategy of a topic: the strategy that a case sets is sent with each run, which then
+runs outside of the broker. So is the retention of null keys.
 
-What is answered here, without the command: the profile, which is what the broker is, and time,
-which passes by itself. `E0.0` may come as `E0` in a last id (Pulsar's client cannot tell): mended
-here. So is a compaction of a partitioned topic, whose own name has no status in Pulsar: it has
-ended when each partition's has.
+Answered here, without the command: the profile, which is the broker's, and time, which passes in
+real time. `E0.0` may be returned as `E0` in a last id (Pulsar's client cannot distinguish them):
+corrected here. So is a compaction of a partitioned topic, whose own name has no status in Pulsar:
+it has ended when that of each partition has.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from typing import Any
 
 from tests.cases.protocol import Refused, Unsupported
 
-# The option of who starts one.
+# The option of the caller that starts one.
 OWN_ORDER: dict[str, Any] = {
     "choices": ("PUBLISHING", "EVENT_TIME"),
     "default": "PUBLISHING",
     "help": "of runs that the other broker makes itself; default PUBLISHING",
 }
-# For time that passes by itself; a case that lets days pass is for a broker with a clock.
+# For time that passes in real time; a case that advances days needs a manual clock.
 _WAIT_MS_MAX = 5_000
-# What is published before a mark and after it differs by this at least.
+# The minimum difference between the times of messages before a mark and after it.
 _MARK_MS = 20
 _END_TIMEOUT_S = 20
-# A cursor moves a moment after its compaction says that it has ended, or after an acknowledgement:
-# Pulsar's client sends these together, every 100 ms.
+# A cursor moves a moment after its compaction has ended, or after an acknowledgement: Pulsar's
+# client sends these together, every 100 ms.
 _SETTLE_MS = 300
 _POLL_MS = 50
-# Strategies -> what `compact-outside` calls them.
+# Strategies -> their names for `compact-outside`.
 _ORDERS = {
     "publishing-order": "PUBLISHING",
     "event-time": "EVENT_TIME",
@@ -52,11 +52,11 @@ Answer = dict[str, Any]
 
 
 class UnknownOperation(Unsupported):
-    """The command says that it does not know the operation."""
+    """The command does not support the operation."""
 
 
 class OracleTarget:
-    """Starts the command; ends it when closed. `own_order`: of the runs that a broker makes."""
+    """Starts the command; ends it when closed. `own_order`: the order of the broker's own runs."""
 
     profile = "pulsar-4"
     quiet_ms = 1_000
@@ -69,7 +69,7 @@ class OracleTarget:
         # By topic or namespace.
         self._orders: dict[str, str] = {}
         self._retains: dict[str, bool] = {}
-        # Topics with a run outside, of which the broker's stats do not tell.
+        # Topics with a run outside, which the broker's stats do not include.
         self._compacted_outside: set[str] = set()
 
     def ask(self, operation: str, /, **fields: Any) -> Answer:
@@ -154,7 +154,7 @@ class OracleTarget:
         self._send({"op": "compact-outside", "topic": topic, "order": self._own_order, **wants})
 
     def _compact_partitions(self, topic: str) -> Answer:
-        """The first failure there is, else a success."""
+        """Returns the first failure, or success."""
         self._send({"op": "trigger", "topic": topic})
         names = [f"{topic}-partition-{index}" for index in range(self._partitions[topic])]
         answers = [self._ended(name) for name in names]
@@ -197,7 +197,7 @@ class OracleTarget:
 
 
 def settle() -> None:
-    """Waits for what the other client sends together a moment later."""
+    """Waits for acknowledgements that the other client sends together a moment later."""
     _wait(_SETTLE_MS)
 
 

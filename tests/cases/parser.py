@@ -7,11 +7,12 @@
         documented: compact | CL.ledgerId -> same as before
         broker: --ledger-entries 2
 
-A case begins at the margin with its number and its title; its lines are indented, a line that is
-indented more goes on with the one before it. Or steps stand at the margin themselves, perhaps
-behind a number and a colon: their text is the title. A line holds steps, separated by `|`; before
-them may stand the profile they belong to, or `broker:` with options of `serve`. A step is messages
-to publish, or a verb (verbs.py), then perhaps `as NAME`, then perhaps `->` and what is expected.
+A case begins in the first column with its number and title; its lines are indented, and a line that
+is indented more continues the previous one. Or steps are in the first column themselves, optionally
+after a number and a colon: their text is the title. A line holds steps, separated by `|`; they may
+be preceded by the profile to which they belong, or by `broker:` with options of `serve`. A step is
+messages to publish, or a verb (verbs.py), optionally `as NAME`, and optionally `->` with the
+expectation.
 
     >>> case, = parse("BAS-09 One message\\n  a=1 | compact | RC-read -> E0 a=1\\n")
     >>> [step.verb for step in case.steps], case.steps[2].expected.messages[0].id
@@ -47,7 +48,7 @@ from tests.cases.verbs import Verb, checked
 
 _HEADER = re.compile(r"([A-Z][A-Z0-9]*-\d+[a-z]?|T\d+[a-z]?)(:?)\s+(\S.*)")
 _LABEL = re.compile(r"([a-z][a-z0-9.-]*):(?=\s)")
-# A whole line is a log's text, bars and all: one that is built, one that must be left.
+# The whole line is a log's text, including bars: one that is built, or one that must remain.
 LOG_LINES = {"log": "append", "left": "left"}
 _SIGNS = (">=", "<=", ">", "<")
 _ANY_OPTION = "SETTING"
@@ -55,7 +56,7 @@ _ORDERS = {"any-order": Order.ANY, "at-least": Order.AT_LEAST}
 
 
 def parse(text: str, source: str = "-") -> list[Case]:
-    """The cases of a file. Raises NotationError."""
+    """Parses the cases of a file. Raises NotationError."""
     cases: list[Case] = []
     for (place, header), body in _blocks(text, source):
         match = _HEADER.fullmatch(header)
@@ -74,7 +75,7 @@ Line = tuple[Place, str]
 
 
 def _blocks(text: str, source: str) -> Iterator[tuple[Line, list[list[Line]]]]:
-    """Each case's header and its lines, a line with those that go on with it."""
+    """Yields each case's header and its lines, with continuations joined."""
     header: Line | None = None
     body: list[list[Line]] = []
     margin = 0
@@ -156,7 +157,7 @@ def _split(found: list[Token], end: Place) -> Iterator[tuple[list[Token], Place]
         if token.kind != "|":
             part.append(token)
             continue
-        # A line may begin with the bar that ends the one before it.
+        # A line may begin with the bar that ends the previous one.
         if part:
             yield part, token.place
         part = []
@@ -201,7 +202,7 @@ def _called(name: str, cursor: Cursor, place: Place) -> dict[str, Argument]:
 
 
 def _arguments(cursor: Cursor, called: Verb) -> dict[str, Argument]:
-    """Words, flags and options up to `as`, `->` or the end. Raises NotationError."""
+    """Parses words, flags and options up to `as`, `->` or the end. Raises NotationError."""
     found: dict[str, Argument] = {}
     words = list(called.words)
     while not (cursor.is_done or cursor.sees("as") or cursor.sees("->")):
@@ -239,7 +240,7 @@ def _expectation(cursor: Cursor) -> Expectation:
 
 
 def _log_expectation(cursor: Cursor) -> Expectation:
-    """A log's text, or what may be expected of any answer."""
+    """Parses a log's text, or an expectation that any answer may have."""
     words = ("nothing", "error", "same", "other")
     is_other = any(map(cursor.sees, words)) or cursor.sees_count()
     if is_other and not cursor.sees_pair():

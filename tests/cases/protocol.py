@@ -1,9 +1,9 @@
 """The requests that cases consist of, and their answers. docs/CASES.md explains each.
 
-A request is an operation and fields, an answer is fields; both are JSON. Message ids are
-`[ledger, entry, batch index]`, with the partition as a fourth number on a partition; a batch index
-of -1 is outside of a batch. A target says no in two ways: the broker refused (`Refused`), or the
-target has no such thing (`Unsupported`), which is nobody's failure.
+A request is an operation and fields, an answer is fields; both are JSON. Message ids are `[ledger,
+entry, batch index]`, with the partition as a fourth number on a partition; a batch index of -1 is
+outside of a batch. A target refuses in two ways: the broker refused (`Refused`), or the target does
+not support the operation (`Unsupported`), which is not a failure.
 
     >>> check_request("has-more", {"name": "r"})
     >>> check_request("has-more", {"nom": "r"})
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-# Operation -> the fields that it may have, in the order of docs/CASES.md.
+# Operation -> its possible fields, in the order of docs/CASES.md.
 OPERATIONS: dict[str, str] = {
     "namespace": "namespace",
     "profile": "namespace profile",
@@ -91,7 +91,9 @@ OPERATIONS: dict[str, str] = {
 
 
 class Refused(Exception):
-    """The broker said no. `codes`: an HTTP status, a reason, the name of an error, as there are."""
+    """The broker refused the request. `codes`: an HTTP status, a reason, the name of an error, as
+    far as known.
+    """
 
     def __init__(self, message: str, codes: frozenset[str]) -> None:
         super().__init__(message)
@@ -102,13 +104,13 @@ class Refused(Exception):
 
 
 class Unsupported(Exception):
-    """The target has no such operation, or cannot do what is asked here."""
+    """The target does not support the operation, or a part of the request."""
 
 
 class Target(Protocol):
     """A broker that cases run against.
 
-    `quiet_ms`: for how long nothing must come before a case believes that nothing will.
+    `quiet_ms`: the time without messages after which a case assumes that no more follow.
     """
 
     profile: str
@@ -125,6 +127,6 @@ class ClosingTarget(Target, Protocol):
 
 
 def check_request(operation: str, fields: dict[str, Any]) -> None:
-    """Nothing is asked that is not in the table."""
+    """Checks that a request is in the table."""
     unknown = fields.keys() - OPERATIONS[operation].split()
     assert not unknown, f"{operation} has no field {' '.join(sorted(unknown))}"

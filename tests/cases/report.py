@@ -1,4 +1,4 @@
-"""One line a case, the difference below the ones that fail, a count at the end.
+"""Prints one line per case, the difference below those that fail, and a count at the end.
 
 pass  TOM-08  A value after its tombstone                                       0.21 s
 FAIL  BAS-05  Ids stay what they were                                           0.19 s
@@ -33,7 +33,7 @@ def line(outcome: Outcome) -> str:
 
 
 def details(outcome: Outcome) -> list[str]:
-    """Describes where and how a case ended early; the answers of a case without expectations."""
+    """Describes where and how a case ended early, or the answers of a case without expectations."""
     found = list(outcome.answers)
     if outcome.step is not None:
         source, number, column = outcome.step.place

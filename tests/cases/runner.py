@@ -1,7 +1,7 @@
-"""Runs one case against one target, up to the first step that is not as expected.
+"""Runs one case on one target, up to the first step whose answer is not as expected.
 
-Each case has a namespace of its own, named for it, and its topics there. What a step's answer must
-be is judged by compare.py; a step that the broker refuses fails unless that is what is expected.
+Each case has a separate namespace, named after it, and its topics there. compare.py judges the
+answer of a step; a refused step fails unless the refusal is expected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.cases.model import Case, Refusal, Step
 from tests.cases.protocol import Refused, Target, Unsupported, check_request
 from tests.cases.verbs import VERBS
 
-# How long an `eventually` waits, and how often it asks.
+# The duration of an `eventually`, and its interval.
 PATIENCE_S = 20.0
 _PAUSE_S = 0.02
 
@@ -29,13 +29,15 @@ _PAUSE_S = 0.02
 class State(Enum):
     PASS = "pass"
     FAIL = "FAIL"
-    # The target has no such thing: nobody's failure.
+    # The target does not support it: not a failure.
     NOT_HERE = "n/a"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`step` is where it ended early; `why` says how. `answers`: of a case that expects nothing."""
+    """`step`: the one at which it ended early; `why`: the reason. `answers`: those of a case
+    without expectations.
+    """
 
     case: Case
     profile: str
@@ -69,19 +71,19 @@ class Run:
         self.topic = self.use("t")
         self.saved: dict[str, Any] = {}
         self.marks: dict[str, int] = {}
-        # Consumers, readers and views by name; with the handles of what they received, by id.
+        # Consumers, readers and views by name, with the handles of received messages, by id.
         self.opened: dict[str, dict[str, str]] = {}
         self.is_held = False
-        # What is to be undone when the case is over, the last first.
+        # Undone at the end of the case, the last first.
         self.at_end: list[Callable[[], object]] = []
         self._began_ms: int | None = None
-        # Kafka's cleaner: the answer of the last turn, and a turn in progress.
+        # Kafka's cleaner: the answer of the last pass, and a pass in progress.
         self.turn: dict[str, Any] = {}
         self.turning: Future[dict[str, Any]] | None = None
 
     @property
     def began_ms(self) -> int:
-        """When the first Kafka topic was made: cases count from there."""
+        """The creation time of the first Kafka topic: cases count from it."""
         self.remember_time()
         assert self._began_ms is not None
         return self._began_ms
@@ -91,14 +93,14 @@ class Run:
             self._began_ms = self.ask("now")["ms"]
 
     def use(self, name: str) -> Topic:
-        """The steps from here on speak of this topic."""
+        """Selects the topic of the following steps."""
         if name not in self.topics:
             self.topics[name] = Topic(f"persistent://{self.namespace}/{name}")
         self.topic = self.topics[name]
         return self.topic
 
     def ask(self, operation: str, /, **fields: Any) -> dict[str, Any]:
-        """Fields that are None are left out. Raises Refused, Unsupported."""
+        """Sends a request; fields that are None are omitted. Raises Refused, Unsupported."""
         given = {name: value for name, value in fields.items() if value is not None}
         check_request(operation, given)
         if "name" in given:
@@ -115,7 +117,7 @@ class Run:
         return {"namespace": self.namespace}
 
     def position(self, text: Any) -> str | list[int] | None:
-        """A position of the notation as requests have it."""
+        """Converts a position of the notation to that of requests."""
         if text is None or text in ("earliest", "latest"):
             named: str | None = text
             return named
@@ -125,13 +127,13 @@ class Run:
         return found
 
     def time(self, mark: Any) -> int:
-        """The time in ms that was marked."""
+        """Returns the marked time in ms."""
         if mark not in self.marks:
             raise StepFailed(f"no time was marked as {mark}")
         return self.marks[mark]
 
     def open(self, kind: str, name: Any, **fields: Any) -> None:
-        """Opens a "reader", "consumer" or "view" on the topic, and remembers to close it."""
+        """Opens a "reader", "consumer" or "view" on the topic, to be closed at the end."""
         if name in self.opened:
             raise StepFailed(f"{name} is open already")
         self.opened[str(name)] = {}
@@ -142,7 +144,7 @@ class Run:
             raise
 
     def close(self, name: Any) -> None:
-        """Closes what is open under this name."""
+        """Closes the object with this name."""
         self.ask("close", name=name)
         del self.opened[str(name)]
 
@@ -153,11 +155,11 @@ class Run:
         return self.opened[name]
 
     def received(self, name: str, message: Received) -> None:
-        """Remembers the handle by which the message is acknowledged."""
+        """Stores the handle that acknowledges the message."""
         self.opened[name][self.topic.names.of(message["id"])] = message["handle"]
 
     def last_id(self, name: Any) -> list[int]:
-        """As a reader or consumer is told."""
+        """Returns the last id that a reader or consumer gets."""
         found: list[int] = self.ask("last-id", name=name)["id"]
         return found
 
@@ -166,7 +168,7 @@ class Run:
         if self.is_held:
             self.ask("release")
         for name in list(self.opened):
-            # It may have gone with its topic.
+            # It may have been deleted with its topic.
             with suppress(Refused, Unsupported):
                 self.close(name)
         if self.turning is not None:
@@ -177,7 +179,7 @@ class Run:
 
 
 def run_case(target: Target, case: Case, profile: str, topic: str | None = None) -> Outcome:
-    """One case under one profile. `topic`: a Kafka topic that is there, and stays."""
+    """Runs one case under one profile. `topic`: an existing Kafka topic, which is kept."""
     started = time.monotonic()
     run = Run(target, case)
     if topic is not None:
@@ -203,7 +205,7 @@ def run_case(target: Target, case: Case, profile: str, topic: str | None = None)
     except Unsupported as error:
         return outcome(State.NOT_HERE, error)
     except (StepFailed, Refused, AssertionError) as error:
-        # An AssertionError: a process of the target's did not come up.
+        # An AssertionError: a process of the target did not start.
         return outcome(State.FAIL, error)
     finally:
         run.end()

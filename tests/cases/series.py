@@ -1,4 +1,4 @@
-"""Series: what is written once, and stands for many: `k<n>=<n*2> for n=0..9`.
+"""Series: text that is written once, and stands for many: `k<n>=<n*2> for n=0..9`.
 
 >>> from tests.cases.lexer import Cursor, Place, tokens
 >>> name, *rest = tokens("k<n*7%10> for n=2..3", 1, 1, "-")
@@ -19,7 +19,7 @@ Numbers = dict[str, int]
 
 
 def parse_series(cursor: Cursor) -> list[Numbers]:
-    """`for n=0..9`, if it is there."""
+    """Parses `for n=0..9`, if present."""
     if not cursor.skip("for"):
         return [{}]
     name = cursor.take(WORD).text
@@ -33,19 +33,19 @@ def parse_series(cursor: Cursor) -> list[Numbers]:
 
 
 def value_bytes(token: Token, text: str) -> bytes:
-    """The bytes of the token, which has become this text."""
+    """Returns the bytes of the token, which has become this text."""
     return text.encode("latin-1" if token.kind == BYTES else "utf-8")
 
 
 def fill(token: Token, numbers: Numbers) -> str:
-    """The token's text with its numbers put in."""
+    """Returns the token's text with its numbers inserted."""
     if token.kind != WORD:
         return token.text
     return _PLACE.sub(lambda match: str(_evaluate(match.group(1), token, numbers)), token.text)
 
 
 def _evaluate(text: str, token: Token, numbers: Numbers) -> int:
-    """`n*7%10`: from left to right."""
+    """Evaluates `n*7%10` from left to right."""
     terms = _TERM.findall(text)
     if len(terms) % 2 == 0:
         raise token.place.error(f"<{text}> is no arithmetic")

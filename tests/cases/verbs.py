@@ -1,16 +1,16 @@
-"""The verbs of the notation: what each is called with, and what carries it out.
+"""The verbs of the notation: their arguments, and the functions that execute them.
 
-A verb is declared where it is carried out (steps/), by a decorator that has its usage:
+A verb is declared at its function (steps/), by a decorator with its usage:
 
     reader NAME [RC] [from=POSITION] [queue=N]
 
-Words in capitals stand for themselves in order; what is in brackets may be left out: a flag, or
-`name=` and what its value must be:
+Words in capitals are placeholders, in order; parts in brackets are optional: a flag, or `name=`
+with the kind of its value:
 
     N a whole number      TIME 10s, 50ms, 2h (ms are passed on)      a|b one of these
     POSITION earliest, latest, E2 or E2.1                            anything else: any word
 
-The step finds them in `arguments`, the words in capitals under their lower-case names.
+The step finds them in `arguments`, the placeholders under their lower-case names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Action = Callable[["Run", Step], Any]
 _TIME = re.compile(r"(\d+)(ms|s|m|h|d)")
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-# Words that stand for one of few.
+# Placeholders for one of a few words.
 _CHOICES = {"SCOPE": "topic|namespace", "CHOICE": "retain|drop", "BOOLEAN": "true|false"}
 _PATTERNS = {
     "POSITION": (r"earliest|latest|E\d+(\.\d+)?", "earliest, latest, E2, E2.1"),
@@ -39,9 +39,9 @@ _PATTERNS = {
 
 
 class Verb(NamedTuple):
-    """`words` in order, the first `required` of them must be there; `options` name -> kind, and
-    those that are `needed` must be there. An option in capitals stands for any. `takes_log`: what
-    follows it is a log's text (logs.py); `answers_log`: what is expected of it is one.
+    """`words` in order, the first `required` of which are mandatory; `options` name -> kind, of
+    which those in `needed` are mandatory. An option in capitals stands for any. `takes_log`: a
+    log's text follows it (logs.py); `answers_log`: its expectation is one.
     """
 
     name: str
@@ -75,7 +75,7 @@ def verb(
             option, equals, kind = part.strip("[]").partition("=")
             if equals:
                 options[option] = kind
-            # RC is a word of the catalogue's, not one that stands for another.
+            # RC is a word of the catalogue, not a placeholder.
             elif part.startswith("[") and (option == "RC" or not option.isupper()):
                 flags.add(option)
         VERBS[name] = Verb(
@@ -96,7 +96,7 @@ def verb(
 
 
 def checked(kind: str, token: Token) -> Argument:
-    """The token as an argument of that kind. Raises NotationError."""
+    """Returns the token as an argument of that kind. Raises NotationError."""
     text = token.text
     choices = _CHOICES.get(kind, kind).split("|")
     if len(choices) > 1 and text not in choices:

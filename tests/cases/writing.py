@@ -1,4 +1,4 @@
-r"""Answers in the notation: what is shown can be pasted back into a case.
+r"""Answers in the notation: they can be pasted into a case.
 
 >>> from tests.cases.model import Message
 >>> print(message_text(Message("a b", b"\xff", id="E2", properties={"p": "q"})))
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tests.cases.model import Message
 
 NO_KEY, NULL = "~", "∅"
-# So much of a text is shown, where it need not be pasted.
+# The number of characters of a text that are shown, if it need not be pasted.
 SHORT = 60
 _PLAIN = re.compile(r'[^\s,;|\[\]{}"=@<>\\]+')
-# What means something else without quotes.
+# Texts that have another meaning without quotes.
 _MEANING = frozenset(
     [
         "for",
@@ -41,7 +41,9 @@ _UNIT_MAX, _TIMES_MIN = 16, 8
 
 
 def message_text(message: Message, limit: int | None = None) -> str:
-    """With its id if it has one. `limit`: longer texts are cut, and say how long they are."""
+    """Formats a message, with its id if it has one. `limit`: longer texts are cut, with their
+    length.
+    """
     value = NULL if message.value is None else bytes_word(message.value, limit)
     text = f"{_key(message, limit)}={value}"
     if message.event_time_ms:
@@ -61,7 +63,7 @@ def _key(message: Message, limit: int | None) -> str:
 
 
 def bytes_word(value: bytes, limit: int | None = None) -> str:
-    """A text if it is one, else bytes."""
+    """Formats bytes as a text if possible."""
     try:
         return word(value.decode(), limit)
     except UnicodeDecodeError:
@@ -73,12 +75,12 @@ def _bytes(content: bytes, limit: int | None) -> str:
 
 
 def _name(text: str) -> str:
-    """A property's; behind it comes a colon."""
+    """Formats the name of a property, which a colon follows."""
     return _quoted(text, None) if ":" in text else word(text)
 
 
 def word(text: str, limit: int | None = None) -> str:
-    """With quotes where it needs them."""
+    """Formats a word, with quotes if needed."""
     is_plain = _PLAIN.fullmatch(text) and text.isprintable() and ".." not in text
     if is_plain and text not in _MEANING and len(text) <= SHORT:
         return text

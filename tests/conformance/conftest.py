@@ -1,4 +1,4 @@
-"""`brokers`: what cases run on."""
+"""`brokers`: the brokers that run cases."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The cases of tests/conformance/cases and of docs/CASES.md, on a real broker and compactor.
 
-One test a case and profile, named by its number.
+One test per case and profile, named by its number.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ EXAMPLES = [
 ]
 
 
-# What a strategy keeps, and what Kafka's cleaner does where a case names no profile, is no matter
-# of one: their cases are for both.
+# What a strategy retains, and what Kafka's cleaner does in a case without a profile, does not
+# depend on the profile: their cases are for both.
 STRATEGIES = ("EVT-", "STR-")
 _DOCUMENTED, _PULSAR, _KAFKA = PROFILES
 
@@ -62,7 +62,7 @@ def test_example_of_the_manual(brokers: Brokers, case: Case, profile: str) -> No
 
 
 def test_the_line_that_the_manual_pipes_in(brokers: Brokers) -> None:
-    """Its output is what docs/CASES.md shows, but for the time it takes."""
+    """Its output is as in docs/CASES.md, except for the time."""
     found = re.search(
         r"\$ echo '(.*)' \| scripts/cases -\n((?:pass|FAIL).*?)\n1 passed", MANUAL, re.S
     )

@@ -11,7 +11,7 @@ from tests.tidy import ROOT
 _NUMBER = re.compile(r"(?<![A-Za-z])([A-Z]{3}|[a-z]{3})[-_](\d\d)(?!\d)")
 # Of Kafka's log cleaner: T08, T103; in a test's name test_t08_...
 _KAFKA_NUMBER = re.compile(r"(?<![A-Za-z0-9])[Tt](\d{2,3})(?![A-Za-z0-9])")
-# Its tests speak of numbers that are no cases.
+# Its tests mention numbers that are not cases.
 _HARNESS = ROOT / "tests" / "unit" / "cases"
 
 
@@ -48,13 +48,13 @@ def covered() -> set[str]:
 
 
 def test_every_number_has_a_case_a_test_or_a_reason() -> None:
-    """None is forgotten."""
+    """None is missing."""
     assert len(catalogue()) > 150
     assert len([number for number in catalogue() if "-" not in number]) == 64
     assert catalogue() - covered() - excused() == set()
 
 
 def test_no_reason_is_left_for_what_is_tested() -> None:
-    """Nor does the page know numbers that the catalogue does not have."""
+    """The page lists no number that the catalogue does not have."""
     assert excused() & covered() == set()
     assert excused() - catalogue() == set()

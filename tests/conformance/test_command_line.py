@@ -43,7 +43,7 @@ def published(shared_broker: BrokerProcess, topic: str) -> str:
 def test_adm_15_texts_of_a_run(
     admin_topics: Run, published: str, compactor: CompactorProcess
 ) -> None:
-    """Before, while and after it; `-w` waits for its end."""
+    """Before, during and after it; `-w` waits for its end."""
     assert "not been run" in admin_topics("compaction-status", published).stdout
     compactor.stop()
     try:
@@ -61,7 +61,7 @@ def test_adm_15_texts_of_a_run(
 def test_adm_16_the_text_of_a_failure(
     admin_topics: Run, shared_broker: BrokerProcess, published: str, compactor: CompactorProcess
 ) -> None:
-    """It has the error, and the exit code is 1."""
+    """The text has the error, and the exit code is 1."""
     compactor.stop()
     resume = threading.Timer(1.0, compactor.go_on)
     try:
@@ -80,7 +80,7 @@ def test_adm_16_the_text_of_a_failure(
 
 
 def test_raw_06_nothing_is_created_by_asking(shared_broker: BrokerProcess, topic: str) -> None:
-    """A trigger and a status of a topic that is not there."""
+    """A trigger and a status of a topic that does not exist create nothing."""
     with Admin(shared_broker.url) as admin:
         for ask in (admin.trigger_compaction, admin.compaction_status, admin.last_message_id):
             with pytest.raises(TopicNotFound):

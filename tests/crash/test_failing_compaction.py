@@ -1,9 +1,9 @@
-"""A compaction on a disk that fails, or forgets, at every single call of it.
+"""A compaction on a disk that fails, or loses data, at each of its calls.
 
-One history, a first compaction, more history, a second compaction; each time another call to the
-disk or the metadata during the second one goes wrong. Whatever it was: the view is the old one or
-the new one, whole (FLT-06: the old ledger goes after the new one is durable); no file is left that
-nobody names; and the next compaction succeeds.
+One history, a first compaction, more history, a second compaction; each time, another disk or
+metadata call during the second one fails. In each case the view is the old one or the new one
+(FLT-06: the old ledger is deleted after the new one is durable); no unreferenced file remains; and
+the next compaction succeeds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SECOND = [([Message(b"a", b"2"), Message(b"b", b"")], True), ([Message(b"d", b"1
 
 
 class History:
-    """A lab after one compaction and with news for a second one."""
+    """A lab after one compaction, with new data for a second one."""
 
     def __init__(self) -> None:
         self.lab = BrokerLab()
@@ -45,7 +45,9 @@ class History:
         self.model.compact(Position(run.horizon.ledger_id, run.horizon.entry_id))
 
     def check(self) -> None:
-        """Old or new, nothing left behind, and a run succeeds; then all once more."""
+        """Checks for the old or the new view, no leftovers, and a successful run; then again after
+        a restart.
+        """
         self.check_view()
         self.check_files()
         if self.lab.compact() is not None:
@@ -90,9 +92,7 @@ CALLS = calls_of_a_compaction()
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
 @pytest.mark.parametrize("number", range(1, CALLS + 1))
 def test_the_nth_call_fails(number: int, code: int) -> None:
-    """The broker continues, or its topic must be loaded again; a restart finds everything in
-    order.
-    """
+    """The broker continues, or its topic must be reloaded; a restart finds everything in order."""
     history = History()
     history.lab.files.fail_at(number, error=code)
     with suppress(LedgerfoldError):

@@ -1,7 +1,8 @@
-"""Truncating a topic, and disabling its compaction, on a disk that fails or forgets at every call.
+"""Truncating a topic, and disabling its compaction, on a disk that fails or loses data at each
+call.
 
-Each time another call to the disk or the metadata goes wrong. Whatever it was: all is as it was, or
-as it was meant to be; no file is left that nobody names; and asking again succeeds.
+Each time, another disk or metadata call fails. In each case the state is unchanged, or the
+requested one; no unreferenced file remains; and a repetition succeeds.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def check(history: History, operation: Operation, before: tuple[list[Read], list
 
 @pytest.mark.parametrize(("operation", "number"), CASES)
 def test_the_nth_call_fails(operation: Operation, number: int) -> None:
-    """The broker goes on; a restart finds all in order."""
+    """The broker continues; a restart finds everything in order."""
     history = History()
     before = reads(history)
     history.lab.files.fail_at(number)

@@ -1,7 +1,8 @@
-"""Creating, growing and deleting a partitioned topic on a disk that fails or forgets at each call.
+"""Creating, growing and deleting a partitioned topic on a disk that fails or loses data at each
+call.
 
-Whatever goes wrong: the topic has all its partitions, as many as before or as many as were wanted;
-or it is gone, with all of them. No ledger is left that nobody names; the same again succeeds.
+In each case the topic has all its partitions, the old or the requested number; or it is deleted
+with all of them. No unreferenced ledger remains; a repetition succeeds.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ async def delete(broker: Broker) -> None:
     await broker.delete_partitioned_topic(P, force=False)
 
 
-# How many partitions before, and after.
+# The numbers of partitions before and after.
 EXPECTED: dict[Work, tuple[int, int]] = {create: (0, 3), grow: (2, 3), delete: (2, 0)}
 
 
 def prepared(work: Work) -> BrokerLab:
-    """For all but `create`: two partitions, one of which has data and a ledger."""
+    """Except for `create`: two partitions, one of which has data and a ledger."""
     lab = BrokerLab()
     if work is not create:
         lab.run(lab.broker.create_partitioned_topic(P, 2))
@@ -49,7 +50,7 @@ def prepared(work: Work) -> BrokerLab:
 
 
 def check(lab: BrokerLab, work: Work) -> None:
-    """All or nothing, in the metadata and in the files; then `work` succeeds."""
+    """Checks for all or nothing, in the metadata and in the files; then `work` succeeds."""
     wanted = EXPECTED[work]
     partitions = lab.broker.partitions
     count = partitions.count(P)

@@ -1,8 +1,8 @@
-"""A topic whose disk fails at every single call of a publish, a roll, an unload, a load.
+"""A topic whose disk fails at each call of a publish, a roll, an unload, a load.
 
-Whatever it was: all that was acknowledged can be read at once, on the disk as it is; the next
-publish succeeds; and a restart finds everything in order. With a disk that stays full, nothing is
-tried in vain and nobody who reads is disturbed.
+In each case, all acknowledged messages can be read immediately, on the failed disk; the next
+publish succeeds; and a restart finds everything in order. While a disk stays full, no useless write
+is attempted, and readers are not affected.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ledgerfold.storage.errors import DiskFailure, LedgerfoldError
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
 from tests.model.log_model import Message
 
-# With those that are there before, more than a ledger takes.
+# Together with the existing ones, more than a ledger holds.
 ENTRIES = 5
 
 
 class Setting:
-    """A lab with a topic of several ledgers, and what the broker acknowledged."""
+    """A lab with a topic of several ledgers, and the acknowledged messages."""
 
     def __init__(self) -> None:
         self.lab = BrokerLab()
@@ -34,7 +34,7 @@ class Setting:
             self.publish(ENTRIES)
 
     def publish(self, count: int = 1) -> None:
-        """One by one. Raises what the broker answers."""
+        """Publishes one by one. Raises the broker's error."""
         for _ in range(count):
             value = b"%d" % self.tried
             self.tried += 1
@@ -45,7 +45,7 @@ class Setting:
         self.lab.run(self.lab.broker.unload_topic(TOPIC))
 
     def readable(self) -> list[bytes]:
-        """Everything that is. It holds all that was acknowledged, in order."""
+        """Returns everything that can be read. It contains all acknowledged messages, in order."""
         self.lab.settle()
         found = [read.message.value for read in self.lab.read(EARLIEST, read_compacted=False)]
         assert [value for value in found if value in self.acknowledged] == self.acknowledged
@@ -54,7 +54,7 @@ class Setting:
 
     def check(self, *, crashes: bool = False) -> None:
         self.readable()
-        # Writes the topic's record as the broker has it now.
+        # Writes the topic's record in the broker's current state.
         self.lab.run(self.lab.topic.enable_compaction_cursor())
         if crashes:
             self.lab.crash()
@@ -74,7 +74,7 @@ class Setting:
 
 
 def publish_some(setting: Setting) -> None:
-    """Enough for a roll."""
+    """Publishes enough for a roll."""
     setting.publish(ENTRIES)
 
 
@@ -108,7 +108,7 @@ CASES = list(chain.from_iterable(((act, number) for number in calls_of(act)) for
 @pytest.mark.parametrize("crashes", [False, True])
 @pytest.mark.parametrize(("action", "number"), CASES)
 def test_the_nth_call_fails(action: Callable[[Setting], None], number: int, crashes: bool) -> None:
-    """And all others go well; or the power goes after the next one."""
+    """All other calls succeed; or the power fails after the next one."""
     setting = prepared(action)
     setting.lab.files.fail_at(number, error=errno.ENOSPC)
     with suppress(LedgerfoldError):
@@ -117,7 +117,7 @@ def test_the_nth_call_fails(action: Callable[[Setting], None], number: int, cras
 
 
 def test_a_full_disk_is_left_alone() -> None:
-    """Publishers hear of it at once, readers not at all, until there is room."""
+    """Publishers get the error at once, readers are not affected, until there is room."""
     setting = Setting()
     topic = setting.lab.topic
     reader = setting.lab.reader(EARLIEST, read_compacted=False)

@@ -1,8 +1,7 @@
-"""Truncating a Kafka topic's log on a disk that fails or forgets at every call.
+"""Truncating a Kafka topic's log on a disk that fails or loses data at each call.
 
-Each time another call to the disk or the metadata goes wrong. Whatever it was: the log is whole as
-it was, or truncated, and its checkpoint with it; no file is left that nobody names; and asking
-again succeeds.
+Each time, another disk or metadata call fails. In each case the log is unchanged, or truncated,
+with its checkpoint; no unreferenced file remains; and a repetition succeeds.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tests.support.lossy_files import TAILS, Tail
 
 # Offset, checkpoint, producer's last sequence.
 State = tuple[list[int], int | None, list[int]]
-# Into a segment that was cleaned, into one that was not, to a segment's base, into the active one.
+# Into a cleaned segment, into another one, to a segment's base, into the active one.
 OFFSETS = (1, 4, 6, 8)
 
 
@@ -90,7 +89,7 @@ def check_files(lab: KafkaLab) -> None:
 
 @pytest.mark.parametrize(("offset", "number"), CASES)
 def test_the_nth_call_fails(offset: int, number: int) -> None:
-    """The broker goes on; a restart finds all in order."""
+    """The broker continues; a restart finds everything in order."""
     lab = history()
     lab.files.fail_at(number)
     with suppress(LedgerfoldError):

@@ -1,4 +1,5 @@
-"""A broker on a disk that is full: who is refused, who is not, and what happens when there is room.
+"""A broker on a full disk: refused operations, others that continue, and the recovery when there is
+room.
 
 The disk is real, and small (tests/support/small_disk.py).
 """
@@ -36,7 +37,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 class Setting:
-    """A broker whose data lie on the small disk, and its clients."""
+    """A broker whose data are on the small disk, and its clients."""
 
     def __init__(self, disk: SmallDisk, compactor: str = "off") -> None:
         self.disk = disk
@@ -46,7 +47,7 @@ class Setting:
             log=disk.path.with_name("ledgerfold.broker.log.log"),
         )
         self._clients: list[Client] = []
-        # By topic: what the broker said it has.
+        # By topic: the acknowledged messages.
         self.acknowledged: dict[str, list[bytes]] = {}
 
     def client(self) -> Client:
@@ -58,7 +59,7 @@ class Setting:
         return Admin(self.broker.url)
 
     def publish(self, topic: str, *values: bytes) -> None:
-        """One by one, each acknowledged. Raises what the broker answers."""
+        """Publishes one by one, each acknowledged. Raises the broker's error."""
         producer = self.client().create_producer(topic)
         for value in values:
             known = self.acknowledged.setdefault(topic, [])
@@ -66,14 +67,16 @@ class Setting:
             known.append(value)
 
     def publish_until_full(self, topic: str) -> DiskFailure:
-        """The error that ended it."""
+        """Returns the error that ended it."""
         self.disk.fill(leave_bytes=2 * len(BIG))
         with pytest.raises(DiskFailure) as failure:
             self.publish(topic, *[BIG] * 20)
         return failure.value
 
     def use_up_metadata(self, admin: Admin) -> list[str]:
-        """Fills the last block of RocksDB's log, too, with subscriptions of "spare": which ones."""
+        """Fills the last block of RocksDB's log, too, with subscriptions of "spare"; returns their
+        names.
+        """
         self.disk.fill()
         created: list[str] = []
 
@@ -87,7 +90,7 @@ class Setting:
         return created
 
     def check_readable(self, *topics: str) -> None:
-        """All that was acknowledged, and nothing else."""
+        """Checks that exactly the acknowledged messages can be read."""
         for topic in topics:
             reader = self.client().create_reader(topic, MessageId.earliest)
             found = [message.data() for message in reader]
@@ -118,7 +121,7 @@ def receive(consumer: Consumer, count: int) -> list[Message]:
 
 
 def raw_publish(url: str, topic: str) -> grpc.RpcError:
-    """Opens a stream as a client of the bare protocol."""
+    """Opens a stream with the bare protocol."""
     with grpc.insecure_channel(url) as channel:
         method: Any = channel.stream_stream
         call = method("/ledgerfold.v1.DataService/Publish")
@@ -129,7 +132,7 @@ def raw_publish(url: str, topic: str) -> grpc.RpcError:
 
 
 def test_publishers_are_refused_and_readers_are_not(setting: Setting) -> None:
-    """With code, reason and a sentence that says what to do; later it goes on by itself."""
+    """The error has code, reason and remedy; later publishing works again by itself."""
     setting.publish("t", *values(20))
     setting.publish("idle", *values(3))
     setting.broker.restart()
@@ -156,7 +159,9 @@ def test_publishers_are_refused_and_readers_are_not(setting: Setting) -> None:
 
 
 def test_an_open_reader_goes_on(setting: Setting) -> None:
-    """It hears nothing of a full disk, and of what is published when there is room again."""
+    """It gets no error from a full disk, and gets the messages that are published when there is
+    room again.
+    """
     setting.publish("t", *values(20))
     reader = setting.client().create_reader("t", MessageId.earliest, receiver_queue_size=2)
     seen = [reader.read_next(10_000).data() for _ in range(5)]
@@ -169,8 +174,8 @@ def test_an_open_reader_goes_on(setting: Setting) -> None:
 
 
 def test_a_consumer_goes_on(setting: Setting) -> None:
-    """Its acknowledgements become durable when there is room: no acknowledged message returns
-    then.
+    """Its acknowledgements become durable when there is room: no acknowledged message
+    returns then.
     """
     setting.publish("t", *values(20))
     consumer = setting.subscribe("t")
@@ -189,7 +194,9 @@ def test_a_consumer_goes_on(setting: Setting) -> None:
 
 
 def test_the_metadata_can_be_written_when_there_is_room(setting: Setting) -> None:
-    """RocksDB alone would refuse from then on. What failed has not happened, after kill -9 too."""
+    """RocksDB alone would refuse all later writes. A failed write has no effect, not even after
+    kill -9.
+    """
     setting.publish("t", *values(5))
     setting.publish("spare", b"1")
     with setting.admin() as admin:
@@ -229,7 +236,7 @@ FREEING: dict[str, Callable[[Admin], None]] = {
 
 @pytest.mark.parametrize("name", FREEING)
 def test_deleting_needs_no_free_space(setting: Setting, name: str) -> None:
-    """Also on a disk that takes no metadata any more. What it frees serves everybody."""
+    """Also on a disk that accepts no metadata any more. The freed space can be used by all."""
     topic = "p-partition-0" if name == "delete-partitioned" else "t"
     with setting.admin() as admin:
         admin.create_partitioned_topic("p", 2)
@@ -251,7 +258,7 @@ def test_deleting_needs_no_free_space(setting: Setting, name: str) -> None:
 
 
 def started(broker: BrokerProcess) -> str:
-    """Tries it; what the process said if it could not."""
+    """Starts a broker; returns its output if it could not start."""
     try:
         broker.start()
     except BrokerFailed as failure:
@@ -263,7 +270,7 @@ def started(broker: BrokerProcess) -> str:
 def test_a_start_on_a_full_disk_serves_or_says_why_not(
     setting: Setting, end: Callable[[BrokerProcess], object]
 ) -> None:
-    """And nothing that was acknowledged is lost by it."""
+    """A start loses no acknowledged message."""
     setting.publish("t", *values(20))
     setting.publish_until_full("t")
     setting.disk.fill()
@@ -286,7 +293,7 @@ def test_a_start_on_a_full_disk_serves_or_says_why_not(
 def test_a_broker_that_was_killed_on_a_full_disk_starts_and_frees_it(
     setting: Setting, name: str
 ) -> None:
-    """However often: what is kept for deletions is enough to start."""
+    """Repeatedly: the reserve for deletions is enough to start."""
     topic = "p-partition-0" if name == "delete-partitioned" else "t"
     with setting.admin() as admin:
         admin.create_partitioned_topic("p", 2)
@@ -307,7 +314,7 @@ def test_a_broker_that_was_killed_on_a_full_disk_starts_and_frees_it(
 
 
 def test_no_publisher_takes_the_room_that_a_start_has_used(setting: Setting) -> None:
-    """A disk that the data themselves fill: a broker that is killed on it once more starts, too."""
+    """A disk filled by the data themselves: a broker that is killed on it once more starts, too."""
     with setting.admin() as admin:
         setting.publish("other", *values(5))
         setting.publish("t", *[BIG] * 80)
@@ -333,7 +340,7 @@ def test_no_publisher_takes_the_room_that_a_start_has_used(setting: Setting) -> 
 
 
 def compact(setting: Setting) -> RunRecord:
-    """To its end."""
+    """Compacts to the end."""
     with setting.admin() as admin:
         admin.trigger_compaction("t")
         for _ in admin.watch_compaction("t", timeout_seconds=120):
@@ -354,7 +361,9 @@ def files(setting: Setting) -> set[str]:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_compaction_without_room(disk: SmallDisk, worker: str) -> None:
-    """Its record says why, the view is the old one, no file is left; with room it succeeds."""
+    """Its record has the reason, the view is the old one, no file remains; with room it
+    succeeds.
+    """
     setting = Setting(disk, compactor=worker)
     try:
         setting.broker.wait_for_compactor()

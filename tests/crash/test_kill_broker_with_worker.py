@@ -1,7 +1,7 @@
-"""kill -9 of a broker whose worker is held where it is: the next start ends all that is left of it.
+"""kill -9 of a broker whose worker is suspended: the next start ends all of the worker's processes.
 
-Without that, the old worker's tasks write on into the folder that recovery removes, and its end
-takes the scratch folder of the new one.
+Otherwise the old worker's tasks would continue to write into the folder that recovery removes, and
+its end would remove the scratch folder of the new one.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = [
 def test_the_worker_of_a_killed_broker_meets_neither_recovery_nor_its_successor(
     broker_process: MakeBroker,
 ) -> None:
-    """The first start succeeds, nothing of the old worker is left, and the new one compacts."""
+    """The first start succeeds, no process of the old worker remains, and the new one compacts."""
     broker = broker_process(compactor="local")
     broker.wait_for_compactor()
     token = _token(broker.data_dir)

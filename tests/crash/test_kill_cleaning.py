@@ -1,9 +1,9 @@
-"""kill -9 at every named step of a round of Kafka's cleaner, in the broker and in the worker.
+"""kill -9 at each named step of a cleaning by Kafka's cleaner, in the broker and in the worker.
 
-Kafka renames files: `.cleaned`, `.swap`, `.deleted`. Here one synced write puts the new segments in
-the place of the old ones and moves the checkpoint, so before it all is old (T76), and behind it all
-is new (T77); there is nothing in between, and a round that is taken again ends where the first one
-would have ended (T80). No file is left that no record names.
+Kafka renames files: `.cleaned`, `.swap`, `.deleted`. Here one synced write replaces the old
+segments by the new ones and moves the checkpoint: before it everything is old (T76), after it
+everything is new (T77), and there is nothing in between. A repeated cleaning ends where the first
+one would have ended (T80). No file is left that no record names.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _case(*lines: str) -> Case:
 
 
 def _check(target: LedgerfoldTarget, *lines: str) -> None:
-    """Steps on the topic that is there."""
+    """Checks steps on the existing topic."""
     outcome = run_case(target, _case(*lines), target.profile, topic=TOPIC)
     assert outcome.state is State.PASS, (outcome.why, outcome.difference)
 
@@ -55,7 +55,7 @@ def _check(target: LedgerfoldTarget, *lines: str) -> None:
 def test_t76_t77_t80_a_broker_killed_in_a_round(
     broker_process: MakeBroker, compactor: CompactorProcess, point: str
 ) -> None:
-    """All old or all new; a round that is taken again ends as the first one would have."""
+    """All old or all new; a repeated cleaning ends where the first one would have."""
     broker = broker_process(
         *("--kafka-config", "log.cleaner.enable=false"),
         compactor=compactor.address,

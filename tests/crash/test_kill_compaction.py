@@ -1,8 +1,8 @@
-"""kill -9 at every named step of a compaction, in the broker and in the worker.
+"""kill -9 at each named step of a compaction, in the broker and in the worker.
 
-After the restart the view is the old one or the new one, never a mixture (FLT-04); no file lies
-about that no record names; and the next compaction succeeds. The brokers share one worker, found at
-its address: Spark starts once.
+After the restart the view is the old one or the new one, never a mixture (FLT-04); no unreferenced
+file remains; and the next compaction succeeds. The brokers share one worker, found at its address:
+Spark starts once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 FIRST = [("a", "1"), ("b", "1"), ("a", "2")]
 SECOND = [("b", "2"), ("c", "1"), ("a", "")]
-# The old view at its horizon with the raw tail behind it, and the new one.
+# The old view at its horizon, followed by the raw tail, and the new view.
 OLD = [("b", "1"), ("a", "2"), ("b", "2"), ("c", "1"), ("a", "")]
 NEW = [("b", "2"), ("c", "1")]
 
@@ -65,7 +65,7 @@ def compacted_view(broker: BrokerProcess) -> list[tuple[str, str]]:
 
 
 def compact(broker: BrokerProcess) -> int:
-    """Runs one to its end; the run's state."""
+    """Runs one to its end; returns the run's state."""
     with Admin(broker.url) as admin:
         admin.trigger_compaction("t")
         for _ in admin.watch_compaction("t", timeout_seconds=120):
@@ -74,7 +74,7 @@ def compact(broker: BrokerProcess) -> int:
 
 
 def orphans(data_dir: Path) -> list[str]:
-    """Files below ledgers/ that no record names. The broker is stopped."""
+    """Returns the files below ledgers/ that no record names. The broker is stopped."""
     metadata = MetadataStore(RocksKeyValue(metadata_dir(data_dir)))
     try:
         named = {segment.path for each in metadata.ledgers() for segment in each.segments}
@@ -90,7 +90,7 @@ def orphans(data_dir: Path) -> list[str]:
 def test_a_broker_killed_in_a_compaction(
     broker_process: MakeBroker, worker: str, point: str
 ) -> None:
-    """Old view or new view; nothing left behind; the next run succeeds."""
+    """Old view or new view; no leftovers; the next run succeeds."""
     broker = broker_process(compactor=worker, crash_at=point)
     broker.wait_for_compactor()
     publish(broker, FIRST)
@@ -116,7 +116,9 @@ def test_a_broker_killed_in_a_compaction(
 # Spark starts twice.
 @pytest.mark.timeout(300)
 def test_a_worker_killed_in_a_compaction(broker_process: MakeBroker) -> None:
-    """The broker serves on, the old view stands, the record says why, and a new worker does it."""
+    """The broker continues, the old view stays, the record has the reason, and a new worker
+    compacts.
+    """
     broker = broker_process(compactor="local", crash_at="worker.before-manifest@2")
     broker.wait_for_compactor()
     publish(broker, FIRST)

@@ -1,7 +1,7 @@
 """kill -9 of a compaction outside of the broker, at the write that publishes its view.
 
-As of one inside (test_kill_compaction.py): the broker that starts then shows the old view or the
-new one, no file is left that no record names, and the next run succeeds.
+As for a run inside (test_kill_compaction.py): the next broker shows the old view or the new one, no
+unreferenced file remains, and the next run succeeds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""kill -9 on the real process while it takes messages, and other things that must not harm it."""
+"""kill -9 on a real process while it receives messages, and other events that must do no harm."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def remember(
 
 @pytest.mark.slow
 def test_acknowledged_messages_survive_kill_9_again_and_again(broker_process: MakeBroker) -> None:
-    """Invariants a, b, c: acknowledged is readable, nothing unknown, ids rise."""
+    """Invariants a, b, c: acknowledged messages are readable, no unknown ones exist, ids rise."""
     broker = broker_process()
     acknowledged: dict[str, int] = {}
     sent = 0
@@ -65,7 +65,7 @@ def test_acknowledged_messages_survive_kill_9_again_and_again(broker_process: Ma
         sent += MESSAGES_A_ROUND
         assert enough.wait(30)
         broker.kill()
-        # At once: its broker comes back elsewhere.
+        # Immediately: its broker returns at another port.
         client.shutdown()
         broker.restart()
         found = read_values(broker, "t")
@@ -94,7 +94,7 @@ def test_the_second_broker_on_a_directory_is_told_who_has_it(
 
 
 def test_garbage_on_the_port_harms_nobody(broker_process: MakeBroker) -> None:
-    """Bytes that are no gRPC: the connection ends, the broker serves on."""
+    """Bytes that are not gRPC end the connection; the broker continues."""
     broker = broker_process()
     host, _, port = broker.url.rpartition(":")
     for garbage in (

@@ -1,8 +1,8 @@
-"""Damage of every byte, and a repair that is killed at every call.
+"""Damage of each byte, and a repair that is killed at each call.
 
-One topic: two raw ledgers behind a horizon, a compacted one, one raw ledger that is open, and a
-subscription that keeps them all. After each damage: verify finds it, repair leaves nothing for
-verify to find, and a broker starts and reads all that was good.
+One topic: two raw ledgers before a horizon, a compacted one, one open raw ledger, and a
+subscription that retains them all. After each damage: verify finds it, repair leaves nothing for
+verify to find, and a broker starts and reads everything that was good.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def snapshot() -> Snapshot:
 
 
 def read_all(files: LossyFiles, pairs: CountedKeyValue) -> tuple[set[Position], int]:
-    """Positions of the raw messages, and how many the compacted view has."""
+    """Returns the positions of the raw messages, and the number in the compacted view."""
     lab = started(files, pairs)
     try:
         assert lab.report.damaged == {}
@@ -70,7 +70,7 @@ def compacted_folder(snapshot: Snapshot) -> Path:
 
 
 def test_the_directory_is_whole(snapshot: Snapshot) -> None:
-    """Undamaged, verify finds nothing and repair has nothing to do."""
+    """Without damage, verify finds nothing and repair has nothing to do."""
     files, pairs = snapshot.disk()
     offline = Offline(DATA, pairs, files)
     assert offline.findings() == []
@@ -84,7 +84,7 @@ def test_the_directory_is_whole(snapshot: Snapshot) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_every_byte_that_is_flipped_is_found_and_mended(snapshot: Snapshot) -> None:
-    """And nothing else is lost than the entry it is in. (Mended: every eleventh.)"""
+    """Only the entry that contains the byte is lost. (Every eleventh is repaired.)"""
     places = positions_of(snapshot)
     for path, content in snapshot.ledger_files().items():
         files, pairs = snapshot.disk()
@@ -114,7 +114,7 @@ Harm = Callable[[Snapshot, LossyFiles], None]
 
 
 def harm_raw(snapshot: Snapshot, files: LossyFiles) -> None:
-    """The second entry of each raw file, and the first of one."""
+    """Damages the second entry of each raw file, and the first of one."""
     folder = compacted_folder(snapshot)
     for number, (path, content) in enumerate(sorted(snapshot.contents.items())):
         if path.parent != folder:
@@ -134,7 +134,7 @@ def lose_a_file(snapshot: Snapshot, files: LossyFiles) -> None:
 
 
 def lose_folders(snapshot: Snapshot, files: LossyFiles) -> None:
-    """The compacted ledger's, and the first raw one's."""
+    """Deletes the folders of the compacted ledger and of the first raw one."""
     files.remove_dir(compacted_folder(snapshot))
     files.remove_dir(min(snapshot.contents).parent)
 
@@ -150,7 +150,9 @@ def harmed(request: pytest.FixtureRequest, snapshot: Snapshot) -> Snapshot:
 
 
 def test_a_repair_that_is_killed_is_done_by_the_next_one(harmed: Snapshot) -> None:
-    """After every call; records and what a broker reads are those of a repair that was not."""
+    """After each call; the records, and what a broker reads, equal those of an uninterrupted
+    repair.
+    """
     files, pairs = harmed.disk()
     before = len(files.calls)
     plan = Offline(DATA, pairs, files).repair()
@@ -172,7 +174,7 @@ def test_a_repair_that_is_killed_is_done_by_the_next_one(harmed: Snapshot) -> No
 
 
 def test_changed_files_are_backed_up(harmed: Snapshot) -> None:
-    """Each file that was damaged, and is there, is in the repair's folder, byte for byte."""
+    """The repair's folder has each damaged file that exists, byte for byte."""
     files, pairs = harmed.disk()
     plan = Offline(DATA, pairs, files).repair()
     (name,) = files.listdir(DATA / "repairs")
@@ -188,7 +190,7 @@ def test_changed_files_are_backed_up(harmed: Snapshot) -> None:
 
 
 def test_a_start_in_the_middle_of_a_repair_harms_nothing(harmed: Snapshot) -> None:
-    """The broker is started, by mistake, after a repair that was killed; then it is repaired."""
+    """The broker is started, by mistake, after a killed repair; then the repair is repeated."""
     files, pairs = harmed.disk()
     before = len(files.calls)
     Offline(DATA, pairs, files).repair()

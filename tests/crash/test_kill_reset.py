@@ -1,4 +1,4 @@
-"""kill -9 at every named step of a reset: a start finds everything, or nothing."""
+"""kill -9 at each named step of a reset: a start finds everything, or nothing."""
 
 from __future__ import annotations
 

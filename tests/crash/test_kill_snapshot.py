@@ -1,4 +1,4 @@
-"""kill -9 at every named step of a save and a restore: either state is there, whole."""
+"""kill -9 at each named step of a save and a restore: the state is the one before or after."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """kill -9 at every named step of a truncation of a Kafka topic's log, between processes.
 
-Before its one synced write all is as it was, behind it the log is truncated; no file is left that
-no record names, what is there verifies, and asking again ends where the first one would have ended.
+Before its one synced write nothing has changed, after it the log is truncated. No unreferenced file
+remains, existing files verify, and a repetition ends where the first attempt would have ended.
 """
 
 from __future__ import annotations

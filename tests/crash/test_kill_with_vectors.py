@@ -1,4 +1,6 @@
-"""A real worker that writes deletion vectors: killed while it does, and read by all afterwards."""
+"""A real worker that writes deletion vectors: killed meanwhile, and its output read by all kinds of
+clients.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.support.command_line import ledgerfold
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 TOPIC = "hidden"
-# Enough bytes of keys, in several segments, for several tasks: only such runs write key indexes.
+# Enough key bytes, in several segments, for several tasks: only such runs write key indexes.
 KEYS, KEY_BYTES = 30_000, 300
 View = dict[str, str]
 
@@ -69,7 +71,7 @@ async def _view_by_asyncio(broker: BrokerProcess) -> View:
 
 
 def _view_by_consumer(broker: BrokerProcess, count: int) -> View:
-    """Each message acknowledged by itself."""
+    """Each message is acknowledged separately."""
     with Client(broker.url) as client:
         consumer = client.subscribe(
             TOPIC, "s", is_read_compacted=True, initial_position=InitialPosition.Earliest
@@ -92,7 +94,7 @@ def _expected(*published: dict[int, str]) -> View:
 # Spark starts twice.
 @pytest.mark.timeout(400)
 def test_a_worker_killed_behind_a_vector(broker_process: MakeBroker) -> None:
-    """The view stands; the next run hides the same messages, from every kind of reader."""
+    """The view stays; the next run hides the same messages from every kind of reader."""
     broker = broker_process(
         "--segment-size", "2M", compactor="local", crash_at="worker.vector-written"
     )
@@ -133,7 +135,7 @@ def test_a_worker_killed_behind_a_vector(broker_process: MakeBroker) -> None:
 
 
 def _dumped(data_dir: Path, ledger_id: int) -> int:
-    """The messages of a ledger, as `segment dump` lists them."""
+    """Returns the messages of a ledger, as `segment dump` lists them."""
     paths = sorted((data_dir / "ledgers" / str(ledger_id)).glob("*.log"))
     assert any(path.with_suffix(".dead").exists() for path in paths)
     dumps = (

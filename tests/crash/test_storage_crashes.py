@@ -1,13 +1,12 @@
-"""Tests ledgers on a disk that loses unsynced data, for every call that can fail or be the last
-one.
+"""Ledgers on a disk that loses unsynced data, for each call that can fail or be the last one.
 
-One history (appends, group commits, rolls, a seal, a close, a second ledger) runs again and again;
-each time another call goes wrong. Then the store is opened again, and what must hold is checked:
+One history (appends, group commits, rolls, a seal, a close, a second ledger) runs repeatedly; each
+time, another call fails. Then the store is reopened, and these conditions are checked:
 
-1. what a flush acknowledged is there, under its position, byte for byte;
-2. nothing is there that was not appended, positions have no gaps;
-3. metadata names only files that exist, and no file is there that it does not name;
-4. the store can be appended to, and a second recovery changes nothing.
+1. every flushed entry exists under its position, byte for byte;
+2. nothing exists that was not appended, and positions have no gaps;
+3. metadata name only files that exist, and every file is named;
+4. the store accepts appends, and a second recovery changes nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ SETTINGS = StoreSettings(segment_bytes_max=500)
 
 
 class Disk:
-    """The disk, what was appended to it, and what it acknowledged."""
+    """The disk, the appended entries, and the acknowledged ones."""
 
     def __init__(self) -> None:
         self.files = LossyFiles(Path("/disk"))
@@ -55,7 +54,7 @@ class Disk:
         )
 
     def start(self) -> LedgerStore:
-        """As a broker opens it."""
+        """Opens the store as a broker does."""
         store = self.open()
         store.recover()
         return store
@@ -125,7 +124,7 @@ class Disk:
         assert there == named
 
     def check_all(self, tail: Tail = nothing) -> None:
-        """Recovers, checks, appends again, and does so once more."""
+        """Recovers, checks, appends again, and repeats."""
         store = self.open()
         assert store.recover().damaged == {}
         self.check(store)
@@ -139,14 +138,14 @@ class Disk:
 
 
 def length() -> int:
-    """Returns how many calls the history makes."""
+    """Returns the number of calls of the history."""
     disk = Disk()
     disk.history(disk.open())
     return len(disk.files.calls)
 
 
 def test_the_history_is_what_it_says() -> None:
-    """Undisturbed, the history rolls segments and leaves a ledger open."""
+    """Without failures, the history rolls segments and leaves a ledger open."""
     disk = Disk()
     disk.history(disk.open())
     assert [len(record.segments) for record in disk.metadata.ledgers()] == [4, 2]
@@ -157,7 +156,7 @@ def test_the_history_is_what_it_says() -> None:
 
 @pytest.mark.parametrize("tail", TAILS, ids=lambda tail: tail.__name__)
 def test_a_crash_after_any_call_loses_nothing_acknowledged(tail: Tail) -> None:
-    """The power goes after the n-th call, for every n."""
+    """The power fails after the n-th call, for every n."""
     for number in range(1, length() + 1):
         disk = Disk()
         disk.files.crash_at(number)
@@ -172,7 +171,7 @@ def test_a_crash_after_any_call_loses_nothing_acknowledged(tail: Tail) -> None:
     ("error", "short"), [(errno.EIO, False), (errno.ENOSPC, True)], ids=["error", "short"]
 )
 def test_a_failure_of_any_call_then_a_crash(error: int, short: bool, tail: Tail) -> None:
-    """The n-th call fails, for every n; later the power goes too."""
+    """The n-th call fails, for every n; later the power fails, too."""
     for number in range(1, length() + 1):
         disk = Disk()
         disk.files.fail_at(number, error=error, short=short)
@@ -184,7 +183,9 @@ def test_a_failure_of_any_call_then_a_crash(error: int, short: bool, tail: Tail)
 
 @pytest.mark.parametrize("short", [False, True], ids=["error", "short"])
 def test_a_failure_of_any_call_is_recovered_from_without_a_restart(short: bool) -> None:
-    """The n-th call fails, for every n; the failed ledgers are closed at what was acknowledged."""
+    """The n-th call fails, for every n; the failed ledgers are closed at their last acknowledged
+    entry.
+    """
     disk = Disk()
     disk.open()
     for number in range(1, length() - len(disk.files.calls) + 1):
@@ -205,7 +206,7 @@ def test_a_failure_of_any_call_is_recovered_from_without_a_restart(short: bool) 
 
 
 def test_a_crash_in_a_recovery_is_recovered_from() -> None:
-    """The power goes a second time after any call of the recovery of any state."""
+    """The power fails again after any call of the recovery of any state."""
     for number in range(1, length() + 1):
         step = 0
         while True:
@@ -231,7 +232,7 @@ def _crashed(number: int) -> Disk:
 
 
 def test_files_that_cannot_be_removed_at_start_are_left_for_later() -> None:
-    """Tests a deleted ledger, a dead run, and a stray file: the start continues."""
+    """Tests a deleted ledger, a dead run, and an unknown file: the start continues."""
 
     def littered() -> tuple[Disk, LedgerStore]:
         disk = Disk()
@@ -265,7 +266,7 @@ def test_files_that_cannot_be_removed_at_start_are_left_for_later() -> None:
 
 
 def test_a_folder_that_was_left_is_removed_with_the_next_ledger() -> None:
-    """No start is needed."""
+    """A start is not needed."""
     disk = Disk()
     store = disk.start()
     disk.history(store)
@@ -284,7 +285,7 @@ def test_a_folder_that_was_left_is_removed_with_the_next_ledger() -> None:
 def test_segments_recorded_as_sealed_are_synced(
     monkeypatch: pytest.MonkeyPatch, durability: str, restarts: bool
 ) -> None:
-    """A process dies and leaves what it never synced; the next one seals that; the power goes."""
+    """A process dies and leaves unsynced data; the next one seals them; the power fails."""
     monkeypatch.setattr(f"{__name__}.SETTINGS", StoreSettings(durability=durability))
     disk = Disk()
     store = disk.open()
@@ -305,8 +306,8 @@ def test_segments_recorded_as_sealed_are_synced(
 
 
 def test_a_folder_is_durable_with_all_its_parents() -> None:
-    """Tests three new folders, whichever step was the last; also those left by a process that died
-    there.
+    """Tests three new folders, with each step as the last one; also folders left by a process that
+    died there.
     """
     path = Path("/disk/a/b/c")
     for crash_at in range(1, 7):
@@ -314,7 +315,7 @@ def test_a_folder_is_durable_with_all_its_parents() -> None:
         files.crash_at(crash_at)
         with pytest.raises(Crash):
             make_durable_dir(path, files)
-        # Only the process died: its successor finds what it made, and goes on.
+        # Only the process died: its successor finds the folders, and continues.
         make_durable_dir(path, files)
         make_durable_dir(path, files)
         files.crash()
@@ -331,7 +332,7 @@ def delete(disk: Disk, store: LedgerStore, ledger_id: int) -> None:
 
 
 def test_a_crash_while_a_ledger_is_deleted() -> None:
-    """A ledger that nobody names any more is gone for good after the next start."""
+    """After the next start, a ledger that no record names is deleted permanently."""
     number = 0
     while True:
         number += 1
@@ -354,7 +355,7 @@ def test_a_crash_while_a_ledger_is_deleted() -> None:
 
 
 def in_turns(disk: Disk, store: LedgerStore) -> None:
-    """Three ledgers written in turns, through one descriptor."""
+    """Writes three ledgers in turns, through one descriptor."""
     writers = [disk.create(store) for _ in range(3)]
     for _ in range(3):
         for writer in writers:
@@ -369,7 +370,7 @@ def in_turns(disk: Disk, store: LedgerStore) -> None:
 def test_files_that_are_closed_and_opened_between_flushes(
     monkeypatch: pytest.MonkeyPatch, durability: str, goes_wrong: str
 ) -> None:
-    """Every call of a history in which each flush opens its file again."""
+    """Every call of a history in which each flush reopens its file."""
     monkeypatch.setattr("ledgerfold.storage.ledger.OPEN_WRITERS_MAX", 1)
     monkeypatch.setattr(
         f"{__name__}.SETTINGS", StoreSettings(segment_bytes_max=500, durability=durability)
@@ -392,20 +393,20 @@ def test_files_that_are_closed_and_opened_between_flushes(
         if goes_wrong == "error":
             store.recover_ledgers(record.ledger_id for record in disk.metadata.ledgers())
             disk.check(store)
-        # Under "os" the page cache is what an acknowledgement means.
+        # Under "os", an acknowledgement means the page cache.
         tail = nothing if durability == "fsync" else everything
         disk.files.crash(tail)
         disk.check_all(tail)
 
 
 def test_a_writer_that_failed_refuses_everything() -> None:
-    """After a failed sync nothing is acknowledged, whatever the disk says later."""
+    """After a failed sync nothing is acknowledged, even if the disk reports success later."""
     disk = Disk()
     writer = disk.create(disk.open())
     disk.append(writer, 1)
     disk.flush(writer)
     disk.append(writer, 1)
-    disk.files.fail_at(2)  # the write goes well, the sync does not
+    disk.files.fail_at(2)  # the write succeeds, the sync does not
     with pytest.raises(DiskFailure):
         writer.flush()
     assert writer.durable == Position(writer.ledger_id, 0)
@@ -417,7 +418,7 @@ def test_a_writer_that_failed_refuses_everything() -> None:
 
 
 def test_the_harness_notices_a_missing_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A canary: without fdatasync, acknowledged entries are lost and the check says so."""
+    """A canary: without fdatasync, acknowledged entries are lost and the check reports it."""
     monkeypatch.setattr("tests.support.lossy_files.LossyAppendFile.sync", lambda self: None)
     disk = Disk()
     disk.history(disk.open())

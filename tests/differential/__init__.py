@@ -1,10 +1,10 @@
-"""Random scenarios, to be answered by this broker and by another one, and compared.
+"""Random scenarios, answered by this broker and by another one, and compared.
 
 generate.py   a scenario from a seed, as steps of the notation (docs/CASES.md) without expectations
 replay.py     what a target answers to each step
 shrink.py     the smallest scenario that still differs
 
-Of Kafka logs, in the words of the kafka-oracle:
+For Kafka logs, with the kafka-oracle's requests:
 
 kafka_generate.py   a history from a seed
 kafka_subject.py    who answers it: the oracle, the model

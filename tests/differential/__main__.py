@@ -1,9 +1,9 @@
-"""`scripts/differential`: random scenarios on our broker and on another one, and what differs.
+"""`scripts/differential`: random scenarios on our broker and on another one, and their differences.
 
 The other one may be ours as well, through the ports of Pulsar's clients (tests/cases/doors.py).
-Each scenario's answers are compared step by step. One that differs is made as small as it goes and
-printed with both answers; explain.py tells the differences that are known. Exit codes: 0 nothing
-differs that is not explained, 1 something does, 2 usage.
+Each scenario's answers are compared step by step. A scenario that differs is minimized, and printed
+with both answers; explain.py identifies known differences. Exit codes: 0 no unexplained difference,
+1 an unexplained difference, 2 usage.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tests.model.kafka.cleaner import DOCUMENTED, KAFKA
 from tests.support.processes import clean_up_when_terminated
 
 EXIT_DIFFERS = 1
-# Many times as long as the longest scenario: whoever says nothing for so long never will.
+# Many times as long as the longest scenario: a target that is silent for so long has stopped.
 SILENCE_S = 300.0
 
 
 class Difference(NamedTuple):
-    """The first step at which the two part, with both answers. `why`: empty when unexplained."""
+    """The first step at which the answers differ, with both. `why`: empty if unexplained."""
 
     steps: list[str]
     at: int
@@ -51,7 +51,7 @@ class Difference(NamedTuple):
 
 
 class Duel:
-    """Two targets, each answering on a thread of its own, which an end does not wait for."""
+    """Two targets, each answering on a separate thread, for which an end does not wait."""
 
     def __init__(
         self, ours: Target, theirs: Target, profile: str, silence_s: float = SILENCE_S
@@ -61,7 +61,7 @@ class Duel:
         self._is_one_broker = isinstance(theirs, DoorTarget)
 
     def compare(self, steps: list[str]) -> Difference | None:
-        """Raises TimeoutError when one of them does not come to an end."""
+        """Raises TimeoutError if one of them does not end."""
         running = [self._start(target, steps) for target in self._targets]
         ours, theirs = (each.result(self._silence_s) for each in running)
         at = first_difference(ours, theirs)
@@ -83,11 +83,13 @@ class Duel:
         return transcript
 
     def repeated(self, steps: list[str]) -> Difference | None:
-        """One that is there twice: in Pulsar trimming and reconnecting go on in the background."""
+        """Returns a difference that occurs twice: in Pulsar, trimming and reconnecting continue in
+        the background.
+        """
         return self.compare(steps) and self.compare(steps)
 
     def smallest(self, found: Difference) -> Difference:
-        """The same difference in fewer steps, or in as many."""
+        """Returns the same difference in fewer steps, or in as many."""
         kept = [found]
 
         def differs(steps: list[str]) -> bool:
@@ -115,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _targets(folder: Path, options: argparse.Namespace) -> Iterator[tuple[Target, Target]]:
-    """Two brokers; or one, over gRPC and through the ports of Pulsar's clients."""
+    """Starts two brokers; or one, for gRPC and for the ports of Pulsar's clients."""
     any_case = case_of(["RC-read"])
     if names_addresses(options.oracle):
         with DoorBrokers(folder, options.oracle) as doors, doors.target(any_case) as door:

@@ -1,4 +1,4 @@
-"""Differences that are known, each by the line of docs that tells it.
+"""Known differences, each with its line of docs.
 
 >>> explanation(["a=1", "RC-read"], "E0 a=1", "E0 a=1")
 ''
@@ -15,9 +15,9 @@ _LATEST = "from=latest inclusive"
 
 
 class Known(NamedTuple):
-    """`applies` gets the steps up to the one that differs, and both answers.
+    """`applies` gets the steps up to the differing one, and both answers.
 
-    `by_client`: a habit of Pulsar's client, on any broker.
+    `by_client`: a behaviour of Pulsar's client, on any broker.
     """
 
     why: str
@@ -26,7 +26,7 @@ class Known(NamedTuple):
 
 
 def _is_kept_by_a_seek(steps: Sequence[str], ours: str, theirs: str) -> bool:
-    """Raw entries that are trimmed here and not there, after a consumer sought and was closed."""
+    """Raw entries are trimmed here and not there, after a consumer sought and was closed."""
     sought = next((n for n, step in enumerate(steps) if step.startswith("seek c")), len(steps))
     is_trimmed = any(step in ("unload", "trim") for step in steps[sought:])
     is_raw = not steps[-1].startswith("receive")
@@ -36,7 +36,7 @@ def _is_kept_by_a_seek(steps: Sequence[str], ours: str, theirs: str) -> bool:
 def _is_of_a_queue(steps: Sequence[str], ours: str, theirs: str) -> bool:
     """Returns whether the answer was in a reader's or consumer's queue when its topic was unloaded.
 
-    Pulsar's client reads it again: it comes twice, or not at all where it was trimmed since.
+    Pulsar's client reads it again: it arrives twice, or not at all if it was trimmed since.
     """
     unloaded = steps.index("unload") if "unload" in steps else len(steps)
     is_trimmed = "trim" in steps[unloaded:]
@@ -55,9 +55,9 @@ def _is_of_a_queue(steps: Sequence[str], ours: str, theirs: str) -> bool:
 
 
 def _begins_one_entry_before(steps: Sequence[str], ours: str, theirs: str) -> bool:
-    """A reader's start, inclusive, when its topic was unloaded before its first read.
+    """A reader's start, inclusive, if its topic was unloaded before its first read.
 
-    One message, or the batch that it is of; what was in the queue comes again behind it.
+    One message, or its batch; the messages of the queue follow again.
     """
     mine, others = _messages(ours), _messages(theirs)
     if not _is_unloaded(steps, " inclusive") or not others or others[0] in mine:
@@ -74,7 +74,7 @@ def _begins_at_latest_anew(steps: Sequence[str], ours: str, theirs: str) -> bool
 
 
 def _is_unloaded(steps: Sequence[str], beginning: str) -> bool:
-    """Returns whether the last step uses a reader that began so, and has lost its connection
+    """Returns whether the last step uses a reader that began like this, and has lost its connection
     since.
     """
     name = steps[-1].removeprefix("read ").removeprefix("has-more ")[:2]
@@ -90,9 +90,9 @@ def _messages(answer: str) -> list[str]:
 
 def _is_active_later(steps: Sequence[str], ours: str, theirs: str) -> bool:
     """Returns whether only time differs: Pulsar makes a Failover consumer active after a second,
-    and a run may be over by then.
+    and a run may have ended by then.
 
-    What it left out does not come there, and what it renumbered comes under its new number.
+    Messages that it removed do not arrive there, and renumbered ones have their new number.
     """
     opened = next((n for n, step in enumerate(steps) if "type=Failover" in step), len(steps))
     mine, others = _messages(ours), _messages(theirs)
@@ -116,7 +116,7 @@ def _begins_at_latest(steps: Sequence[str]) -> bool:
     """Returns whether the last step reads from latest, inclusive, or from a reader that began
     there.
 
-    Or sought it: a reader that begins inclusive seeks inclusive.
+    Or that sought it: a reader that begins inclusive seeks inclusive.
     """
     kind, _, name = steps[-1].partition(" ")
     if kind not in ("read", "has-more"):
@@ -128,10 +128,10 @@ def _begins_at_latest(steps: Sequence[str]) -> bool:
 
 
 def _is_denied_by_has_more(steps: Sequence[str], ours: str, theirs: str) -> bool:
-    """There is one, but the ids that Pulsar's client compares say no.
+    """There is a message, but the ids that Pulsar's client compares say no.
 
-    At latest, inclusive: the raw log's last entry lies behind the view's. At a message of a batch,
-    inclusive: the broker's last id may be its entry's without an index.
+    At latest, inclusive: the raw log's last entry is after the view's. At a message of a batch,
+    inclusive: the broker's last id may be its entry's, without an index.
     """
     at_message = re.search(r"from=(E\d+)\.\d+ inclusive$", steps[-1])
     is_last = at_message is not None and all(
@@ -142,7 +142,7 @@ def _is_denied_by_has_more(steps: Sequence[str], ours: str, theirs: str) -> bool
 
 
 def _is_promised_in_vain(steps: Sequence[str], ours: str, theirs: str) -> bool:
-    """Pulsar's has-more is true for a reader that a run overtook, and then nothing comes."""
+    """Pulsar's has-more is true for a reader that a run overtook, and then no message arrives."""
     name = steps[-1].removeprefix("has-more ")
     opened = next((n for n, step in enumerate(steps) if step.startswith(f"reader {name}")), 0)
     if steps[-1].startswith("has-more r") and (ours, theirs) == ("false", "true"):
@@ -152,14 +152,15 @@ def _is_promised_in_vain(steps: Sequence[str], ours: str, theirs: str) -> bool:
 
 
 def _is_found_late(steps: Sequence[str], ours: str, theirs: str) -> bool:
-    """Pulsar's Java client asks for the last message at the first has-more, not on opening."""
+    """Pulsar's Java client requests the last message at the first has-more, not when it opens."""
     return _begins_at_latest(steps) and ours != "nothing"
 
 
 def _is_told_without_index(steps: Sequence[str], ours: str, theirs: str) -> bool:
-    """Returns whether the rest of a batch stands alone, as after some strategies, and is E0 then.
+    """Returns whether the rest of a batch is a single message, as after some strategies, and is
+    then E0.
 
-    Pulsar's Java client says E0 of E0.0, too, so the other target takes it for E0.0.
+    Pulsar's Java client reports E0 for E0.0, too, so the other target treats it as E0.0.
     """
     return steps[-1].startswith("last-id") and f"{ours}.0" == theirs
 
@@ -178,6 +179,6 @@ KNOWN: tuple[Known, ...] = (
 
 
 def explanation(steps: Sequence[str], ours: str, theirs: str, is_one_broker: bool = False) -> str:
-    """Empty when there is none. `is_one_broker`: only the clients differ."""
+    """Returns the explanation; empty without one. `is_one_broker`: only the clients differ."""
     known = [each for each in KNOWN if each.by_client or not is_one_broker]
     return next((each.why for each in known if each.applies(steps, ours, theirs)), "")

@@ -4,14 +4,14 @@
     True
 
 A scenario has a kind: it compacts by publishing order alone; by event time, with runs by publishing
-order in between; or by strategies that decide message by message, in between by any other. Of the
-last kind are no event times and no properties: Pulsar's compactor loses some of them there.
+order in between; or by message strategies, with any others in between. The last kind has no event
+times and no properties: Pulsar's compactor loses some of them.
 
 It publishes (keys, no keys, tombstones, empty values, batches, compression, event times,
 properties), compacts, unloads and trims, and reads: from earliest, latest and ids, inclusive or
 not, raw and read-compacted, with readers that stay open and seek, with consumers of each type.
-What depends on chance or on time in one of the brokers is left out: two consumers that share,
-batches of one (Pulsar's clients disagree on them), messages in flight while something happens, and
+Excluded are outcomes that depend on chance or time in one of the brokers: two consumers that share,
+batches of one (Pulsar's clients disagree on them), messages in flight during another operation, and
 Pulsar's trimming in the background.
 """
 
@@ -24,7 +24,7 @@ _KEYS = ("a", "b", "c", "d", "~", '""')
 _KEY_WEIGHTS = (6, 6, 4, 3, 2, 1)
 _COMPRESSIONS = ("LZ4", "ZLIB", "ZSTD", "SNAPPY")
 _STEPS_MIN, _STEPS_MAX = 5, 14
-# Kind of a scenario -> its strategies, the first of which it begins with.
+# Kind of a scenario -> its strategies; it begins with the first one.
 KINDS = {
     "publishing": (),
     "event-time": ("event-time", "event-time", "publishing-order"),
@@ -33,7 +33,7 @@ KINDS = {
 
 
 def scenario(seed: int, kinds: Sequence[str] = tuple(KINDS)) -> list[str]:
-    """Steps, one a line; of one of these kinds."""
+    """Returns steps, one per line; of one of these kinds."""
     random = Random(seed)
     return _Generator(random, random.choice(kinds)).steps()
 
@@ -53,7 +53,7 @@ class _Generator:
         # Batch size of each entry published so far; 0: published alone.
         self._entries: list[int] = []
         self._readers: list[str] = []
-        # How long to wait for messages, by consumer.
+        # The time to wait for messages, by consumer.
         self._consumers: dict[str, str] = {}
 
     def steps(self) -> list[str]:
@@ -80,12 +80,12 @@ class _Generator:
             step = make()
             if step is not None:
                 found += [step, *self._settled(step)]
-        # Whatever came of strategies shows in a last run.
+        # A last run shows all effects of strategies.
         return [*found, *(["compact"] if self._strategies else []), "RC-read", "raw-read"]
 
     def _settled(self, step: str) -> list[str]:
-        """Trims after a step that moves a cursor past a closed ledger: sooner or later, Pulsar
-        does.
+        """Trims after a step that moves a cursor past a closed ledger: Pulsar does so
+        eventually.
         """
         self._has_closed |= step == "unload"
         self._has_moved |= step == "compact" or " ack" in step
@@ -125,7 +125,7 @@ class _Generator:
     def _message(self) -> str:
         key = self._random.choices(_KEYS, _KEY_WEIGHTS)[0]
         self._value += 1
-        # Numbers that go up and down, and repeat.
+        # Numbers that rise and fall, and repeat.
         number = self._value * 7 % 11 if self._strategies else self._value
         value = self._random.choices((str(number), "∅", '""'), (7, 2, 1))[0]
         text = f"{key}={value}"

@@ -1,8 +1,8 @@
-"""One history on two subjects: what each request is answered, and what the logs then look like.
+"""One history on two subjects: the answers to each request, and the resulting logs.
 
-A turn, a deletion, a truncation and a reopening are looked at batch by batch; other requests by
-the offsets that they move. Bytes are compared by checksum where a subject tells it, else by what
-is kept: a batch that a subject calls the same must have the same bytes on the other side.
+After a pass, a deletion, a truncation and a reopening, logs are compared batch by batch; after
+other requests, by their offsets. Bytes are compared by checksum if a subject reports it, otherwise
+by identity: a batch that one subject keeps unchanged must have unchanged bytes on the other side.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.differential.kafka_generate import TURNS, Request, history, kind_of
 from tests.differential.kafka_subject import Answer, Model, Subject
 
 _LOOKED_AT = (*TURNS, "retention", "delete-old", "truncate", "reopen", "log-start")
-# What a subject may leave out of a batch, and what only one of them tells.
+# What a subject may omit of a batch, and what only one of them reports.
 _BYTES = ("md5", "token")
 
 
@@ -35,7 +35,7 @@ class Duel:
         self._logs: list[str] = []
         self._bytes: dict[tuple[str, object], object] = {}
         self._held: dict[str, int] = {}
-        # Of each log, before the turn.
+        # Of each log, before the pass.
         self._before: dict[str, list[Answer]] = {}
         self._is_compressed = False
 
@@ -45,7 +45,7 @@ class Duel:
 
     @property
     def moves_on(self) -> bool:
-        """No history can be taken again, for the time that it begins at is past."""
+        """True if no history can be repeated, because the time at which it begins has passed."""
         return self._ours.now_ms is not None
 
     @property
@@ -53,7 +53,7 @@ class Duel:
         return self._ours.is_one_process
 
     def against(self, theirs: Subject) -> Duel:
-        """The same subject beside another one."""
+        """Returns the same subject, compared with another one."""
         return Duel(self._ours, theirs)
 
     def history(self, seed: int) -> list[Request]:
@@ -104,8 +104,8 @@ class Duel:
         return self._look(is_last or request["op"] in _LOOKED_AT)
 
     def _end_together(self, request: Request, theirs: Answer) -> None:
-        """Ends all logs together: when a process dies, all its logs are loaded again, and a
-        cleaning has its checkpoint.
+        """Ends all logs together: when a process dies, all its logs are reloaded, and a cleaning
+        has its checkpoint.
         """
         if request["op"] == "reopen" and not request.get("clean", True):
             for log in self._logs:
@@ -115,22 +115,22 @@ class Duel:
             self._end_round(request["log"], theirs, is_over=request["point"] == "swapped")
 
     def _end_round(self, log: str, theirs: Answer, *, is_over: bool) -> None:
-        """Their arrangement of a crash puts the checkpoint back to where it was before the turn,
-        which may have repaired it.
+        """Their emulation of a crash resets the checkpoint to its value before the pass, which may
+        have repaired it.
         """
         if is_over or log in self._theirs.ask({"op": "checkpoint"})["offsets"]:
             offset = theirs["endOffset" if is_over else "firstDirty"]
             self._theirs.ask({"op": "checkpoint-set", "log": log, "offset": offset})
 
     def _rule_out_deletion(self, log: str) -> None:
-        """Rules deletion out: a crash's state cannot be arranged for what a turn deletes after its
-        cleaning.
+        """Excludes deletion: the state after a crash cannot be emulated for segments that a pass
+        deletes after its cleaning.
         """
         self._both({"op": "config", "log": log, "config": {"cleanup.policy": "compact"}})
         self._both({"op": "delete-old", "log": log})
 
     def _hold(self, log: str, offset: int | None) -> None:
-        """A high watermark lies where a batch begins: a fetch moves Kafka's there."""
+        """The high watermark is where a batch begins: a fetch moves Kafka's there."""
         request: Request = {"op": "high-watermark", "log": log}
         self._held.pop(log, None)
         if offset is not None:
@@ -142,7 +142,7 @@ class Duel:
         self._both(request)
 
     def _keep_held(self, request: Request) -> None:
-        """Keeps the offset valid: it may now lie inside a batch, or between two."""
+        """Keeps the offset valid: it may now be inside a batch, or between two."""
         for log, offset in list(self._held.items()):
             if request["op"] == "truncate" and request["log"] == log:
                 self._hold(log, None)
@@ -150,7 +150,7 @@ class Duel:
                 self._hold(log, offset)
 
     def _align(self) -> None:
-        """Files have the machine's time on one side: the other side's is put in its place."""
+        """Files have the machine's time on one side: it is replaced by the other side's."""
         for log in self._logs:
             ours, theirs = self._both({"op": "segments", "log": log})
             there = {segment["base"]: segment["modified"] for segment in theirs["segments"]}
@@ -169,7 +169,7 @@ class Duel:
                 self._ours.sizes.learn(log, answer.get("batches", []))
 
     def _has_guessed(self, ours: Answer, theirs: Answer) -> bool:
-        """A compressed batch that was written, and gone again before its size could be learned."""
+        """Returns whether a compressed batch was written, and deleted before its size was known."""
         guessed = isinstance(self._ours, Model) and self._ours.sizes.take_guesses() > 0
         return guessed and "stats" in ours and "stats" in theirs
 
@@ -242,8 +242,8 @@ def _comparable(ours: Answer, theirs: Answer) -> tuple[Answer, Answer]:
 
 
 def _in_common(ours: Answer, theirs: Answer) -> tuple[Answer, Answer]:
-    """A process that died tells nothing of its last round; a reader shows no place; a pass of
-    retention tells how many segments went, but not whose.
+    """A process that died reports nothing of its last cleaning; a reader reports no place; a
+    retention pass reports the number of deleted segments, but not their logs.
     """
     if ours == {"ok": True}:
         return ours, {"ok": theirs["ok"]}
@@ -253,8 +253,8 @@ def _in_common(ours: Answer, theirs: Answer) -> tuple[Answer, Answer]:
 
 
 def _forgive_map_messages(ours: Answer, theirs: Answer, batches: Sequence[Answer]) -> None:
-    """Kafka counts from the entry of the offset index before the first dirty offset on: so some
-    last of the batches that lie before it in its segment, whole ones. `batches`: before the round.
+    """Kafka counts from the entry of the offset index before the first dirty offset: that includes
+    some of the last complete batches before it in its segment. `batches`: before the cleaning.
     """
     first, name = ours.get("firstDirty", 0), "mapMessagesRead"
     segment = max((each["segment"] for each in batches if each["segment"] <= first), default=0)
@@ -279,7 +279,7 @@ def _segment(segment: Answer, without_times: set[int]) -> Answer:
 
 
 def _told(answer: Answer) -> Answer:
-    """An error is its name; what only one side tells is left out."""
+    """Returns an error as its name; omits parts that only one side reports."""
     if not answer["ok"]:
         return {"ok": False, "error": answer["error"]}
     told = _without(answer, ("text", "offline", "left", "during"))
@@ -299,7 +299,7 @@ def _without(answer: Answer, names: Sequence[str]) -> Answer:
 
 
 def _parts(left: object, right: object) -> tuple[object, object]:
-    """The first parts that differ, with where they are."""
+    """Returns the first parts that differ, with their places."""
     if isinstance(left, dict) and isinstance(right, dict):
         for name in sorted({*left, *right}, key=str):
             mine, others = left.get(name, "nothing"), right.get(name, "nothing")

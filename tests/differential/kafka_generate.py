@@ -1,12 +1,12 @@
-"""Histories of Kafka logs from seeds: requests in the words of the kafka-oracle.
+"""Histories of Kafka logs from seeds: requests of the kafka-oracle.
 
     >>> history(7) == history(7)
     True
 
-A history creates one to three logs with settings of their own and then appends (plain, idempotent,
-transactional, as a follower, keyless), ends transactions, rolls, moves the clock, the high
-watermark and the log start, truncates, reopens and crashes, changes settings, pauses, and takes
-turns. It only guesses how far a log has come: never too short, so that a follower's offsets fit.
+A history creates one to three logs with different settings, and then appends (plain, idempotent,
+transactional, as a follower, without keys), ends transactions, rolls, moves the clock, the high
+watermark and the log start, truncates, reopens and crashes, changes settings, pauses, and runs
+passes. It only estimates the end of a log, never too low, so that a follower's offsets fit.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def history(
     leaves_out: Collection[str] = (),
     since_ms: int | None = None,
 ) -> list[Request]:
-    """`leaves_out`: kinds of requests (kind_of) that a subject cannot be asked.
+    """`leaves_out`: kinds of requests (kind_of) that a subject does not support.
 
-    `since_ms`: when it begins, where a clock cannot be set back.
+    `since_ms`: its start, if a clock cannot be set back.
     """
     made = _History(random.Random(seed), compressed, leaves_out)
     if since_ms is not None:
@@ -42,7 +42,7 @@ def history(
 
 
 def kind_of(request: Mapping[str, Any]) -> str:
-    """Returns the operation, with its parts that not every subject supports."""
+    """Returns the operation, with the parts that not every subject supports."""
     op: str = request["op"]
     if op == "crash":
         return f"{op} {request['point']}"
@@ -148,7 +148,7 @@ class _History:
             if self._is(probability):
                 config[name] = self._chance.choice(choices)
         if len(self._logs) > 1 and self._is(0.2):
-            # A round may fail on it, which cannot be arranged as a crash.
+            # A cleaning may fail because of it, which a crash cannot emulate.
             config["segment.index.bytes"] = self._chance.choice(["36", "48", "100"])
         return {"op": "create", "log": log.name, "config": config}
 
@@ -186,7 +186,7 @@ class _History:
         if self._is(0.15):
             record["timestamp"] = max(0, self._now_ms + self._chance.randint(-3000, 3000))
         elif self._is(0.03):
-            # None at all, and one that is too far ahead.
+            # None, or one that is too far ahead.
             record["timestamp"] = self._chance.choice([-1, self._now_ms + 3_600_001])
         return record
 
@@ -297,7 +297,7 @@ class _History:
         return {"op": "checkpoint-set", "log": log.name, "offset": self._offset(log)}
 
     def _ask(self, log: _Log) -> Request:
-        """Asks for something that changes nothing."""
+        """Requests something that changes nothing."""
         isolation = self._chance.choice(["uncommitted", "committed", "end"])
         sizes = {"bytes": self._chance.randint(100, 2000), "indexBytes": 100}
         asked: Request = self._chance.choice(
@@ -312,7 +312,7 @@ class _History:
         return {**asked, "log": log.name}
 
     def _clean(self, log: _Log) -> Request:
-        """A turn, seldom with something that happens while it works."""
+        """Runs a pass, rarely with another request during it."""
         if not self._is(0.12):
             return {"op": "clean"}
         make = self._chance.choice([self._append, self._roll, self._move_start, self._halt])

@@ -1,9 +1,10 @@
-"""A broker in this process for the differential test, and a worker in it: the same code, no Spark.
+"""A broker in this process for the differential test, with a worker in the same process: the same
+code, without Spark.
 
-The broker is the whole of it, on real files in a folder that forgets with the process; what is left
-out is gRPC: its handlers are called directly. The worker's round is its own job and its own tasks
-on the inline engine (compactor/job/inline.py). A crash is an exception at a crash
-point that nobody handles: nothing is closed, and the next broker finds the files as they are.
+The broker is complete, on real files in a temporary folder; only gRPC is omitted: its handlers are
+called directly. The worker's cleaning uses the real job and tasks on the inline engine
+(compactor/job/inline.py). A crash is an exception at a crash point that no code handles: nothing is
+closed, and the next broker finds the files as they are.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ T = TypeVar("T")
 
 
 class Killed(BaseException):
-    """The broker is gone."""
+    """The broker was killed."""
 
 
 class LocalWorker(MemoryCompactor):
@@ -61,7 +62,7 @@ class LocalWorker(MemoryCompactor):
 
 
 class LocalBroker:
-    """A Door. Each history has a data folder of its own."""
+    """A Door. Each history has a separate data folder."""
 
     leaves_out = frozenset[str]()
     now_ms: int | None = None
@@ -120,7 +121,7 @@ class LocalBroker:
         self._calls = kafka_calls(self._broker)
 
     def _drop(self) -> None:
-        """As a process that is killed: without a word."""
+        """Drops the broker as a killed process would be, without closing anything."""
         if self._broker is None:
             return
 
@@ -150,7 +151,7 @@ class LocalBroker:
         self._loop.close()
         shutil.rmtree(self._root, ignore_errors=True)
 
-    # What is asked
+    # Requests
 
     def call(self, name: str, request: Any) -> Any:
         return self._run(self._calls[name](request))
@@ -238,7 +239,7 @@ def _ends(begun: Any) -> bool:
 
 @contextmanager
 def _killed_at(point: str) -> Iterator[None]:
-    """Simulates a kill: the work inside reaches this point, and is not done."""
+    """Simulates a kill: the work in the block reaches this point, and is not completed."""
 
     def kill(*_: int) -> None:
         raise Killed

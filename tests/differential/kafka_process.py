@@ -1,8 +1,8 @@
 """A broker process with its worker on Spark for the differential test, as in production.
 
-One of each serves every history, which has topics of its own names and begins when the one before
-ended, for its clock moves forwards only. What only this process can time, or see, is left to
-kafka_local.py: what happens during a cleaning, crash points, reads.
+One of each serves all histories, which use topics with unique names; each begins at the time when
+the previous one ended, because the clock moves forwards only. Kafka_local.py covers operations that
+only this process can time or observe: those during a cleaning, crash points, reads.
 """
 
 from __future__ import annotations

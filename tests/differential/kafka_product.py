@@ -1,11 +1,11 @@
-"""The product as a subject: a broker's KafkaService, asked in the words of the kafka-oracle.
+"""The product as a subject: a broker's KafkaService, with the kafka-oracle's requests.
 
     Product    the words
     Door       how the broker is reached: in this process (kafka_local.py), or over gRPC
                (kafka_process.py)
 
-What is in the memory of Kafka's one process and stays there when one log is opened again (pauses,
-a high watermark that is held back, logs that are left alone) is set again after a broker's death.
+State that Kafka's process keeps in memory when one log is reopened (pauses, a high watermark that
+is held back, uncleanable logs) is set again after a broker's death.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from tests.model.kafka.records import field_of
 
 Json = dict[str, Any]
 _DEFAULT_MAP_BYTES, _MAP_ENTRY_BYTES, _LOAD_FACTOR = 4 << 20, 24, 0.9
-# A map has no fewer slots than in one MiB and a bit: how many keys it takes is the load factor's.
+# A map has at least the slots of one MiB and a bit: the load factor determines the number of keys.
 _MAP_SLOTS = 50_000
 _EXPIRATION_MS = 86_400_000
-# Turns and retention come when they are asked for.
+# Passes and retention run on request.
 NO_TURNS = {
     "log.cleaner.enable": "false",
     "log.retention.check.interval.ms": str(200 * 365 * 86_400_000),
 }
-# What the product does not do, or cannot be asked (docs/NOT_EMULATED.md).
-# Kafka's classes, by kind, where a log that is whole makes a round fail there, too.
+# Features that the product does not have, or does not offer as a request (docs/NOT_EMULATED.md).
+# Kafka's classes, by kind, for cleanings that also fail there on an intact log.
 _FAILURES = {"SEGMENT_INDEX_FULL": "IllegalArgumentException"}
 LEFT_OUT = frozenset(
     {
@@ -54,7 +54,9 @@ _ORIGINS = {
 
 
 class Door(Protocol):
-    """To one broker after the other. Topics by their short names; errors as the client's."""
+    """The access to one broker after the other. Topics by their short names; errors as the
+    client's.
+    """
 
     @property
     def where(self) -> str: ...
@@ -65,12 +67,12 @@ class Door(Protocol):
 
     @property
     def now_ms(self) -> int | None:
-        """Returns the broker's time; each history may have a clock of its own."""
+        """Returns the broker's time; each history may have a separate clock."""
         ...
 
     def begin(self, config: Mapping[str, str], now_ms: int) -> None:
-        """A broker without a topic of that name; `config`: the broker's own, beside automatic
-        turns being off.
+        """Starts a broker without a topic of that name; `config`: its settings, with automatic
+        passes disabled.
         """
         ...
 
@@ -78,7 +80,7 @@ class Door(Protocol):
     def clean(
         self, request: kafka_pb2.CleanTurnRequest, during: Callable[[], None] | None
     ) -> kafka_pb2.CleanTurnResponse:
-        """`during`: what is done as soon as the worker has been asked."""
+        """`during`: executed as soon as the worker has the request."""
         ...
 
     def create(self, topic: str, config: Mapping[str, str]) -> None: ...
@@ -86,22 +88,20 @@ class Door(Protocol):
     def delete_old(self, topic: str) -> int: ...
     def move_clock(self, now_ms: int) -> None: ...
     def die(self, dying: Callable[[], None] | None, point: str = "") -> None:
-        """Kills the broker at a crash point that is reached while `dying` runs, and starts it
-        again.
-        """
+        """Kills the broker at a crash point that is reached during `dying`, and restarts it."""
         ...
 
     def read(
         self, topic: str, offset: int | None, *, committed: bool
     ) -> list[tuple[int, int, bytes | None, bytes | None]]:
-        """Offset, timestamp, key and value of each record, to the end."""
+        """Returns offset, timestamp, key and value of each record, to the end."""
         ...
 
     def close(self) -> None: ...
 
 
 class Product:
-    """`door`: to the broker."""
+    """`door`: the access to the broker."""
 
     # Its logs end together.
     is_one_process = True
@@ -285,7 +285,9 @@ class Product:
         return plans
 
     def _choice(self, preferred: str | None) -> str:
-        """The log to ask for: "" leaves it to the broker, which Kafka leaves to chance."""
+        """Returns the log to request: "" leaves the choice to the broker; Kafka's choice is
+        random.
+        """
         plans = self._plans(self._logs) if self._logs else []
         eligible = {_log_of(each.topic): each.ratio for each in plans if each.is_eligible}
         ratio = max(eligible.values(), default=0.0)
@@ -328,7 +330,9 @@ class Product:
         }
 
     def _crash(self, request: Mapping[str, Any]) -> Json:
-        """A round that the broker dies in: all is as before it, or as behind it."""
+        """Runs a cleaning during which the broker dies: the result is the state before or
+        after it.
+        """
         log = request["log"]
         chosen = self._choice(request.get("preferred"))
         asked = kafka_pb2.CleanTurnRequest(topic=chosen)
@@ -380,7 +384,7 @@ class Product:
         offset = request["offset"]
         self._call("SetCleaning", kafka_pb2.SetCleaningRequest, request["log"], checkpoint=offset)
 
-    # What there is
+    # Present state
 
     def _describe(self, request: Mapping[str, Any]) -> kafka_pb2.DescribeLogResponse:
         return self._described_log(request["log"])
@@ -465,12 +469,12 @@ def _log_of(topic: str) -> str:
 
 
 def _base(log: kafka_pb2.DescribeLogResponse, offset: int) -> int:
-    """Returns the base offset of the segment that holds it."""
+    """Returns the base offset of the segment that contains it."""
     return max(each.base_offset for each in log.segments if each.base_offset <= offset)
 
 
 def _name_of(error: LedgerfoldError) -> str:
-    """The class of Kafka's error."""
+    """Returns the class of Kafka's error."""
     if isinstance(error, KafkaError):
         return error.kafka_class
     if isinstance(error, TopicNotFound):

@@ -1,8 +1,8 @@
-"""`scripts/differential --kafka-oracle`: random histories of Kafka logs, and what differs.
+"""`scripts/differential --kafka-oracle`: random histories of Kafka logs, and their differences.
 
-One process of the oracle serves every history. One that differs is made as small as it goes and
-printed twice: for a person, and as requests for the oracle. Of the histories of the product every
-tenth is taken on a broker process with Spark, the others on a broker and a worker in this process.
+One process of the oracle serves all histories. A history that differs is minimized and printed
+twice: for people, and as requests for the oracle. Every tenth history of the product runs on a
+broker process with Spark, the others on a broker and a worker in this process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.differential.shrink import shrink
 from tests.model.kafka.cleaner import DOCUMENTED, KAFKA
 
 EXIT_SAME, EXIT_DIFFERS = 0, 1
-# Each try is a history of some dozen requests, milliseconds each.
+# Each attempt is a history of a few dozen requests, milliseconds each.
 _TRIES_MAX = 400
 NOT_COPIED = "end at a defect of Kafka's that is not copied"
 SNAPPY = "end at a batch that snappy compresses otherwise"
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     with closing(OracleProcess(options.kafka_oracle)) as theirs:
         if options.subject == "model":
             return run_duel([Duel(Model(options.kafka_profile), theirs)], options)
-        # What a broker in this process would warn of is what the histories are about.
+        # The warnings of a broker in this process are expected by the histories.
         logging.disable(logging.ERROR)
         with ExitStack() as ends:
             local = ends.enter_context(closing(Product(LocalBroker(options.kafka_profile))))
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def run_duel(duels: Sequence[Duel], options: argparse.Namespace) -> int:
-    """Histories take their turns on the duels."""
+    """Histories alternate between the duels."""
     differing, on, known = 0, Counter[str](), Counter[str]()
     for seed in range(options.seed, options.seed + options.count):
         duel = duels[seed % len(duels)]
@@ -70,7 +70,7 @@ def run_duel(duels: Sequence[Duel], options: argparse.Namespace) -> int:
 
 
 def explanation(found: Difference) -> str:
-    """Explains a known difference (docs/NOT_EMULATED.md); empty: it is not known."""
+    """Explains a known difference (docs/NOT_EMULATED.md); empty if it is unknown."""
     ours, theirs = found.ours, found.theirs
     if not (isinstance(ours, dict) and isinstance(theirs, dict)):
         return ""
@@ -88,7 +88,7 @@ def _kind(found: Difference) -> tuple[str, tuple[str, ...]]:
 
 
 def is_not_copied(duel: Duel, found: Difference) -> bool:
-    """Returns whether it is a defect of Kafka's that the profile `documented` does not have."""
+    """Returns whether it is a defect of Kafka that the profile `documented` does not have."""
     if duel.moves_on or not duel.is_of_the_product:
         return False
     other = {profile: duel.against(Model(profile)) for profile in (KAFKA, DOCUMENTED)}
@@ -98,7 +98,7 @@ def is_not_copied(duel: Duel, found: Difference) -> bool:
 
 
 def smallest(duel: Duel, found: Difference) -> Difference:
-    """The same difference in fewer requests, with fewer records, or in as many."""
+    """Returns the same difference in fewer requests, with fewer records, or in as many."""
     kept = [found]
 
     def differs(smaller: list[Request]) -> bool:

@@ -1,4 +1,4 @@
-"""A history as a person reads it, a request a line.
+"""Formats a history for people, one request per line.
 
 >>> print(shown({"op": "append", "log": "t-0", "records": [{"key": "a", "value": None}], "pid": 7}))
 append t-0 a=∅ pid=7
@@ -33,5 +33,5 @@ def _record(record: Mapping[str, Any]) -> str:
 
 
 def as_requests(history: Iterable[Mapping[str, Any]]) -> str:
-    """To be given to the kafka-oracle as it is."""
+    """Formats a history as input of the kafka-oracle."""
     return "\n".join(json.dumps(request, ensure_ascii=False) for request in history)

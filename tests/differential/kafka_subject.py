@@ -1,7 +1,7 @@
 """The subjects that answer requests about Kafka logs: the real cleaner's driver, the model, a
 broker.
 
-A subject answers the requests of the kafka-oracle with the same fields, as far as it can tell.
+A subject answers the requests of the kafka-oracle with the same fields, as far as it has them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Answer = dict[str, Any]
 
 
 class Subject(Protocol):
-    """`is_one_process`: where one log ends without a word, all do.
+    """`is_one_process`: if one log ends abruptly, all do.
 
-    `leaves_out`: kinds of requests that it cannot be asked (kafka_generate.kind_of). `now_ms`: the
-    time of its clock, if that moves forwards only: a history begins there.
+    `leaves_out`: kinds of requests that it does not support (kafka_generate.kind_of). `now_ms`: the
+    time of its clock, if that moves forwards only: a history begins then.
     """
 
     @property
@@ -37,7 +37,7 @@ class Subject(Protocol):
 
 
 class OracleProcess:
-    """`command` stays up for many histories: JSON lines in, JSON lines out."""
+    """`command` serves many histories: JSON lines in, JSON lines out."""
 
     is_one_process = False
     leaves_out = ()
@@ -63,7 +63,9 @@ class OracleProcess:
 
 
 class Sizes:
-    """The sizes of compressed batches, learned from one side: codecs differ between platforms."""
+    """The sizes of compressed batches, learned from one side, because codecs differ between
+    platforms.
+    """
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], int] = {}
@@ -94,14 +96,16 @@ class Sizes:
 
 
 def _built_bytes(batch: Batch) -> int:
-    """As our own codec compresses it, which is what Kafka's makes of it. Without a horizon."""
+    """Returns the size as compressed by our codec, which should equal Kafka's. Without a
+    horizon.
+    """
     records = [KafkaRecord(*record) for record in batch.records]
     compression = KafkaCompression[batch.codec.upper()]
     return len(build_batch(records, base_offset=batch.base, compression=compression))
 
 
 class Model(World):
-    """The model; the sizes of compressed batches are told to it."""
+    """The model; it gets the sizes of compressed batches."""
 
     def __init__(self, profile: str = KAFKA) -> None:
         self.sizes = Sizes()

@@ -1,4 +1,4 @@
-"""A batch and a record as the kafka-oracle tells them.
+"""Batches and records in the kafka-oracle's form.
 
 >>> from ledgerfold.storage.kafka.records import KafkaRecord, build_batch
 >>> told = told_batch(build_batch([KafkaRecord(4, 9, b"a", None)], base_offset=4))
@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 def told_batch(batch: bytes) -> Json:
-    """Compressed bytes are told as a token: what stays the same here is to stay the same there."""
+    """Compressed bytes become a token: bytes that are unchanged here must be unchanged there."""
     header = read_batch_header(batch)
     codec = KafkaCompression(header.compression)
     is_append_time = header.timestamp_type == TimestampType.LOG_APPEND_TIME

@@ -1,7 +1,7 @@
 """Records a target's answers to a scenario's steps, as text that compares across brokers.
 
 Entries are named in the order of publishing, so ids of two brokers are the same text. A refusal is
-"refused", a step that cannot be taken, for want of what it asks for, "cannot".
+"refused"; a step that cannot be executed because an object is missing is "cannot".
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Transcript = list[str]
 
 
 def case_of(steps: Sequence[str]) -> Case:
-    """The scenario as a case. Raises NotationError."""
+    """Returns the scenario as a case. Raises NotationError."""
     body = "\n".join(f"    {step}" for step in steps)
     (case,) = parse(f"RND-00 A scenario\n{body}\n", "scenario")
     return case
 
 
 def replay(target: Target, steps: Sequence[str], profile: str) -> Transcript:
-    """One answer a step."""
+    """Returns one answer per step."""
     case = case_of(steps)
     run = Run(target, case)
     try:
@@ -51,7 +51,7 @@ def _answer(run: Run, step: Step) -> str:
 
 
 def first_difference(ours: Transcript, theirs: Transcript) -> int | None:
-    """The step at which they part, None when they do not."""
+    """Returns the first step whose answers differ; None without one."""
     for number, (left, right) in enumerate(zip(ours, theirs, strict=True)):
         if left != right and not (left.startswith("not here") or right.startswith("not here")):
             return number

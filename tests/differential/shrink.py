@@ -1,4 +1,4 @@
-"""The smallest scenario that still differs: steps are taken away as long as it does.
+"""Minimizes a scenario that differs: steps are removed as long as it does.
 
 >>> shrink(list("abcdef"), lambda steps: "b" in steps and "e" in steps)
 ['b', 'e']
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-# Each try is a scenario on two brokers.
+# Each attempt is a scenario on two brokers.
 TRIES_MAX = 60
 Step = TypeVar("Step")
 
@@ -17,7 +17,7 @@ Step = TypeVar("Step")
 def shrink(
     steps: list[Step], differs: Callable[[list[Step]], bool], tries_max: int = TRIES_MAX
 ) -> list[Step]:
-    """Chunks first, then single steps. What `differs` says of the result is true."""
+    """Removes chunks first, then single steps. `differs` is true for the result."""
     tries, size = 0, max(1, len(steps) // 2)
     while True:
         at, shorter = 0, False

@@ -1,4 +1,4 @@
-"""A broker process for each test, with a client and an admin of it.
+"""A broker process for each test, with a client and an admin connection.
 
 A module that needs a broker with other options overrides `broker_arguments`.
 """
@@ -24,7 +24,7 @@ def broker_arguments() -> list[str]:
 
 @pytest.fixture
 def own_port() -> list[str]:
-    """The arguments for a port that the broker keeps when it starts again."""
+    """Returns the arguments for a port that the broker keeps when it restarts."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return ["--listen", f"127.0.0.1:{probe.getsockname()[1]}"]
@@ -37,7 +37,7 @@ def broker(broker_process: MakeBroker, broker_arguments: list[str]) -> BrokerPro
 
 @pytest.fixture
 def client(broker: BrokerProcess) -> Iterator[Client]:
-    """Looks for a broker that is away five times a second; leaves at once, whatever is open."""
+    """Retries a missing broker five times a second; closes at once, with everything open."""
     client = Client(broker.url, max_backoff_interval_ms=200)
     yield client
     client.shutdown()

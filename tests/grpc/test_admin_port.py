@@ -1,4 +1,4 @@
-"""The admin REST API of a broker process: with gRPC's topics, across restarts, and at the end."""
+"""The admin REST API of a broker process: the same topics as gRPC, restarts, and shutdown."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SERVED = ("--admin-listen", "127.0.0.1:0")
 
 
 def ask(broker: BrokerProcess, method: str, path: str, body: Any = None) -> Any:
-    """The parsed answer, None for an empty one."""
+    """Returns the parsed answer, None for an empty one."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(
         f"http://{broker.ready['admin']}/admin/v2{path}",

@@ -1,4 +1,4 @@
-"""The benchmarks run. What they measure is for people to read: no figure is asserted here."""
+"""The benchmarks run. Their results are for people: no figure is asserted here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WITH_SPARK = (
     "strategic",
     "what-if",
 )
-# Of those that start a worker, a run's and a question's show that they can.
+# For those that start a worker, one run and one request suffice.
 SHOWN = ("compact-small", "kafka-clean", "what-if")
 CASES = [
     pytest.param(name, marks=[pytest.mark.spark, pytest.mark.slow] if name in WITH_SPARK else ())
@@ -35,7 +35,7 @@ CASES = [
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_benchmark_shows_figures(name: str, tmp_path: Path) -> None:
-    """In small, each gives a table and JSON with the same figures."""
+    """With small sizes, each prints a table and JSON with the same figures."""
     report = module_of(name).run(Options(quick=True, folder=tmp_path))
     figures = json.loads(report.json())["figures"]
     assert figures
@@ -45,6 +45,6 @@ def test_a_benchmark_shows_figures(name: str, tmp_path: Path) -> None:
 
 
 def test_every_benchmark_says_what_it_measures() -> None:
-    """The list that scripts/bench shows is made of the modules' docstrings."""
+    """The list of scripts/bench consists of the modules' docstrings."""
     for name in BENCHMARKS:
         assert (module_of(name).__doc__ or "").strip()

@@ -1,4 +1,4 @@
-"""A broker with few streams, as its clients and its operator see it."""
+"""A broker with a low limit of streams, as clients and operators see it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_streams_have_an_end(broker_process: MakeBroker) -> None:
         with pytest.raises(Overloaded, match=r"has 3 streams .*serve --streams-max") as raised:
             client.create_producer("t")
         assert raised.value.from_broker
-        # Administration goes on, and tells.
+        # Administration continues to work, and reports this.
         told = json.loads(ledgerfold("--url", broker.url, "info").out)
         assert (told["streams"], told["streams_max"]) == (3, 3)
         assert told["streams_refused"] > 0

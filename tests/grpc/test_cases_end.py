@@ -1,4 +1,4 @@
-"""`scripts/cases` leaves nothing behind when it is told to end."""
+"""`scripts/cases` leaves no process behind when it is terminated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAITS = "ABC-01 It waits in vain\n    create | eventually status -> SUCCESS\n"
 
 
 def children(folder: Path) -> list[str]:
-    """Command lines of what works in this folder: the broker, the compactor."""
+    """Returns the command lines of the processes in this folder: the broker, the compactor."""
     pids = map(int, filter(str.isdecimal, os.listdir("/proc")))
     lines = map(processes.command, pids)
     return [line for line in lines if f"{folder}/ledgerfold-cases-" in line]
@@ -28,7 +28,7 @@ def children(folder: Path) -> list[str]:
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="looks for processes in /proc")
 def test_sigterm_ends_broker_and_compactor(tmp_path: Path) -> None:
-    """They have sessions of their own, and would stay."""
+    """They have separate sessions, and would otherwise stay."""
     path = tmp_path / "my.cases"
     path.write_text(WAITS)
     with subprocess.Popen(

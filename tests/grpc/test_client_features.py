@@ -56,7 +56,7 @@ def publish(client: Client, topic: str, count: int, **options: bool) -> None:
 def test_a_pattern_finds_what_is_created_and_loses_what_is_deleted(
     client: Client, admin: Admin, topic: str
 ) -> None:
-    """Partitioned topics, too; a deleted topic is not created again by its consumer."""
+    """Also partitioned topics; the consumer does not recreate a deleted topic."""
     admin.create_partitioned_topic(f"{topic}-parts", 2)
     publish(client, f"{topic}-parts", 6)
     consumer = client.subscribe(
@@ -109,7 +109,7 @@ def test_a_dead_letter(client: Client, admin: Admin, topic: str) -> None:
 
 
 def test_messages_without_a_queue_go_to_who_asks(client: Client, topic: str) -> None:
-    """Two consumers that fetch nothing ahead share the messages one by one."""
+    """Two consumers that prefetch nothing share the messages one by one."""
     publish(client, topic, 4)
     one, other = (
         client.subscribe(
@@ -143,7 +143,7 @@ def test_the_subscription_of_a_reader(client: Client, admin: Admin, topic: str) 
 
 
 def test_sticky_ranges_of_hashes(client: Client, topic: str) -> None:
-    """Each consumer gets the keys of its hashes; nobody gets those of another one."""
+    """Each consumer gets only the keys of its hashes."""
 
     def subscribed(first: int, last: int) -> Consumer:
         policy = ConsumerKeySharedPolicy(KeySharedMode.Sticky, sticky_ranges=[(first, last)])

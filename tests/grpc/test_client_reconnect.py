@@ -1,4 +1,4 @@
-"""The client against the real broker, which dies, restarts and unloads topics under it."""
+"""The client against the real broker, which dies, restarts and unloads topics meanwhile."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_publishing_through_disturbances(
     batching: bool,
     kafka: dict[str, str] | None,
 ) -> None:
-    """Each message is stored exactly once, in order, and acknowledged, whatever happens."""
+    """Each message is stored exactly once, in order, and acknowledged, despite all failures."""
     create(broker, kafka)
     results: list[Result] = []
     ids: list[MessageId | None] = []
@@ -116,8 +116,8 @@ def test_publishing_through_disturbances(
     with client.create_reader("t", MessageId.earliest) as reader:
         assert numbers(reader) == list(range(len(results)))
     if kafka:
-        # One that came twice is answered with its offset, too, if it is among the last that the
-        # broker remembers of its producer.
+        # A duplicate is answered with its offset, too, if the broker still remembers it among the
+        # last of its producer.
         told = [
             message_id == MessageId(-1, 0, offset)
             for offset, message_id in enumerate(ids)
@@ -135,7 +135,7 @@ def test_reading_through_disturbances(
     disturb: Callable[[BrokerProcess], None],
     kafka: dict[str, str] | None,
 ) -> None:
-    """Nothing is skipped or repeated, and the end is told rightly."""
+    """Nothing is skipped or repeated, and the end is reported correctly."""
     create(broker, kafka)
     producer = client.create_producer(
         "t", batching_enabled=True, batching_max_messages=50, **BULK_SENDING
@@ -164,7 +164,7 @@ def test_consuming_through_disturbances(
     disturb: Callable[[BrokerProcess], None],
     type_: ConsumerType,
 ) -> None:
-    """Every message comes, some perhaps again; none after it was durably acknowledged."""
+    """Every message arrives, some perhaps again; none after it was durably acknowledged."""
     producer = client.create_producer(
         "t", batching_enabled=True, batching_max_messages=10, **BULK_SENDING
     )
@@ -195,9 +195,7 @@ def test_consuming_through_disturbances(
 def test_acknowledgements_outlive_kill_9(
     broker: BrokerProcess, client: Client, cumulative: bool
 ) -> None:
-    """No acknowledged message returns, whether or not the broker had recorded the
-    acknowledgement.
-    """
+    """No acknowledged message returns, whether or not the broker had stored the acknowledgement."""
     producer = client.create_producer("t", batching_enabled=False, **BULK_SENDING)
     publish(producer, 0, 3_000)
     producer.flush()
@@ -261,7 +259,7 @@ def test_start_positions_and_seeks(client: Client) -> None:
 
 
 def test_consumer_seek_and_redelivery(client: Client) -> None:
-    """Forth, back, and once more."""
+    """Forwards, backwards, and again."""
     producer = client.create_producer("t", batching_enabled=True, batching_max_messages=3)
     publish(producer, 0, 9)
     producer.flush()
@@ -297,7 +295,7 @@ def test_names_are_held_and_given_back(client: Client) -> None:
 
 
 def test_an_empty_topic(client: Client, broker: BrokerProcess) -> None:
-    """Latest of nothing is the beginning."""
+    """Latest of an empty topic is the beginning."""
     with Admin(broker.url) as admin:
         with pytest.raises(TopicNotFound):
             admin.last_message_id("t")
@@ -312,7 +310,7 @@ def test_an_empty_topic(client: Client, broker: BrokerProcess) -> None:
 def test_a_table_view_keeps_its_subscription(
     broker: BrokerProcess, client: Client, disturb: Callable[[BrokerProcess], None]
 ) -> None:
-    """Its name is its own, also when it has come back; who closes it leaves the name to others."""
+    """Its name is exclusive, also after a reconnection; closing it releases the name."""
     with client.create_producer("t") as producer:
         producer.send(b"1", partition_key="a")
     view = client.create_table_view("t", "view")

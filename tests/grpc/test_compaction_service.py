@@ -1,4 +1,4 @@
-"""A real broker process with a compaction service of somebody's own in the worker's place."""
+"""A real broker process with a user-defined compaction service instead of the worker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PULSARS = "org.apache.pulsar.compaction.EventTimeCompactionServiceFactory"
 
 
 def _compacted(admin: Admin, url: str) -> admin_pb2.GetCompactionStatusResponse:
-    """The end of a run over a=1, a=2, b=1."""
+    """Returns the end of a run over a=1, a=2, b=1."""
     with Client(url) as client:
         producer = client.create_producer("prices")
         for key, value in [("a", b"1"), ("a", b"2"), ("b", b"1")]:
@@ -45,7 +45,7 @@ def _values(url: str) -> list[bytes]:
 
 
 def test_it_carries_out_the_brokers_plans(broker_process: MakeBroker) -> None:
-    """No worker is there; what it wrote is verified, published and read."""
+    """There is no worker; the service's output is verified, published and read."""
     broker = broker_process("--compaction-service", f"{SERVICES}:Copying", compactor="local")
     with Admin(broker.url) as admin:
         info = admin.broker_info()
@@ -53,7 +53,7 @@ def test_it_carries_out_the_brokers_plans(broker_process: MakeBroker) -> None:
         status = _compacted(admin, broker.url)
         assert status.status == admin_pb2.COMPACTION_STATUS_SUCCESS
         assert _values(broker.url) == [b"2", b"1"]
-        with pytest.raises(InvalidStrategy, match="memory_service:Copying checks no strategies"):
+        with pytest.raises(InvalidStrategy, match="Copying does not check strategies"):
             admin.set_compaction_strategy("mine", topic="prices")
         with pytest.raises(StrategyNotAllowed, match="start this broker with --allow-strategy"):
             admin.set_compaction_strategy("mine:Own", topic="prices")
@@ -61,7 +61,7 @@ def test_it_carries_out_the_brokers_plans(broker_process: MakeBroker) -> None:
 
 
 def test_the_one_in_the_documents(broker_process: MakeBroker, tmp_path: Path) -> None:
-    """It keeps everything, also in its second run, which starts from its first."""
+    """It retains everything, also in its second run, which starts from the first one's output."""
     (source,) = (block.text for block in PAGE if block.file == "everything.py")
     (tmp_path / "everything.py").write_text(source)
     broker = broker_process(
@@ -88,7 +88,7 @@ def test_the_one_in_the_documents(broker_process: MakeBroker, tmp_path: Path) ->
 def test_one_that_goes_wrong_fails_its_run(
     broker_process: MakeBroker, service: str, sentence: str
 ) -> None:
-    """The record says how, and the topic is as it was: raw, with no file of the run's."""
+    """The record has the reason, and the topic is unchanged: raw, without files of the run."""
     broker = broker_process("--compaction-service", f"{SERVICES}:{service}", compactor="local")
     with Admin(broker.url) as admin:
         status = _compacted(admin, broker.url)
@@ -101,7 +101,7 @@ def test_one_that_goes_wrong_fails_its_run(
 
 @pytest.mark.slow
 def test_one_that_does_not_end_does_not_hold_the_broker(broker_process: MakeBroker) -> None:
-    """A run of it is cancelled, and the broker stops."""
+    """Its run is cancelled, and the broker stops."""
     broker = broker_process("--compaction-service", f"{SERVICES}:Stuck", compactor="local")
     with Admin(broker.url) as admin, Client(broker.url) as client:
         client.create_producer("prices").send(b"1", partition_key="a")
@@ -122,7 +122,9 @@ def test_one_that_does_not_end_does_not_hold_the_broker(broker_process: MakeBrok
 def test_one_that_cannot_be_had_ends_the_start(
     tmp_path: Path, arguments: tuple[str, ...], sentence: str
 ) -> None:
-    """In a sentence, and nothing is made; also where a worker is asked for besides."""
+    """The error has the reason, and nothing is created; also if a worker is requested in
+    addition.
+    """
     data = str(tmp_path / "data")
     ran = run(
         ["serve", "--data", data, "--listen", "127.0.0.1:0", "--compaction-service", *arguments]
@@ -134,7 +136,7 @@ def test_one_that_cannot_be_had_ends_the_start(
 
 
 def test_pulsars_factories_are_the_worker_with_their_strategy(broker_process: MakeBroker) -> None:
-    """The strategy is the broker's own policy, below all others."""
+    """The strategy is the broker's policy, the lowest level."""
     broker = broker_process("--compaction-service", PULSARS)
     with Admin(broker.url) as admin:
         found = admin.compaction_strategy(namespace="public/default", applied=True)
@@ -147,7 +149,7 @@ def test_pulsars_factories_are_the_worker_with_their_strategy(broker_process: Ma
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_strategy_from_a_package_outside(broker_process: MakeBroker, tmp_path: Path) -> None:
-    """Set, run, recorded; one that does not answer is refused, and stays out."""
+    """Set, run, recorded; a strategy that does not answer is refused, and not set."""
     (tmp_path / "packages").mkdir()
     package = OutsidePackage(tmp_path / "packages")
     package.write()

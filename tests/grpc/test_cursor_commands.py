@@ -24,7 +24,7 @@ def broker_arguments() -> list[str]:
 def topics(
     broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., tuple[int, str]]:
-    """Runs `ledgerfold topics`; the exit code, and what it printed."""
+    """Runs `ledgerfold topics`; returns the exit code and the output."""
 
     def run(*arguments: str) -> tuple[int, str]:
         code = main(["--url", broker.url, "topics", *arguments])
@@ -34,7 +34,7 @@ def topics(
 
 
 def publish_hourly(client: Client, admin: Admin, count: int) -> list[MessageId]:
-    """One message, an hour, one message, ..., an hour."""
+    """Publishes one message per hour."""
     producer = client.create_producer("t")
     ids = []
     for number in range(count):
@@ -63,7 +63,7 @@ def test_message_ttl_on_the_command_line(
     topics: Callable[..., tuple[int, str]],
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Set, shown in seconds, inherited, removed; at the next check it counts."""
+    """Set, shown in seconds, inherited, removed; it applies at the next check."""
     subscribe(client).close()
     publish_hourly(client, admin, 3)
     assert topics("get-message-ttl", "t") == (0, "null")
@@ -103,7 +103,7 @@ def test_expiry_by_hand(
 def test_a_cursor_is_reset_to_a_time_ago_or_to_a_message(
     client: Client, admin: Admin, topics: Callable[..., tuple[int, str]]
 ) -> None:
-    """By the broker's clock; the connected consumer comes back and reads on from there."""
+    """By the broker's clock; the connected consumer reconnects and reads on from there."""
     ids = publish_hourly(client, admin, 4)
     consumer = subscribe(client)
     assert len(values(consumer, 4)) == 4

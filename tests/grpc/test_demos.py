@@ -27,14 +27,14 @@ PHASES = (COMPACTION_PHASE_ONE, COMPACTION_PHASE_TWO)
 
 @pytest.fixture
 def cli(shared_broker: BrokerProcess) -> Cli:
-    """The command line, of this process, with the broker that has a warm compactor."""
+    """Runs the command line in this process, with the broker that has a warm compactor."""
     return lambda *arguments, stdin=b"": ledgerfold(
         "--url", shared_broker.url, *arguments, stdin=stdin
     )
 
 
 def checked(ran: Ran) -> str:
-    """The verdict of a demonstration that ended well."""
+    """Returns the verdict of a successful demonstration."""
     assert ran.code == 0, ran.out + ran.err
     (line,) = (line for line in ran.out.splitlines() if line.startswith("checked"))
     return line.removeprefix("checked").strip()
@@ -42,14 +42,14 @@ def checked(ran: Ran) -> str:
 
 @pytest.mark.parametrize(("name", "left"), [("addresses", 3), ("prices", 3)])
 def test_the_worked_examples(cli: Cli, topic: str, name: str, left: int) -> None:
-    """The last message of each key remains, in order, under its own id."""
+    """The last message of each key remains, in order, under its original id."""
     ran = cli("demo", name, "--topic", topic)
     assert checked(ran) == "of each key the last message, in order, under its own id"
     assert len(cli("read", topic, "--read-compacted", "--until-end").rows) == left
 
 
 def test_a_topic_of_its_own(cli: Cli) -> None:
-    """Its name is told. It is deleted in the end, unless it is to be kept."""
+    """Its name is printed. It is deleted at the end, unless --keep is given."""
 
     def topic_of(ran: Ran) -> str:
         (line,) = (line for line in ran.out.splitlines() if line.startswith("topic "))
@@ -62,26 +62,26 @@ def test_a_topic_of_its_own(cli: Cli) -> None:
 
 
 def test_nothing_to_keep_it_in() -> None:
-    """A broker of the demonstration's own is gone with it."""
+    """A temporary broker is deleted with the demonstration."""
     ran = ledgerfold("--url", "127.0.0.1:1", "demo", "prices", "--keep")
     assert ran.code == 2
     assert "omit --keep" in ran.err
 
 
 def test_a_failed_demonstration_leaves_no_topic(cli: Cli, tmp_path: Path) -> None:
-    """Also where nothing was published yet."""
+    """Also if nothing was published yet."""
     assert cli("demo", "git", str(tmp_path)).code == 2
     assert "demo-git" not in cli("topics", "list").out
 
 
 def test_the_ticker(cli: Cli, topic: str) -> None:
-    """The same quotes every time, and the last of each symbol."""
+    """The same quotes every time; the last of each symbol remains."""
     ran = cli("demo", "ticker", "--symbols", "20", "--messages", "5000", "--topic", topic)
     assert checked(ran) == "the last price of 20 symbols"
 
 
 def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
-    """The tree of the last commit remains of a history, with odd paths and deletions."""
+    """The tree of the last commit remains of a history with unusual paths and deletions."""
     repository = Repository(tmp_path / "repository")
     for name in ('quo"ted', "tab\there", "line\nbreak", "folder/é", b"latin-\xe9", "goes"):
         repository.write(name)
@@ -96,7 +96,7 @@ def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
 
 
 def test_a_difference_is_shown(cli: Cli, topic: str) -> None:
-    """The check can fail: something else is in the topic, and the demonstration says so."""
+    """The check can fail: if something else is in the topic, the demonstration reports it."""
     assert cli("produce", topic, "-k", "stranger", "-m", "x").code == 0
     ran = cli("demo", "ticker", "--symbols", "2", "--messages", "10", "--topic", topic)
     assert ran.code == 1
@@ -105,14 +105,14 @@ def test_a_difference_is_shown(cli: Cli, topic: str) -> None:
 
 
 def test_a_folder_without_a_repository(cli: Cli, tmp_path: Path) -> None:
-    """Said in git's words, with 2."""
+    """Reported in git's words, with exit code 2."""
     ran = cli("demo", "git", str(tmp_path))
     assert ran.code == 2
     assert "not a git repository" in ran.err
 
 
 def test_compacting(cli: Cli, topic: str) -> None:
-    """Requested, waited for, reported, and remembered."""
+    """Triggered, awaited, reported, and remembered."""
     cli("produce", topic, "-K", ":", stdin=b"a:1\na:2\nb:1\n")
     ran = cli("topics", "compact", topic, "--wait")
     assert ran.code == 0
@@ -124,7 +124,7 @@ def test_compacting(cli: Cli, topic: str) -> None:
 
 
 def test_compacting_all_partitions(cli: Cli, topic: str) -> None:
-    """A line of figures for each; one status and one history for all."""
+    """One line of figures for each; one status and one history for all."""
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2").code == 0
     assert cli("produce", topic, "-K", ":", stdin=b"a:1\na:2\nb:1\nc:1\nc:2\n").code == 0
     ran = cli("topics", "compact", topic, "--wait")
@@ -141,9 +141,9 @@ def test_compacting_all_partitions(cli: Cli, topic: str) -> None:
 
 
 def test_a_run_in_progress(cli: Cli, topic: str, compactor: CompactorProcess) -> None:
-    """A second one is a conflict, waiting may time out; cancelled, it counts as an error."""
+    """A second one is a conflict, waiting may time out; a cancelled run counts as an error."""
     cli("produce", topic, "-K", ":", stdin=b"".join(b"%d:x\n" % n for n in range(200_000)))
-    # However fast the run is: it goes on until the second one was asked for.
+    # However fast the run is: it continues until the second one was requested.
     compactor.stop()
     try:
         ran = cli("topics", "compact", topic, "--wait", "--timeout", "1ms")
@@ -159,8 +159,8 @@ def test_a_run_in_progress(cli: Cli, topic: str, compactor: CompactorProcess) ->
 
 
 def _read(terminal: int, seen: bytearray) -> None:
-    """To its end."""
-    # Linux says with an error that the other side is closed.
+    """Reads to the end."""
+    # Linux reports a closed terminal by an error.
     with open(terminal, "rb", buffering=0) as file, suppress(OSError):
         while block := file.read(4096):
             seen.extend(block)
@@ -169,7 +169,7 @@ def _read(terminal: int, seen: bytearray) -> None:
 def test_a_person_sees_the_phases_of_a_real_run(
     cli: Cli, topic: str, shared_broker: BrokerProcess, compactor: CompactorProcess
 ) -> None:
-    """On standard error, where it is a terminal; the figures go to standard output."""
+    """On standard error, if it is a terminal; the figures go to standard output."""
     cli("produce", topic, "-K", ":", stdin=b"".join(b"%d:x\n" % n for n in range(200_000)))
     master, slave = os.openpty()
     seen = bytearray()
@@ -184,7 +184,7 @@ def test_a_person_sees_the_phases_of_a_real_run(
         reading.start()
         with Admin(shared_broker.url) as admin:
             wait_until(lambda: admin.compaction_status(topic).progress.phase in PHASES, "a phase")
-        # However fast the run is: the phase that it is in goes on until it is seen.
+        # However fast the run is: its phase continues until it is seen.
         compactor.stop()
         try:
             wait_until(lambda: b"phase one" in seen or b"phase two" in seen, "the phase")
@@ -197,7 +197,7 @@ def test_a_person_sees_the_phases_of_a_real_run(
 
 
 def test_a_broker_of_the_demonstrations_own() -> None:
-    """On a temporary directory, which goes with it."""
+    """On a temporary directory, which is deleted with it."""
     with own_broker() as url:
         assert answers(url)
         with Admin(url) as admin:

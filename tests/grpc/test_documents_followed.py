@@ -1,8 +1,7 @@
-"""The documents, as somebody follows them: from README.md on, on one broker's relative
-directory.
+"""The documents, followed from README.md on, on one broker's relative directory.
 
-Every command and every snippet runs as it is written, one document behind the other, in a folder in
-which nothing else is. Each can be followed by itself, too.
+Every command and snippet runs as written, one document after the other, in a folder without other
+files. Each document can also be followed separately.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from tests.support.documents import COMMANDS, DOCUMENTS, document
 from tests.tidy import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
-# In this order: first what a newcomer does.
+# In this order: first the commands of a newcomer.
 FOLLOWED = (
     "README.md",
     "docs/API.md",
@@ -36,7 +35,7 @@ FOLLOWED = (
     "docs/CASES.md",
     "CONTRIBUTING.md",
 )
-# Commands with these words are left out, for:
+# Commands with these words are skipped, because:
 PASSED_OVER = {
     "scripts/run": "it makes the environment that this runs in; its demonstration is in test_demos",
     "scripts/test": "it would run this very test",
@@ -68,7 +67,7 @@ def _readme(done: list[Done], reader: Reader) -> None:
     later = out["ledgerfold read addresses --read-compacted --until-end -o jsonl"]
     assert re.findall(r'"key": "(.*?)"', later) == ["1002", "1001"]
     assert len(out["ledgerfold runs addresses"].splitlines()) == 2
-    # Ledgers are also trimmed automatically every two minutes: the second may come too late.
+    # Ledgers are also trimmed automatically every two minutes: the second trim may come too late.
     trims = [each.out for each in done if each.what.startswith("ledgerfold topics trim")]
     assert trims[0] == "0 ledgers removed\n"
     with Admin(reader.here("127.0.0.1:7650")) as admin:
@@ -76,7 +75,7 @@ def _readme(done: list[Done], reader: Reader) -> None:
 
 
 def _kafka(done: list[Done], reader: Reader) -> None:
-    """Rounds were taken, and none failed: the log is clean up to where it was truncated."""
+    """Cleanings ran, and none failed: the log is clean up to its truncation."""
     out = {each.what: each.out for each in done}
     assert '"Paper Road 21"' in out["ledgerfold read customers --until-end"]
     assert json.loads(out["ledgerfold cleaner status"])["uncleanable"] == {}
@@ -109,7 +108,7 @@ LOOKS = {
 
 
 def test_every_document_is_followed() -> None:
-    """All that have something that can be."""
+    """All documents with commands or snippets."""
     runnable = {*COMMANDS, "python"}
     found = {
         str(path.relative_to(ROOT))
@@ -130,7 +129,7 @@ def test_skipped_messages_exist() -> None:
 
 @pytest.mark.parametrize("broken", ["$ false", "$ echo a\nb", "$ ledgerfold topics create a b c"])
 def test_a_document_can_be_wrong(broken: str, tmp_path: Path) -> None:
-    """A canary: what fails, or prints something else."""
+    """A canary: a command that fails, or prints something else."""
     page = tmp_path / "page.md"
     page.write_text(f"```console\n{broken}\n```\n")
     (tmp_path / "reader").mkdir()

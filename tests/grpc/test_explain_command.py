@@ -1,4 +1,4 @@
-"""`explain` from the command line, on a real broker: it says what the real compactor does."""
+"""`explain` from the command line, on a real broker: it predicts what the real compactor does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def broker(shared_broker: BrokerProcess) -> BrokerProcess:
 
 
 def publish(client: Client, topic: str) -> None:
-    """Batches and single messages; values, null and empty tombstones, messages without a key."""
+    """Publishes batches and single messages; values, null and empty tombstones, messages without a
+    key.
+    """
     alone = client.create_producer(topic)
     batching = client.create_producer(
         topic, batching_enabled=True, batching_max_messages=5, batching_max_publish_delay_ms=60_000
@@ -62,7 +64,7 @@ def test_the_real_compactor_does_what_explain_said(
     settings: dict[str, str],
     retain: bool,
 ) -> None:
-    """Two runs: what was said to be kept is what the compacted ledger holds afterwards."""
+    """Two runs: the compacted ledger then holds the messages that were predicted to be kept."""
     from ledgerfold.v1.records_pb2 import CompactionStrategy, Policies
 
     topic = new_topic(f"{strategy}-{'retain' if retain else 'drop'}")
@@ -89,7 +91,7 @@ def test_the_real_compactor_does_what_explain_said(
 def test_the_command_tells_where_why_and_what_next(
     client: Client, admin: Admin, shared_broker: BrokerProcess, topic: str
 ) -> None:
-    """JSON lines in a pipe, a table with -o table, notes beside them on standard error."""
+    """JSON lines in a pipe, a table with -o table, notes on standard error."""
 
     def explain(*arguments: str) -> Ran:
         return ledgerfold("--url", shared_broker.url, "explain", topic, *arguments)
@@ -124,7 +126,9 @@ def test_the_command_tells_where_why_and_what_next(
 
 
 def test_invalid_input_is_rejected(broker_process: MakeBroker) -> None:
-    """Exit codes as everywhere: 3 for a topic that is not there, 2 for a malformed or wrong id."""
+    """Exit codes as everywhere: 3 for a topic that does not exist, 2 for a malformed or
+    wrong id.
+    """
     broker = broker_process()
     with Client(broker.url) as client:
         producer = client.create_producer("t", batching_enabled=True, batching_max_messages=2)

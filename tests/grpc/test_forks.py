@@ -1,4 +1,6 @@
-"""Processes that fork while they have a client: nothing hangs, nothing dies, the parent goes on."""
+"""Processes that fork while they have a client: nothing hangs, no process dies, the parent
+continues.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def run(scenario: str, broker: BrokerProcess) -> dict[str, Any]:
 
 
 def test_objects_of_the_parent_say_so_in_the_child(broker: BrokerProcess) -> None:
-    """Every call raises at once, children end in peace, and the parent loses nothing."""
+    """Every call raises at once, children end normally, and the parent loses nothing."""
     answer = run("inherited", broker)
     used, *idle = answer["children"]
     assert {name: error for name, error in used[0].items() if error != "AlreadyClosed"} == {}
@@ -42,7 +44,7 @@ def test_objects_of_the_parent_say_so_in_the_child(broker: BrokerProcess) -> Non
 
 
 def test_a_client_cannot_be_made_beside_the_parents(broker: BrokerProcess) -> None:
-    """gRPC would hang or end the process: so it is refused, with a sentence."""
+    """gRPC would hang or end the process: so it is refused, with the reason."""
     answer = run("new_beside_open", broker)
     refused = ["NotAllowed"] * 3
     assert answer["pool"] == [refused] * 4
@@ -63,7 +65,7 @@ def test_a_client_made_after_the_fork_works(broker: BrokerProcess) -> None:
 
 
 def test_a_fork_waits_for_what_a_closed_client_leaves(broker: BrokerProcess) -> None:
-    """Threads of gRPC's that still end hold locks, and the child would have them. One stays."""
+    """Ending gRPC threads hold locks that the child would copy. One stays."""
     answer = run("beside_threads_that_end", broker)
     published, refused = answer["children"]
     assert published == [["published", EXIT_CODE], False]
@@ -72,7 +74,7 @@ def test_a_fork_waits_for_what_a_closed_client_leaves(broker: BrokerProcess) -> 
 
 
 def test_the_asyncio_client_knows_it_too(broker: BrokerProcess) -> None:
-    """A child that runs a loop of its own gets the same answers."""
+    """A child that runs its own loop gets the same errors."""
     answer = run("asyncio_client", broker)
     assert answer["children"] == [[["AlreadyClosed"] * 3, EXIT_CODE]] * 3
     assert answer["parent"] == "all stored"

@@ -232,7 +232,7 @@ def test_transactions_are_read_when_they_are_committed(
 
 
 def test_a_table_view_of_a_kafka_topic(client: Client, topic: str) -> None:
-    """Only a null value takes a key away."""
+    """Only a null value removes a key."""
     producer = client.create_producer(topic)
     for key, value in (("a", b"1"), ("b", b"2"), ("c", b"3"), ("a", b""), ("b", None)):
         producer.send(value, partition_key=key)
@@ -265,7 +265,9 @@ def test_the_log_by_hand(admin: Admin, client: Client, topic: str) -> None:
 
 
 def test_a_truncated_log_under_clients_that_stay(admin: Admin, client: Client, topic: str) -> None:
-    """A reader beyond the new end is refused, and the producer of what is gone; others go on."""
+    """A reader beyond the new end is refused, and the producer of deleted batches; others
+    continue.
+    """
     producer = client.create_producer(topic)
     for number in range(4):
         producer.send(b"old", partition_key=f"k{number}")

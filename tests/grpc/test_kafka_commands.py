@@ -1,4 +1,4 @@
-"""Kafka topics on the command line with a real compactor: turns, plans, demonstrations."""
+"""Kafka topics on the command line with a real compactor: passes, plans, demonstrations."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def cli(shared_broker: BrokerProcess) -> Cli:
-    """The command line, of this process, with the broker that has a warm compactor."""
+    """Runs the command line in this process, with the broker that has a warm compactor."""
     return lambda *arguments, stdin=b"": ledgerfold(
         "--url", shared_broker.url, *arguments, stdin=stdin
     )
 
 
 def checked(ran: Ran) -> str:
-    """The verdict of a demonstration that ended well."""
+    """Returns the verdict of a successful demonstration."""
     assert ran.code == 0, ran.out + ran.err
     (line,) = (line for line in ran.out.splitlines() if line.startswith("checked"))
     return line.removeprefix("checked").strip()
 
 
 def test_the_addresses(cli: Cli, topic: str) -> None:
-    """The plan's tail, head and map; offsets count from 1 in the demonstration, from 0 else."""
+    """The plan's tail, head and map; offsets count from 1 in the demonstration, otherwise
+    from 0.
+    """
     ran = cli("demo", "addresses", "--topic", topic, "--cleanup-policy", "compact")
     assert checked(ran) == "offsets 3, 4 and 6 are left, each key once"
     assert "map         1002 -> 4, 1001 -> 6\n" in ran.out
@@ -44,7 +46,7 @@ def test_the_addresses(cli: Cli, topic: str) -> None:
 
 
 def test_the_prices(broker_process: MakeBroker) -> None:
-    """The last one stays in the active segment; the checkpoint's file holds one entry."""
+    """The last one stays in the active segment; the checkpoint file has one entry."""
     broker = broker_process(compactor="local")
     cli = ("--url", broker.url)
     ran = ledgerfold(*cli, "demo", "prices", "--topic", "prices", "--cleanup-policy", "compact")
@@ -55,7 +57,7 @@ def test_the_prices(broker_process: MakeBroker) -> None:
 
 
 def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
-    """A cleaning keeps the tree of the last commit; deletions stay for a while."""
+    """A cleaning retains the tree of the last commit; deletions stay for a while."""
     repository = Repository(tmp_path / "repository")
     for name in ('quo"ted', "line\nbreak", "folder/é", b"latin-\xe9", "goes"):
         repository.write(name)
@@ -71,14 +73,14 @@ def test_a_git_repository(cli: Cli, topic: str, tmp_path: Path) -> None:
 
 
 def test_a_demonstration_can_fail(cli: Cli, topic: str) -> None:
-    """A canary: a topic that is there is not taken."""
+    """A canary: an existing topic is not used."""
     assert cli("topics", "create", topic, *CALM).code == 0
     ran = cli("demo", "addresses", "--topic", topic, "--cleanup-policy", "compact")
     assert ran.code == 5
 
 
 def test_a_turn_says_which_log_it_chose_and_why(cli: Cli, topic: str) -> None:
-    """Figures of the plan before, statistics of the round, and where the next one begins."""
+    """Figures of the plan before, statistics of the cleaning, and the start of the next one."""
     assert cli("topics", "create", topic, *CALM).code == 0
     assert cli("produce", topic, "-K", ":", stdin=b"a:1\nb:1\na:2\n").code == 0
     assert cli("topics", "roll", topic).code == 0
@@ -101,7 +103,7 @@ def test_a_turn_says_which_log_it_chose_and_why(cli: Cli, topic: str) -> None:
 def test_partitions_are_cleaned_by_themselves(
     cli: Cli, shared_broker: BrokerProcess, topic: str
 ) -> None:
-    """A key that is in two of them stays twice, one that the client routes stays once."""
+    """A key that is in two partitions stays twice; one that the client routes stays once."""
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
     names = [f"{topic}-partition-{at}" for at in range(2)]
     routed = [f"k{number}" for number in range(6)]

@@ -31,7 +31,7 @@ def cli(broker: BrokerProcess) -> Cli:
 
 @pytest.fixture
 def log(cli: Cli, client: Client, topic: str) -> str:
-    """A hundred records of ten keys, ten in a batch, all in the active segment."""
+    """A hundred records of ten keys, ten per batch, all in the active segment."""
     assert cli("topics", "create", topic, "--cleanup-policy", "compact").code == 0
     with client.create_producer(topic, batching_max_messages=10) as producer:
         for number in range(100):
@@ -61,7 +61,7 @@ def test_all_combinations(cli: Cli, log: str, tmp_path: Path) -> None:
 
 
 def test_the_settings_of_the_topic(cli: Cli, admin: Admin, log: str) -> None:
-    """Nothing ends in one segment."""
+    """With one segment, nothing is cleaned."""
     (row,) = cli("what-if", log).rows[1:]
     assert (row["settings"], row["rounds"], row["records"]) == ("(as they are)", 0, 100)
     (found,) = admin.what_if(log, trials=[{SEGMENT: "500"}])

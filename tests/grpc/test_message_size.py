@@ -1,4 +1,4 @@
-"""`serve --max-message-size`: what is taken, and what those hear who send more."""
+"""`serve --max-message-size`: the accepted sizes, and the errors for larger messages."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.conftest import MakeBroker
 from tests.support.command_line import ledgerfold
 
 MIB = 1024 * 1024
-# Nothing compresses it.
+# Incompressible.
 NOISE = random.Random(0).randbytes(16 * MIB)
 
 
 def test_pulsars_default(broker_process: MakeBroker) -> None:
-    """5 MiB, with room for key and properties; one byte more than both is refused, alone."""
+    """5 MiB, with room for key and properties; only a message one byte larger is refused."""
     with Client(broker_process().url) as client:
         producer = client.create_producer("t", batching_enabled=False)
         producer.send(NOISE[: 5 * MIB], partition_key="k" * 1000, properties={"a": "b" * 1000})
@@ -36,7 +36,7 @@ def test_pulsars_default(broker_process: MakeBroker) -> None:
 
 
 def test_batches_keep_within_it(broker_process: MakeBroker) -> None:
-    """The client learns the limit, and sends in more entries what makes a larger one."""
+    """The client gets the limit, and divides larger batches into several entries."""
     with Client(broker_process("--max-message-size", "100K").url) as client:
         producer = client.create_producer(
             "t",
@@ -55,7 +55,7 @@ def test_batches_keep_within_it(broker_process: MakeBroker) -> None:
 
 
 def test_a_batch_of_the_bare_protocol(broker_process: MakeBroker) -> None:
-    """An entry counts as a whole, and with what a compaction may add to it."""
+    """An entry counts completely, with the bytes that a compaction may add to it."""
     builder = NativeBatchBuilder("p")
     for number in range(11):
         builder.add(NOISE[number * 10_000 : (number + 1) * 10_000], b"%d" % number)

@@ -1,4 +1,6 @@
-"""Truncate, terminate and disabling compaction: from the command line to clients that stay."""
+"""Truncate, terminate and disabling compaction: from the command line to clients that stay
+connected.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from tests.support.waiting import wait_until
 def test_producers_and_readers_see_the_end_of_a_topic(
     broker: BrokerProcess, client: Client, admin: Admin, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A producer's next message fails, a new one is refused; a reader that waits is told."""
+    """A producer's next message fails, a new producer is refused; a waiting reader is notified."""
     producer = client.create_producer("t")
     last = producer.send(b"1", partition_key="a")
     reader = client.create_reader("t", MessageId.earliest)
@@ -49,7 +51,7 @@ def test_producers_and_readers_see_the_end_of_a_topic(
 def test_truncate_under_clients_that_stay(
     broker: BrokerProcess, client: Client, admin: Admin
 ) -> None:
-    """They go on with what is published afterwards."""
+    """They continue with later messages."""
     producer = client.create_producer("t")
     consumer = client.subscribe("t", "s", initial_position=InitialPosition.Earliest)
     reader = client.create_reader("t", MessageId.earliest)
@@ -68,7 +70,7 @@ def test_truncate_under_clients_that_stay(
 def test_the_compaction_cursor_is_deleted_like_a_subscription(
     broker: BrokerProcess, client: Client, admin: Admin
 ) -> None:
-    """It is there from the threshold on, and nobody consumes through it."""
+    """It exists from the threshold on, and no consumer can use it."""
     admin.create_topic("t")
     leave = ["--url", broker.url, "topics", "unsubscribe", "t", "-s", "__compaction"]
     assert main(leave) == 3

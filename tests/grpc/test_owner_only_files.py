@@ -1,4 +1,4 @@
-"""Every file of a data directory is its owner's alone, whoever of Ledgerfold wrote it."""
+"""Every file of a data directory is accessible to its owner only, whichever command wrote it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
 @pytest.fixture(autouse=True)
 def open_handed() -> Iterator[None]:
-    """The umask of somebody who shares everything, which processes inherit."""
+    """Sets a umask that denies nothing, which processes inherit."""
     before = os.umask(0)
     yield
     os.umask(before)
 
 
 def wide(data: Path) -> list[str]:
-    """Returns the files that others may access. Files of the worker come and go."""
+    """Returns the files that others may access. Files of the worker appear and disappear."""
     paths = [
         Path(folder, name)
         for folder, folders, files in os.walk(data)

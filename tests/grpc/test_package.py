@@ -1,6 +1,6 @@
-"""Tests packages built from this checkout, in environments without the checkout.
+"""Packages built from this checkout, in environments without the checkout.
 
-What Ledgerfold needs comes from the environment that runs this test: nothing is downloaded.
+The dependencies come from the environment that runs this test: nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TIMEOUT_S = 110
 
 
 def run(*command: str | Path, cwd: Path) -> str:
-    """Returns the output of a command in a user's environment, which does not know the checkout."""
+    """Returns the output of a command in a user's environment, without the checkout."""
     environment = {name: os.environ[name] for name in os.environ if not name.startswith("PYTHON")}
     environment.pop("GRPC_ENABLE_FORK_SUPPORT", None)
     done = subprocess.run(
@@ -51,7 +51,7 @@ def build(root: Path, target: str, out: Path) -> None:
 
 
 class Environment:
-    """Everything that Ledgerfold needs, and no Ledgerfold."""
+    """An environment with all dependencies, and without Ledgerfold."""
 
     def __init__(self, folder: Path) -> None:
         venv.create(folder, symlinks=True)
@@ -59,12 +59,12 @@ class Environment:
         self.python = self.bin / "python"
         (packages,) = folder.glob("lib/python*/site-packages")
         self.packages = packages
-        # Links to other folders are not followed from there: what is installed editable stays out.
+        # Links to other folders are not followed: editable installations stay out.
         paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
         (packages / "needed.pth").write_text("\n".join(paths))
 
     def install(self, *what: str | Path) -> set[str]:
-        """With nothing from a package index; the names that came, but for the record of it."""
+        """Installs without a package index; returns the new names, except for the metadata."""
         before = self._names()
         pip = (sys.executable, "-m", "pip", "--python", self.python, "--disable-pip-version-check")
         offline = ("--no-index", "--no-deps", "--no-build-isolation", "--quiet")
@@ -78,7 +78,7 @@ class Environment:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the wheel and of the source distribution."""
+    """Returns the folder of the wheel and of the source distribution."""
     out = tmp_path_factory.mktemp("dist")
     build(ROOT, "wheel", out)
     build(ROOT, "sdist", out)
@@ -90,7 +90,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def installed(
     built: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Environment, set[str]]:
-    """An environment with the wheel, and the names that came with it."""
+    """Returns an environment with the wheel, and the names that it added."""
     environment = Environment(tmp_path_factory.mktemp("installed"))
     return environment, environment.install(built / WHEEL)
 
@@ -101,7 +101,7 @@ def contents(wheel: Path) -> dict[str, bytes]:
 
 
 def test_an_install_adds_one_name(installed: tuple[Environment, set[str]]) -> None:
-    """To import; and one command."""
+    """One to import, and one command."""
     environment, added = installed
     assert added == {"ledgerfold"}
     shown = run(environment.bin / "ledgerfold", "--version", cwd=environment.packages)
@@ -114,7 +114,7 @@ def test_an_install_adds_one_name(installed: tuple[Environment, set[str]]) -> No
 def test_a_program_beside_packages_of_the_same_names(
     installed: tuple[Environment, set[str]], tmp_path: Path, arguments: list[str]
 ) -> None:
-    """It publishes, compacts and reads; it and Ledgerfold each find their own."""
+    """It publishes, compacts and reads; it and Ledgerfold each find their own packages."""
     environment, _ = installed
     program = shutil.copy(package_user.__file__, tmp_path / "program.py")
     for name in package_user.OWN:
@@ -130,7 +130,7 @@ def test_a_program_beside_packages_of_the_same_names(
 
 
 def test_the_source_distribution_builds_the_same_wheel(built: Path, tmp_path: Path) -> None:
-    """Also where nothing is there but itself."""
+    """Also without any other files."""
     with tarfile.open(built / SDIST) as archive:
         # The first releases of Python 3.11 have no filters.
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
@@ -140,7 +140,7 @@ def test_the_source_distribution_builds_the_same_wheel(built: Path, tmp_path: Pa
 
 
 def test_the_contents_of_the_wheel(built: Path) -> None:
-    """Types and the wire contract, and PySpark only with the extra of that name."""
+    """Types and the wire contract; PySpark only with the extra of that name."""
     files = contents(built / WHEEL)
     assert {"ledgerfold/py.typed", "ledgerfold/v1/admin.proto"} <= set(files)
     metadata = message_from_bytes(files[f"ledgerfold-{__version__}.dist-info/METADATA"])
@@ -152,7 +152,7 @@ def test_the_contents_of_the_wheel(built: Path) -> None:
 
 
 def test_an_editable_install_adds_one_name(tmp_path: Path) -> None:
-    """The folders beside `ledgerfold` in the checkout are not to be imported by their own names."""
+    """The folders beside `ledgerfold` in the checkout cannot be imported by their own names."""
     environment = Environment(tmp_path / "environment")
     environment.install("--editable", ROOT)
     look = (

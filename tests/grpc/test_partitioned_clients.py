@@ -1,6 +1,6 @@
 """Partitioned topics end to end: the client library and the command line on a real broker.
 
-No compactor: what a compaction does to partitions is in tests/conformance/cases.
+No compactor: tests/conformance/cases covers the compaction of partitions.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def client(broker: BrokerProcess, admin: Admin) -> Iterator[Client]:
 
 
 def publish(client: Client, topic: str, keys: list[str]) -> None:
-    """Each key's content is the key."""
+    """The content of each key is the key."""
     with client.create_producer(topic, batching_enabled=True, batching_max_messages=4) as producer:
         for key in keys:
             producer.send_async(key.encode(), None, partition_key=key)
@@ -60,7 +60,7 @@ def grouped(messages: list[Message]) -> list[list[str]]:
 
 
 def test_messages_are_read_in_the_order_of_each_partition(client: Client, topic: str) -> None:
-    """Ids name the partition, also when it is read by its own name."""
+    """Ids name the partition, also if it is read by its own name."""
     publish(client, topic, KEYS)
     read = list(client.create_reader(topic, MessageId.earliest))
     assert grouped(read) == by_partition(KEYS)
@@ -70,7 +70,9 @@ def test_messages_are_read_in_the_order_of_each_partition(client: Client, topic:
 
 
 def test_a_consumer_goes_on_where_it_was(client: Client, admin: Admin, topic: str) -> None:
-    """Acknowledged messages, single or cumulative, are finished on their own partition alone."""
+    """Messages that were acknowledged, individually or cumulatively, are acknowledged on their own
+    partition only.
+    """
     publish(client, topic, KEYS)
     start = InitialPosition.Earliest
     with client.subscribe(topic, "s", initial_position=start) as consumer:
@@ -103,7 +105,7 @@ def test_seeking_by_time_moves_every_partition(client: Client, topic: str) -> No
 def test_a_failover_subscription_spreads_partitions_over_its_consumers(
     broker: BrokerProcess, client: Client, topic: str
 ) -> None:
-    """Each partition has one active consumer, and all go to the one that is left."""
+    """Each partition has one active consumer; the remaining consumer gets all partitions."""
     a = client.subscribe(topic, "s", ConsumerType.Failover, consumer_name="a")
     with Client(broker.url) as other:
         b = other.subscribe(topic, "s", ConsumerType.Failover, consumer_name="b")
@@ -142,7 +144,7 @@ def test_growth_is_noticed_by_all(client: Client, admin: Admin, topic: str) -> N
 def test_a_lost_stream_is_mended_on_every_partition(
     client: Client, admin: Admin, topic: str
 ) -> None:
-    """Unloading ends all streams in the middle: nothing is lost, doubled or out of order."""
+    """Unloading ends all streams in the middle: nothing is lost, repeated or reordered."""
     producer = client.create_producer(topic, batching_enabled=True, batching_max_messages=2)
     reader = client.create_reader(topic, MessageId.earliest)
     for key in KEYS[:20]:
@@ -160,7 +162,7 @@ def test_a_lost_stream_is_mended_on_every_partition(
 def test_the_command_line_takes_partitioned_names(
     broker: BrokerProcess, admin: Admin, topic: str
 ) -> None:
-    """produce, read, consume, by key; ids have four parts, and can be given back."""
+    """produce, read, consume, by key; ids have four parts, and are accepted as arguments."""
 
     def run(*arguments: str, stdin: bytes = b"") -> Ran:
         ran = ledgerfold("--url", broker.url, *arguments, stdin=stdin)
@@ -180,7 +182,7 @@ def test_the_command_line_takes_partitioned_names(
     in_1 = [row for row in rows if row["id"].split(":")[2] == "1"]
     partition = f"{topic}-partition-1"
     for name in (partition, topic):
-        # The id says of which partition it is.
+        # The id contains its partition.
         behind = run("read", name, "--from", in_1[0]["id"], "--until-end", "-o", "jsonl").rows
         assert behind == in_1[1:]
     run("produce", topic, "-k", "k1", "--tombstone")

@@ -1,6 +1,7 @@
 """Partitioned topics on a real broker, as an administrator sees them; no compactor.
 
-Answers were compared with Pulsar 4.0.7's: where it says 404, 409 or 412, a typed error comes here.
+Answers were compared with Pulsar 4.0.7's: where it answers 404, 409 or 412, a typed error is raised
+here.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Calls = list[Callable[[], object]]
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One for all tests: each has a namespace of its own."""
+    """One for all tests: each has a separate namespace."""
     data_dir = tmp_path_factory.mktemp("partitions") / "data"
     with BrokerProcess(data_dir, arguments=["--compactor", "off", "--test-clock"]) as broker:
         yield broker
@@ -57,7 +58,7 @@ def p(topic: str, index: int) -> str:
 def test_it_is_there_after_a_restart(
     broker: BrokerProcess, admin: Admin, t: str, namespace: str
 ) -> None:
-    """With its partitions and its policies; and gone for good when it is deleted."""
+    """With its partitions and its policies; permanently removed when it is deleted."""
     admin.create_partitioned_topic(t, 2)
     admin.update_policies(topic=t, values=Policies(compaction_threshold_bytes=5))
     admin.update_partitioned_topic(t, 3)
@@ -110,7 +111,7 @@ def test_a_topic_is_partitioned_or_it_is_not(admin: Admin, t: str) -> None:
 
 
 def test_calls_without_meaning_for_all_partitions_find_nothing(admin: Admin, t: str) -> None:
-    """HTTP 404 in Pulsar: nothing is stored under the name itself."""
+    """HTTP 404 in Pulsar: no data are stored under the name itself."""
     admin.create_partitioned_topic(t, 2)
     for refused in (admin.stats, admin.internal_stats, admin.last_message_id):
         with pytest.raises(TopicIsPartitioned, match="2 partitions"):
@@ -121,7 +122,7 @@ def test_calls_without_meaning_for_all_partitions_find_nothing(admin: Admin, t: 
 
 
 def test_calls_on_the_name_apply_to_all_partitions(admin: Admin, t: str) -> None:
-    """Subscriptions, unloading, trimming. A subscription that is missing somewhere is added."""
+    """Subscriptions, unloading, trimming. A missing subscription of a partition is added."""
     admin.create_partitioned_topic(t, 2)
     admin.create_subscription(p(t, 1), "s")
     admin.create_subscription(t, "s")
@@ -139,7 +140,9 @@ def test_calls_on_the_name_apply_to_all_partitions(admin: Admin, t: str) -> None
 
 
 def test_cursors_are_moved_on_every_partition(broker: BrokerProcess, admin: Admin, t: str) -> None:
-    """By time; what names a message, or counts them, is of one partition (HTTP 405 in Pulsar)."""
+    """By time; calls that name a message, or a number of messages, need one partition (HTTP 405 in
+    Pulsar).
+    """
     admin.create_partitioned_topic(t, 3)
     admin.create_subscription(t, "s", MessageId.earliest)
     with Client(broker.url) as client:
@@ -151,7 +154,7 @@ def test_cursors_are_moved_on_every_partition(broker: BrokerProcess, admin: Admi
 
     hour_ms = 3_600_000
     admin.move_clock(advance_ms=hour_ms)
-    # The third partition has nothing to expire; in the end none of them has.
+    # The third partition has nothing to expire; at the end none has.
     assert (admin.expire_messages(t, "s", 1000), backlog()) == (3, 0)
     with pytest.raises(NothingExpired):
         admin.expire_messages(t, "s", 1000)
@@ -185,7 +188,7 @@ def test_a_partition_that_was_deleted_is_missed_until_made_again(admin: Admin, t
 def test_a_consumer_misses_nothing_of_a_new_partition(
     broker: BrokerProcess, admin: Admin, t: str
 ) -> None:
-    """The subscription is there before anybody can publish to it, at the beginning."""
+    """The subscription exists, at the beginning, before a client can publish to the partition."""
     admin.create_partitioned_topic(t, 1)
     admin.create_subscription(t, "s", MessageId.latest)
     admin.update_partitioned_topic(t, 2)
@@ -242,7 +245,7 @@ def test_deleting_needs_force_while_someone_uses_a_partition(
 
 
 def test_the_command_line(broker: BrokerProcess, t: str, namespace: str) -> None:
-    """pulsar-admin's verbs, and exit codes for what went wrong."""
+    """pulsar-admin's verbs, and the exit codes of errors."""
 
     def run(*arguments: str) -> tuple[int, str]:
         ran = ledgerfold("--url", broker.url, "topics", *arguments)

@@ -1,4 +1,4 @@
-"""Errors as a program meets them that knows `ledgerfold` alone."""
+"""Errors as seen by a program that imports only `ledgerfold`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def broker_arguments() -> list[str]:
 
 
 def test_a_receive_timeout(client: ledgerfold.Client) -> None:
-    """Is a Timeout, and a TimeoutError of Python's; the broker said nothing."""
+    """Is a Timeout, and a TimeoutError of Python; the broker reported nothing."""
     consumer = client.subscribe("t", "s")
     reader = client.create_reader("t", ledgerfold.MessageId.earliest)
     for wait in (consumer.receive, reader.read_next):
@@ -40,7 +40,7 @@ def test_a_receive_timeout_of_asyncio(broker: BrokerProcess) -> None:
 
 
 def test_requests_that_the_broker_rejects(client: ledgerfold.Client) -> None:
-    """By Pulsar's names; and each tells that the broker said it."""
+    """Under Pulsar's names; each shows that the broker reported it."""
     client.subscribe("t", "s")
     with pytest.raises(ledgerfold.ConsumerBusy) as busy:
         client.subscribe("t", "s")
@@ -60,7 +60,7 @@ def test_requests_that_the_broker_rejects(client: ledgerfold.Client) -> None:
 
 
 def test_no_broker() -> None:
-    """That is the library's own finding."""
+    """The library itself reports this."""
     with ledgerfold.admin.Admin("127.0.0.1:1") as admin:
         with pytest.raises(ledgerfold.ConnectError) as away:
             admin.list_topics()
@@ -68,7 +68,7 @@ def test_no_broker() -> None:
 
 
 def test_a_message_that_is_too_big(client: ledgerfold.Client) -> None:
-    """The library knows what the broker takes, and does not send it."""
+    """The library knows the broker's limit, and does not send the message."""
     producer = client.create_producer("t")
     with pytest.raises(ledgerfold.MessageTooBig) as caught:
         producer.send(b"x" * ENTRY_BYTES_MAX)

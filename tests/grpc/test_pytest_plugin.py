@@ -1,4 +1,4 @@
-"""The pytest plugin, as projects use it: the example of docs/TESTING.md, and tests that fail."""
+"""The pytest plugin, as projects use it: the example of docs/TESTING.md, and failing tests."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_without_it():
 
 
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs pytest in a project of its own, with its temporary files in it."""
+    """Runs pytest in a separate project, with its temporary files in it."""
     temporary = folder / "temporary"
     temporary.mkdir(exist_ok=True)
     environment = {**os.environ, "TMPDIR": str(temporary)}
@@ -84,7 +84,7 @@ def shop(tmp_path: Path) -> Path:
 
 
 def test_the_example_with_workers(shop: Path) -> None:
-    """Each worker has a broker, and nothing is left of them."""
+    """Each worker has a broker, and nothing remains of them."""
     ran = run(shop, "-n", "2")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "5 passed" in ran.stdout
@@ -112,7 +112,7 @@ def test_a_failure_has_the_log_and_keeps_the_data(tmp_path: Path) -> None:
     ran = run(tmp_path, "--ledgerfold-keep", "--ledgerfold-profile", "pulsar-4")
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert ran.stdout.count("Log of the ledgerfold broker") == 2
-    # The namespace of the first one is still there.
+    # The namespace of the first one still exists.
     assert "\n2\n" in ran.stdout
     found = re.search(r"^/.*/data$", ran.stdout, re.MULTILINE)
     assert found is not None

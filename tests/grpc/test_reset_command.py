@@ -31,7 +31,7 @@ def test_clients_reconnect_to_an_empty_broker(broker_process: MakeBroker) -> Non
             producer.send(b"before")
         began = time.monotonic()
         assert admin.reset() == 10
-        # Under 50 ms; a busy machine takes longer, but not for waiting.
+        # Under 50 ms; a busy machine takes longer, but not because of waiting.
         assert time.monotonic() - began < 5
         producers[0].send(b"after")
         message = consumer.receive(timeout_millis=10_000)

@@ -1,4 +1,4 @@
-"""Metrics of a real broker over HTTP: all is documented, and tells what was done."""
+"""Metrics of a real broker over HTTP: all are documented, and show the operations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Samples = dict[str, float]
 
 
 def get(broker: BrokerProcess, path: str = "/metrics", encoding: str = "") -> tuple[bytes, str]:
-    """Body and content type."""
+    """Returns body and content type."""
     url = f"http://{broker.ready['metrics']}{path}"
     request = urllib.request.Request(url, headers={"Accept-Encoding": encoding})
     with urllib.request.urlopen(request, timeout=30) as response:
@@ -37,7 +37,9 @@ def families(broker: BrokerProcess) -> list[Metric]:
 
 
 def samples(broker: BrokerProcess, **labels: str) -> Samples:
-    """By name, of those with these labels and no others beside cluster and namespace."""
+    """Returns the samples by name that have these labels and no others beside cluster and
+    namespace.
+    """
     own = {"cluster", "namespace", *labels}
     return {
         sample.name: sample.value
@@ -48,7 +50,7 @@ def samples(broker: BrokerProcess, **labels: str) -> Samples:
 
 
 def documented() -> dict[str, tuple[str, set[str]]]:
-    """Type and labels by name."""
+    """Returns type and labels by name."""
     rows = re.findall(r"^\| `([^`]+)` \| (\w+) \| .*? \| (.*?) \| .* \|$", DOCUMENT, re.MULTILINE)
     return {name: (kind, set(labels.split(", ")) - {""}) for name, kind, labels in rows}
 
@@ -57,7 +59,7 @@ def documented() -> dict[str, tuple[str, set[str]]]:
 def test_a_compaction_is_told_as_pulsar_tells_it(
     broker_process: MakeBroker, compactor: CompactorProcess
 ) -> None:
-    """MET-01 and MET-10; and all that is exposed then is documented, and the other way round."""
+    """MET-01 and MET-10; all exposed metrics are documented, and vice versa."""
     broker = broker_process(*ANY_PORT, compactor=compactor.address)
     name = "persistent://public/default/t"
     with Client(broker.url) as client, Admin(broker.url) as admin:
@@ -101,8 +103,8 @@ def test_a_compaction_is_told_as_pulsar_tells_it(
 
 
 def test_traffic_and_syncs_are_counted(broker_process: MakeBroker) -> None:
-    """Tests topic, subscription and reader; one sync for each receipt, as each send waits for its
-    own.
+    """Tests topic, subscription and reader; one sync for each receipt, because each send waits for
+    its own.
     """
     broker = broker_process(*ANY_PORT)
     topic = "persistent://public/default/t"
@@ -134,7 +136,9 @@ def test_traffic_and_syncs_are_counted(broker_process: MakeBroker) -> None:
 
 
 def test_the_server_answers_as_scrapers_expect(broker_process: MakeBroker) -> None:
-    """The text format, zipped for who takes it; one path, and a word about it on others."""
+    """The text format, compressed for clients that accept it; one path, and an explanation on
+    others.
+    """
     broker = broker_process(*ANY_PORT)
     plain, content_type = get(broker)
     assert content_type.startswith("text/plain; version=0.0.4")
@@ -147,5 +151,5 @@ def test_the_server_answers_as_scrapers_expect(broker_process: MakeBroker) -> No
 
 
 def test_nothing_listens_unless_it_is_asked_for(broker_process: MakeBroker) -> None:
-    """The ready line names the port when there is one."""
+    """The ready line names the port if there is one."""
     assert "metrics" not in broker_process().ready

@@ -1,4 +1,4 @@
-"""SIGTERM: the broker ends soon and with 0, whoever is connected, and its clients come back."""
+"""SIGTERM: the broker ends soon and with 0, even with connected clients, which reconnect later."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ledgerfold.storage.errors import LedgerfoldError
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
 
-# It takes a tenth of a second, and one second when a client is frozen; gRPC alone would take 20.
+# It takes a tenth of a second, and one second if a client is frozen; gRPC alone would take 20.
 END_S = 8.0
 MESSAGES = 20_000
 
@@ -45,7 +45,7 @@ def numbers(reader: Reader) -> list[int]:
 
 @contextmanager
 def in_thread(work: Callable[[threading.Event], None]) -> Iterator[threading.Event]:
-    """Runs `work(is_over)`; the event given back is set when it raised."""
+    """Runs `work(is_over)` in a thread; the returned event is set if it raised."""
     is_over, has_failed = threading.Event(), threading.Event()
 
     def run() -> None:
@@ -66,7 +66,7 @@ def in_thread(work: Callable[[threading.Event], None]) -> Iterator[threading.Eve
 def test_idle_clients_do_not_hold_it_up_and_come_back(
     broker: BrokerProcess, client: Client
 ) -> None:
-    """A producer, a reader, consumers and a table view, none of them doing anything."""
+    """A producer, a reader, consumers and a table view, all idle."""
     producer = client.create_producer("t")
     producer.send(b"0", partition_key="k")
     reader = client.create_reader("t", MessageId.earliest)
@@ -85,7 +85,7 @@ def test_idle_clients_do_not_hold_it_up_and_come_back(
 
 
 def test_a_busy_reader(broker: BrokerProcess, client: Client) -> None:
-    """Cut off in the middle, it goes on where it was."""
+    """Interrupted in the middle, it continues where it was."""
     fill(client)
     reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=100)
     seen = [int(reader.read_next(10_000).data()) for _ in range(MESSAGES // 2)]
@@ -96,9 +96,7 @@ def test_a_busy_reader(broker: BrokerProcess, client: Client) -> None:
 
 
 def test_a_busy_consumer(broker: BrokerProcess, client: Client) -> None:
-    """Messages acknowledged before the end are not redelivered for long; the others are
-    delivered.
-    """
+    """Messages acknowledged before the end are not redelivered; the others are delivered."""
     fill(client)
     consumer = client.subscribe(
         "t", "s", initial_position=InitialPosition.Earliest, receiver_queue_size=100
@@ -123,7 +121,7 @@ def test_a_busy_consumer(broker: BrokerProcess, client: Client) -> None:
 
 
 def test_a_busy_producer(broker: BrokerProcess, client: Client) -> None:
-    """Each message is stored once, in order, though the broker ended while they were sent."""
+    """Each message is stored once, in order, although the broker ended while they were sent."""
     producer = client.create_producer(
         "t", batching_enabled=True, max_pending_messages=5_000, block_if_queue_full=True
     )
@@ -149,7 +147,7 @@ def test_a_busy_producer(broker: BrokerProcess, client: Client) -> None:
 
 
 def test_a_health_watcher(broker: BrokerProcess) -> None:
-    """It hears that the broker goes away, and its call ends without an error in the log."""
+    """It is notified of the end, and its call ends without an error in the log."""
     with grpc.insecure_channel(broker.url) as channel:
         watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         assert next(watch).status == health_pb2.HealthCheckResponse.SERVING
@@ -159,7 +157,7 @@ def test_a_health_watcher(broker: BrokerProcess) -> None:
     assert "Traceback" not in broker.stderr
 
 
-# Opens something that the broker has much to send to, and freezes.
+# Opens streams with much data to receive, and freezes.
 FROZEN = """
 import os, signal, sys
 from ledgerfold.broker.client import Client, InitialPosition, MessageId
@@ -175,7 +173,7 @@ os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def wait_until_nothing_moves(url: str) -> None:
-    """Until the broker has sent all that the connection takes: what is left is stuck."""
+    """Waits until the broker has sent everything that the connection accepts: the rest is stuck."""
     readings: list[int] = []
 
     def is_steady() -> bool:
@@ -212,7 +210,7 @@ def test_a_frozen_client_is_not_waited_for(
 
 
 def test_a_second_signal_ends_it_at_once(broker: BrokerProcess, client: Client) -> None:
-    """As much as is left to do, with the exit code of an interruption."""
+    """Regardless of remaining work, with the exit code of an interruption."""
     fill(client)
     with frozen_client(broker.url, "reader"):
         os.kill(broker.pid, signal.SIGTERM)
@@ -222,7 +220,9 @@ def test_a_second_signal_ends_it_at_once(broker: BrokerProcess, client: Client) 
 
 
 def test_a_start_that_fails_says_why_and_nothing_else(tmp_path: Path) -> None:
-    """Also behind gRPC's own start. Starts had failed before it, or been looked at for one word."""
+    """Also after gRPC's own start. Earlier starts failed before it, or were checked for one word
+    only.
+    """
     program = (
         "import sys\n"
         "from ledgerfold.broker.cli.main import main\n"

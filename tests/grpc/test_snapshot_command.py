@@ -24,7 +24,7 @@ def test_only_brokers_that_allow_it(broker_process: MakeBroker) -> None:
 
 
 def test_the_state_is_that_of_the_save(broker_process: MakeBroker) -> None:
-    """With clients that stay connected, and after a restart; `verify` knows what is damaged."""
+    """With clients that stay connected, and after a restart; `verify` reports damage."""
     broker = broker_process("--allow-reset")
     with Client(broker.url) as client, Admin(broker.url) as admin:
         producer = client.create_producer("t")
@@ -36,7 +36,7 @@ def test_the_state_is_that_of_the_save(broker_process: MakeBroker) -> None:
         client.create_producer("other").send(b"new")
         began = time.monotonic()
         assert admin.restore_snapshot("s").topics == 1
-        # Under 0.3 s for a gigabyte; a busy machine takes longer, but not for copying.
+        # Under 0.3 s for a gigabyte; a busy machine takes longer, but not because of copying.
         assert time.monotonic() - began < 5
         with client.create_reader("t", MessageId.earliest) as reader:
             assert [message.data() for message in reader] == [b"before"]

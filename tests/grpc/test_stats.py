@@ -1,4 +1,4 @@
-"""Stats of a real broker: what clients did is what they show, under the names that Pulsar uses."""
+"""Stats of a real broker: they show the operations of clients, under Pulsar's names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ledgerfold.broker.client import Client, ConsumerType, InitialPosition, Mess
 from ledgerfold.broker.client.administration.admin import Admin
 from tests.support.waiting import wait_until
 
-# What Pulsar 4.0.7 answers to `topics stats` and `topics stats-internal`, level by level.
+# The fields of Pulsar 4.0.7's `topics stats` and `topics stats-internal`, level by level.
 TOPIC = """msgRateIn msgThroughputIn msgRateOut msgThroughputOut bytesInCounter msgInCounter
     systemTopicBytesInCounter bytesOutCounter msgOutCounter bytesOutInternalCounter averageMsgSize
     msgChunkPublished storageSize backlogSize backlogQuotaLimitSize backlogQuotaLimitTime
@@ -52,7 +52,9 @@ def all_named(documents: list[dict[str, Any]], names: str) -> None:
 
 
 def use(client: Client, admin: Admin) -> None:
-    """Three entries of six messages; one consumer of each kind, and a reader; two acks."""
+    """Publishes three entries of six messages; one consumer of each kind, and a reader; two
+    acks.
+    """
     producer = client.create_producer("t", "prices")
     for number in range(2):
         producer.send(b"%d" % number, partition_key="k")
@@ -89,7 +91,7 @@ def test_every_field_has_pulsars_name(client: Client, admin: Admin) -> None:
 
 
 def test_stats_tell_what_was_done(client: Client, admin: Admin) -> None:
-    """Counters, backlogs, who is connected; also MET-05: nothing of a compaction yet."""
+    """Counters, backlogs, connected clients; also MET-05: no compaction yet."""
     use(client, admin)
 
     def acked() -> dict[str, Any] | None:
@@ -118,7 +120,7 @@ def test_stats_tell_what_was_done(client: Client, admin: Admin) -> None:
 
 
 def test_a_reader_is_shown_as_long_as_it_reads(client: Client, admin: Admin) -> None:
-    """As Pulsar shows one: a subscription that is not durable, named reader-..., and its cursor."""
+    """As in Pulsar: a non-durable subscription named reader-..., and its cursor."""
     use(client, admin)
     stats, internal = admin.stats("t"), admin.internal_stats("t")
     names = [name for name in stats["subscriptions"] if name.startswith("reader-")]

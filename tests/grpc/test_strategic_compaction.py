@@ -1,4 +1,4 @@
-"""Strategic compaction through a broker, and table views that decide as it does."""
+"""Strategic compaction through a broker, and table views that make the same decisions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def compact(admin: Admin, topic: str) -> None:
 
 
 def read(client: Client, topic: str) -> list[tuple[str, bytes, tuple[int, int]]]:
-    """Key, value, entry and batch index of the compacted view."""
+    """Returns key, value, entry and batch index of the compacted view."""
     found = []
     with client.create_reader(topic, MessageId.earliest, is_read_compacted=True) as reader:
         while reader.has_message_available():
@@ -38,7 +38,7 @@ def read(client: Client, topic: str) -> list[tuple[str, bytes, tuple[int, int]]]
 
 
 def test_a_table_view_equals_the_compacted_topic(client: Client, admin: Admin) -> None:
-    """STR-03. Before the run, after it, and with what is published later."""
+    """STR-03. Before the run, after it, and with later messages."""
     values = Policies(compaction_strategy=CompactionStrategy(name="numeric"))
     with client.create_producer("t") as producer:
         for number in (5, 3, 7, 6):
@@ -65,7 +65,7 @@ def test_a_table_view_equals_the_compacted_topic(client: Client, admin: Admin) -
 
 @pytest.mark.parametrize(("profile", "index"), [("documented", 2), ("pulsar-4", 1)])
 def test_numbers_in_a_batch(client: Client, admin: Admin, profile: str, index: int) -> None:
-    """STR-05: new ones as Pulsar gives them; under `documented` a message keeps its id."""
+    """STR-05: new indexes as in Pulsar; under `documented` a message keeps its id."""
     with client.create_producer(
         "t", batching_enabled=True, batching_max_publish_delay_ms=10_000
     ) as producer:

@@ -18,7 +18,7 @@ HOUR_MS = 3_600_000
 
 
 def test_time_stands_until_it_is_moved(broker_process: MakeBroker) -> None:
-    """By an amount or to a time, forwards only; across the wire the refusal keeps its class."""
+    """By a duration or to a time, forwards only; over the wire the refusal keeps its class."""
     broker = broker_process("--test-clock", START)
     with Admin(broker.url) as admin:
         for _ in range(2):
@@ -50,7 +50,7 @@ def test_everything_carries_the_broker_s_time(broker_process: MakeBroker) -> Non
 
 
 def test_records_of_a_kafka_topic_carry_it_too(broker_process: MakeBroker) -> None:
-    """As timestamps, where they have no event time of their own."""
+    """As timestamps, if they have no event time."""
     broker = broker_process("--test-clock", START)
     with Admin(broker.url) as admin, Client(broker.url) as client:
         admin.create_topic("t", kafka={})
@@ -78,7 +78,7 @@ def test_a_broker_on_the_machine_s_clock_refuses_to_move_it(broker_process: Make
 def test_the_clock_on_the_command_line(
     broker_process: MakeBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without a time of its own it begins at the machine's, and stands."""
+    """Without a time, it begins at the machine's, and does not advance."""
     broker = broker_process("--test-clock")
 
     def clock(*arguments: str) -> tuple[int, dict[str, object]]:

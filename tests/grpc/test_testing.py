@@ -1,4 +1,4 @@
-"""`ledgerfold.testing`: a broker for the tests of others, which leaves nothing behind."""
+"""`ledgerfold.testing`: a broker for tests, which leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_it_goes_with_its_data(temporary: Path) -> None:
-    """Also when the block ends with an error."""
+    """Also if the block ends with an error."""
     broker = Broker(compaction=False)
     with suppress(ZeroDivisionError), broker:
         assert broker.client.create_producer("t").send(b"x") is not None
@@ -49,7 +49,7 @@ def test_it_goes_with_its_data(temporary: Path) -> None:
 
 
 def test_a_given_directory_stays(temporary: Path) -> None:
-    """And the next broker goes on from there; one object may serve several blocks."""
+    """The next broker continues from there; one object may serve several blocks."""
     broker = Broker(temporary / "data", compaction=False)
     with broker:
         broker.client.create_producer("t").send(b"x")
@@ -60,7 +60,7 @@ def test_a_given_directory_stays(temporary: Path) -> None:
 
 
 def test_its_time_stands_until_it_is_moved() -> None:
-    """A week passes at once, and what is due by then is done."""
+    """A week passes at once, and everything due by then is complete."""
     began = datetime(2030, 1, 1, tzinfo=UTC)
     with Broker(test_clock=began, compaction=False) as broker:
         broker.client.create_producer("t").send(b"x")
@@ -73,7 +73,7 @@ def test_its_time_stands_until_it_is_moved() -> None:
 
 
 def test_without_a_test_clock_time_is_the_machines() -> None:
-    """And nobody moves it."""
+    """It cannot be moved."""
     with Broker(compaction=False) as broker, pytest.raises(ledgerfold.NotAllowedError) as caught:
         broker.advance(timedelta(days=1))
     assert caught.value.from_broker
@@ -91,7 +91,7 @@ def test_without_compaction_it_says_so() -> None:
 
 
 def test_one_that_cannot_start(temporary: Path) -> None:
-    """It says why, and leaves nothing."""
+    """It reports the reason, and leaves nothing."""
     with (
         Broker(temporary / "data", compaction=False),
         pytest.raises(ledgerfold.LedgerfoldError, match="is in use by"),
@@ -104,7 +104,7 @@ def test_one_that_cannot_start(temporary: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.slow
 def test_it_compacts() -> None:
-    """All that was published before the call; again; and a partitioned topic's partitions."""
+    """Everything published before the call; again; and a partitioned topic's partitions."""
     with Broker() as broker:
         with broker.client.create_producer("t") as producer:
             for value in (b"1", b"2", b"3"):
@@ -121,10 +121,10 @@ def test_it_compacts() -> None:
 
 
 def test_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
-    """Neither a folder nor a process remains: the broker ends on its owner's request alone."""
+    """Neither a folder nor a process remains: only its owner ends the broker."""
     program = (
         "import signal, sys\n"
-        # A shell starts what runs in its background with the signal ignored.
+        # A shell starts background processes with the signal ignored.
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from ledgerfold.testing import Broker\n"
         "with Broker(compaction=False) as broker:\n"

@@ -1,8 +1,8 @@
-"""Data directories of each format that was ever written open, whole, and are of this format then.
+"""Data directories of each earlier format open without loss, and then have the present format.
 
-`tests/formats` has one of each, made by a build of that time: a keyed topic of six messages that
-was compacted, and two messages behind that; a subscription that acknowledged three; a partitioned
-topic; where there were Kafka topics, one that was cleaned.
+`tests/formats` has one of each, written by a build of that time: a keyed topic of six messages that
+was compacted, followed by two messages; a subscription that acknowledged three; a partitioned
+topic; if there were Kafka topics, a cleaned one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RAW = [
     ("1001", "Paper Road 21"),
     *VIEW[3:],
 ]
-# What a cleaning left of nine records of two keys, and one behind it.
+# The result of a cleaning of nine records of two keys, and one later record.
 LOG = [("b", "3"), ("a", "x3"), ("c", "last")]
 
 
@@ -64,7 +64,7 @@ def messages(broker: BrokerProcess, *arguments: str) -> list[tuple[str, str | No
 
 
 def test_it_opens_and_nothing_is_missing(data: Path) -> None:
-    """Before, at, and behind the first start of this build; and then it goes on."""
+    """Before, at, and after the first start of this build; then it continues."""
     assert ledgerfold("verify", str(data)).code == 0
     is_new = (data / "writes").exists()
     has_kafka = b"topic/persistent://public/default/log" in dict(_pairs(data))
@@ -89,10 +89,10 @@ def test_it_opens_and_nothing_is_missing(data: Path) -> None:
             assert is_new or start or "now has store version 3" in broker.stderr
     assert ledgerfold("verify", str(data)).code == 0
     value = dict(_pairs(data))[STORE_KEY]
-    # Builds from before features were told read version 1 alone.
+    # Builds from before features were recorded read only version 1.
     assert value[0] > RECORD_VERSION
     features = set(StoreRecord.FromString(value[1:]).features)
-    # None of them has a deletion vector, a tenant, a schema or an entry of Pulsar's clients.
+    # None of them has a deletion vector, a tenant, a schema or an entry of a Pulsar client.
     expected = FEATURES - {DELETION_VECTORS, TENANTS, SCHEMAS, PULSAR_ENTRIES}
     assert features == (expected if has_kafka else expected - {KAFKA_TOPICS})
 

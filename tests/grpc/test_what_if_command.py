@@ -1,4 +1,6 @@
-"""`what-if` on a real broker: it tells what the real compactor then does, and changes nothing."""
+"""`what-if` on a real broker: it predicts what the real compactor then does, and changes
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def broker(shared_broker: BrokerProcess) -> BrokerProcess:
 
 
 def publish(client: Client, topic: str, numbers: range) -> None:
-    """Batches and single messages, tombstones, messages without a key."""
+    """Publishes batches and single messages, tombstones, messages without a key."""
     batching = client.create_producer(topic, batching_max_messages=5)
     alone = client.create_producer(topic, batching_enabled=False)
     for number in numbers:
@@ -42,7 +44,7 @@ def publish(client: Client, topic: str, numbers: range) -> None:
 def test_the_real_compactor_does_what_was_foretold(
     client: Client, admin: Admin, new_topic: Callable[[str], str], strategy: str
 ) -> None:
-    """Twice: of a topic that was never compacted, and of one that was."""
+    """Twice: for a topic that was never compacted, and for a compacted one."""
     topic = new_topic("foretold")
     for numbers in (range(100), range(100, 140)):
         publish(client, topic, numbers)
@@ -77,7 +79,7 @@ def test_the_real_compactor_does_what_was_foretold(
 def test_the_command(
     client: Client, broker: BrokerProcess, new_topic: Callable[[str], str]
 ) -> None:
-    """JSON lines in a pipe, tables when they are asked for; mistakes are told."""
+    """JSON lines in a pipe, tables on request; mistakes are reported."""
     topic = new_topic("asked")
     publish(client, topic, range(30))
     names = (ORDER, ORDER, "newest", "shop:Best")
@@ -133,7 +135,7 @@ def test_a_command_that_is_no_strategy(
 
 @pytest.mark.slow
 def test_a_file_without_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker of the command's own looks at it; nothing of it is left."""
+    """A separate worker of the command analyzes it; nothing of it remains."""
     path = tmp_path / "prices.csv"
     path.write_text("id,price,publish_time_ms\na,1,1000\nb,2,1000\na,,2000\nb,3,3000\n")
     temporary = tmp_path / "temporary"
@@ -159,7 +161,7 @@ def test_a_file_without_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 def test_a_file_with_messages_without_a_key(tmp_path: Path) -> None:
-    """They survive where it is said."""
+    """They survive with the option."""
     path = tmp_path / "prices.jsonl"
     path.write_text('{"value": "1"}\n{"key": "a", "value": "2"}\n{"key": null, "value": "3"}\n')
     ran = ledgerfold("what-if", "--jsonl", str(path), "--retain-null-key")

@@ -1,4 +1,4 @@
-"""A broker where neither Java nor pyspark is: it compacts inline, and says so."""
+"""A broker without Java and pyspark: it compacts inline, and reports this."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def broker(broker_process: MakeBroker, environment: dict[str, str]) -> BrokerPro
 
 
 def test_a_broker_without_java_compacts(broker: BrokerProcess) -> None:
-    """Its state, its log and the run's record say how; the view has the last value of each key."""
+    """Its state, its log and the run's record report it; the view has the last value of each
+    key.
+    """
     with Client(broker.url) as client, Admin(broker.url) as admin:
         with client.create_producer("t") as producer:
             for number in range(MESSAGES):

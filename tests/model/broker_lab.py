@@ -1,7 +1,7 @@
-"""A whole broker in the test's process, on a disk that forgets, with a compactor in memory.
+"""A complete broker in the test's process, on a simulated disk, with a compactor in memory.
 
-Everything between the RPC handlers and the disk is the real thing; gRPC, Spark and the disk are
-not. Entries are published through a Producer, read through the handler of the Read stream.
+Everything between the RPC handlers and the disk is real; gRPC, Spark and the disk are not. Entries
+are published through a Producer, read through the handler of the Read stream.
 
     >>> lab = BrokerLab()
     >>> position = lab.publish([([Message(b"a", b"1")], False)])
@@ -55,7 +55,7 @@ T = TypeVar("T")
 
 
 class TickingClock(ManualClock):
-    """Every look at it takes a millisecond."""
+    """Each reading of it takes a millisecond."""
 
     def now_ms(self) -> int:
         self._now_ms += 1
@@ -63,7 +63,7 @@ class TickingClock(ManualClock):
 
 
 class BrokerLab:
-    """`files` is the disk, and stays; the broker on it comes and goes."""
+    """`files` is the disk, which stays; brokers on it start and stop."""
 
     def __init__(self) -> None:
         self.files = LossyFiles(Path("/disk"))
@@ -75,7 +75,7 @@ class BrokerLab:
     def resume(
         self, files: LossyFiles, pairs: CountedKeyValue, *, is_same_boot: bool = True
     ) -> None:
-        """On a disk that is there already; `is_same_boot`: of a machine that did not stop."""
+        """Continues on an existing disk; `is_same_boot`: its machine did not stop."""
         self.files, self._pairs = files, pairs
         self.clock = TickingClock(1_000_000)
         self._sequence = 0
@@ -94,9 +94,9 @@ class BrokerLab:
             data_dir=DATA,
             compactor="off",
             store=STORE,
-            # Which the compactor in memory knows, or a test has it know.
+            # The compactor in memory supports these, or a test makes it do so.
             allowed_strategies=AllowedStrategies(("shop:Everything", "shop:Best", "mine:Own")),
-            # Its turns are taken when a test asks for one.
+            # Passes run on request of a test.
             kafka_config={"log.cleaner.enable": "false"},
         )
         self.compactor = MemoryCompactor(self.files)
@@ -108,19 +108,19 @@ class BrokerLab:
         return self.loop.run_until_complete(asyncio.wait_for(work, _TIMEOUT_S))
 
     def run_until_crash(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Until it ends, or until the disk is gone, whoever met that."""
+        """Runs until the end, or until the disk fails, in any task."""
         task = self.loop.create_task(work)
         while not task.done() and not self.files.has_crashed:
             self.loop.run_until_complete(asyncio.sleep(0))
 
     def advance(self, by_ms: int) -> None:
-        """As `ledgerfold clock advance`."""
+        """Advances time as `ledgerfold clock advance`."""
         self.run(self.clock.move_to(self.clock.now_ms() + by_ms))
         self.run(self.broker.housekeeping.check_all())
         self.settle()
 
     def settle(self) -> None:
-        """Lets what runs in the background (trimming after a roll) come to its end."""
+        """Lets background work (trimming after a roll) complete."""
 
         async def turn() -> None:
             for _ in range(20):
@@ -135,12 +135,12 @@ class BrokerLab:
     # Ends
 
     def stop(self) -> None:
-        """As on SIGTERM."""
+        """Stops as on SIGTERM."""
         self.run(self.broker.stop())
         self._drop()
 
     def crash(self, tail: Tail = nothing, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """The machine goes away, and comes back; `meanwhile`: what its disk does in between."""
+        """The machine stops, and restarts; `meanwhile`: the disk's behaviour in between."""
         self._drop()
         self.files.crash(tail)
         meanwhile()
@@ -172,13 +172,13 @@ class BrokerLab:
     def publish(
         self, entries: Sequence[tuple[list[Message], bool]], topic: str = TOPIC
     ) -> list[Position]:
-        """Returns when all of them are acknowledged; their positions. Pairs with `is_batch`."""
+        """Returns the positions once all are acknowledged. Pairs with `is_batch`."""
         return self.run(self.publishing(entries, topic))
 
     async def publishing(
         self, entries: Sequence[tuple[list[Message], bool]], topic: str = TOPIC
     ) -> list[Position]:
-        """The same, to be run in another way."""
+        """Returns the same as a coroutine."""
         loaded = await self.broker.topic(topic, to_write=True)
         producer = await loaded.attach_producer("p")
         try:
@@ -193,7 +193,7 @@ class BrokerLab:
             producer.detach()
 
     def append(self, entries: Sequence[tuple[list[Message], bool]], turns: int) -> list[Position]:
-        """Not acknowledged: the loop turns so often, then something else happens."""
+        """Appends without waiting for an acknowledgement: the loop runs this number of steps."""
 
         async def append() -> list[Position]:
             topic = await self.broker.topic(TOPIC)
@@ -213,11 +213,11 @@ class BrokerLab:
     # Compaction
 
     def compact(self) -> RunRecord | None:
-        """Runs to the end; its record, None when there was nothing new."""
+        """Runs to the end; returns its record, None if there was nothing new."""
         return self.run(self.compaction())
 
     async def compaction(self) -> RunRecord | None:
-        """The same, to be run in another way."""
+        """Returns the same as a coroutine."""
         topic = await self.broker.topic(TOPIC)
         number = await self.broker.compaction.trigger(topic, RUN_TRIGGER_ADMIN)
         async for status in self.broker.compaction.watch(topic):
@@ -234,7 +234,7 @@ class BrokerLab:
         return ReadCall(self, start, read_compacted=read_compacted, inclusive=inclusive)
 
     def read(self, start: Position, *, read_compacted: bool, inclusive: bool = True) -> list[Read]:
-        """To the end, with has-more asked before each step."""
+        """Reads to the end, and checks has-more before each step."""
         call = self.reader(start, read_compacted=read_compacted, inclusive=inclusive)
         try:
             return call.rest()
@@ -242,7 +242,9 @@ class BrokerLab:
             call.close()
 
     def consume(self, count: int, *, read_compacted: bool) -> list[Read]:
-        """`count` entries of the durable subscription "s", acknowledged durably, cumulatively."""
+        """Reads `count` entries of the durable subscription "s", and acknowledges them durably,
+        cumulatively.
+        """
 
         async def consume() -> list[Read]:
             topic = await self.broker.topic(TOPIC)
@@ -281,7 +283,7 @@ class ReadCall:
         self._requests: asyncio.Queue[Any] = asyncio.Queue()
         self._reads: list[Read] = []
         self._answers: dict[int, bool] = {}
-        # The broker has said that nothing will ever come any more.
+        # The broker has reported that no more entries will follow.
         self.has_ended = False
         self._changed = asyncio.Event()
         self._checks = 0
@@ -319,7 +321,9 @@ class ReadCall:
     # For tests
 
     def some(self, messages: int) -> list[Read]:
-        """About so many, fewer at the end; "has more" is checked to be true of what comes."""
+        """Returns about this number, fewer at the end; checks that "has more" matches the
+        entries.
+        """
         found: list[Read] = []
         while len(found) < messages and self._has_more():
             assert self._reads, "more was promised, and nothing came"
@@ -345,7 +349,7 @@ class ReadCall:
         return self._lab.run(ask())
 
     def close(self) -> None:
-        """The client goes away; if the stream ended before, with what it ended does not matter."""
+        """The client disconnects; if the stream ended before, the reason does not matter."""
         self._requests.put_nowait(EOF)
 
         async def end() -> None:

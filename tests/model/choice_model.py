@@ -66,7 +66,7 @@ def left_by(plan: CompactionPlan, messages: Sequence[tuple[Published, StoredMess
 
 
 def _said(header: Published, message: StoredMessage, row: int) -> Said:
-    """By its row instead of its id, of which no strategy here makes anything."""
+    """Describes a message by its row instead of its id, which no strategy here uses."""
     return Said(
         None if message.key is None else message.key.decode(),
         message.value,

@@ -1,4 +1,4 @@
-"""A topic as a plain list: what the broker must show, written as simply as it can be.
+"""A topic as a plain list: what the broker must show, in the simplest form.
 
 >>> model = LogModel()
 >>> model.publish(Position(1, 0), [Message(b"a", b"1")], is_batch=False)
@@ -34,9 +34,10 @@ class Read(NamedTuple):
 
 
 class LogModel:
-    """`entries`: all that was ever acknowledged, in order; `ledgers`: the raw ones that exist.
+    """`entries`: all acknowledged entries, in order; `ledgers`: the existing raw ones.
 
-    `known`: what a compaction knows of, from the raw ledgers or from the compaction before it.
+    `known`: the entries that a compaction knows, from the raw ledgers or from the previous
+    compaction.
     """
 
     def __init__(self) -> None:
@@ -56,7 +57,9 @@ class LogModel:
         self.horizon = horizon
 
     def forget_compacted(self) -> None:
-        """Compaction was disabled: the next one begins with what is raw then."""
+        """Forgets the view after compaction was disabled: the next one begins with the raw entries
+        that exist then.
+        """
         self.horizon = None
 
     def truncate(self) -> None:
@@ -67,7 +70,7 @@ class LogModel:
         return [entry for entry in self.entries if entry.position.ledger_id in self.ledgers]
 
     def survivors(self) -> list[Read]:
-        """strategy(log up to the horizon): of all that is known, whatever was trimmed since."""
+        """Returns strategy(log up to the horizon), over everything known, even if trimmed since."""
         if self.horizon is None:
             return []
         reads = _reads(entry for entry in self.known if entry.position <= self.horizon)
@@ -76,7 +79,7 @@ class LogModel:
         ]
 
     def view(self, start: Position, *, read_compacted: bool) -> list[Read]:
-        """Returns what a reader receives that begins at `start`, up to the end."""
+        """Returns what a reader receives from `start` to the end."""
         raw = _reads(self.raw())
         if read_compacted and self.horizon is not None:
             beyond = [read for read in raw if read.position > self.horizon]

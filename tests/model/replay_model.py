@@ -1,4 +1,6 @@
-"""Times to compact, tried on a list of entries: what compactor/what_if/replay.py must come to."""
+"""Compaction schedules applied to a list of entries: the expected results of
+compactor/what_if/replay.py.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import NamedTuple
 
 
 class Published(NamedTuple):
-    """A message of the list; `size_bytes` its share of its entry."""
+    """A message of the list; `size_bytes`: its share of its entry."""
 
     key: str | None
     is_value: bool
@@ -33,7 +35,7 @@ class Outcome(NamedTuple):
 
 
 def compacted(messages: Sequence[Published], retain_null_key: bool) -> list[Published]:
-    """By publishing order: the last of each key, if it is a value."""
+    """Compacts by publishing order: the last message of each key, if it is a value."""
     last = {message.key: at for at, message in enumerate(messages)}
     kept = []
     for at, message in enumerate(messages):
@@ -50,7 +52,7 @@ def play(
     threshold_bytes: int | None = None,
     interval_ms: int = 1,
 ) -> Outcome:
-    """Entry by entry, run by run."""
+    """Replays entry by entry, run by run."""
     view: list[Published] = []
     backlog: list[Published] = []
     runs = read = rewritten = peak = 0

@@ -1,6 +1,6 @@
 """Strategic compaction over a plain list of messages: the oracle for the compactor.
 
-Written as Pulsar's StrategicTwoPhaseCompactor works: one ordered map of keys for the whole log.
+Written like Pulsar's StrategicTwoPhaseCompactor: one ordered map of keys for the whole log.
 
     >>> from ledgerfold.strategies.ready_made import Numeric
     >>> log = [Said("a", b"5"), Said("a", b"3"), Said("a", b"7"), Said("a", b"6")]
@@ -66,7 +66,7 @@ def strategic(messages: Sequence[Said], strategy: TopicCompactionStrategy) -> Ou
 
 
 def renumbered(ids: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
-    """Returns the survivors' new ids: from 0 on in each entry; a single one is as published alone.
+    """Returns the survivors' new ids: from 0 on in each entry; a single one as if published alone.
 
     >>> renumbered([(1, 0, 0), (1, 0, 2), (1, 1, 4)])
     [(1, 0, 0), (1, 0, 1), (1, 1, -1)]

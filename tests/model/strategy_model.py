@@ -1,6 +1,6 @@
 """The strategies over a plain list of messages: the oracles for the compactor.
 
-As Pulsar's compactors work, message by message with a map of keys, and not as ours do, by the rules
+Written like Pulsar's compactors, message by message with a map of keys, unlike ours, by the rules
 in their plain form (ledgerfold/strategies/plain.py).
 
     >>> a1, a2, a_gone = Message(b"a", b"1"), Message(b"a", b"2"), Message(b"a", b"")
@@ -31,7 +31,7 @@ class Message(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """A message of a key as the rules see it, with its index."""
+    """A message of a key in the form of the rules, with its index."""
 
     number: int
     is_tombstone: bool
@@ -58,7 +58,7 @@ def outcome_of(
     retain_null_key: bool = False,
     time_ms: int = 0,
 ) -> Outcome:
-    """Returns what a strategy of the catalogue keeps. `time_ms`: the run's."""
+    """Returns the messages that a strategy of the catalogue keeps. `time_ms`: the run's time."""
     survivors: list[int] = []
     removed = 0
     keys: dict[bytes, PublishingOrder[_Row]] = {}
@@ -101,7 +101,7 @@ def _keyed(messages: Sequence[Message]) -> Iterator[tuple[int, bytes]]:
 def _outcome(
     messages: Sequence[Message], survivors: list[int], removed: int, retain_null_key: bool
 ) -> Outcome:
-    """With the messages without a key, of which all stay or none."""
+    """Adds the messages without a key, all of which stay, or none."""
     keyless = [index for index, message in enumerate(messages) if message.key is None]
     keyed = list(_keyed(messages))
     return Outcome(

@@ -2,10 +2,10 @@
 
 Publishing, batches, tombstones, messages without a key, rolls, compactions that succeed, fail and
 are fenced, power failures with every kind of torn tail, restarts, unloads, trimming, cursors, and
-readers from everywhere, some of which stay open through all of it. Letters in comments are the
+readers from all positions, some of which stay open throughout. Letters in comments are the
 invariants of docs/ARCHITECTURE.md.
 
-    LEDGERFOLD_EXAMPLES=2000 scripts/test tests/model        looks longer
+    LEDGERFOLD_EXAMPLES=2000 scripts/test tests/model tests more examples
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ PUBLISHED = st.lists(ENTRIES, min_size=1, max_size=5)
 
 
 class OpenReader:
-    """A reader that stays: read-compacted from earliest, and what it has seen.
+    """A reader that stays open: read-compacted from earliest, with the messages seen.
 
-    `may_miss`: data were deleted under it that it may not have read.
+    `may_miss`: data were deleted that it may not have read.
     """
 
     def __init__(self, call: ReadCall, model: LogModel) -> None:
@@ -67,8 +67,8 @@ class OpenReader:
         self._entries_before = len(model.entries)
 
     def final_state(self, model: LogModel) -> dict[bytes, bytes]:
-        """Returns what the reader must know after reading everything: what it found, and what came
-        since.
+        """Returns what the reader must know after reading everything: what it found, and later
+        messages.
         """
         found = [read.message for read in self._found]
         since = model.entries[self._entries_before :]
@@ -81,9 +81,9 @@ class BrokerMachine(RuleBasedStateMachine):
         self.lab = BrokerLab()
         self.model = LogModel()
         self.readers: list[OpenReader] = []
-        # Of the durable subscription "s": all up to here was acknowledged durably.
+        # For the durable subscription "s": everything up to here was acknowledged durably.
         self.acknowledged: Position | None = None
-        # All up to here expired, which a crash may forget; trimming has had its time before.
+        # Everything up to here expired, which a crash may undo; trimming has run before.
         self.expired = EARLIEST
 
     @initialize()
@@ -110,7 +110,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self._forget_readers()
         self.lab.crash(tail)
         assert not self.lab.report.damaged
-        # (a) and (b): the acknowledged entries, then a part of those in flight, from the front.
+        # (a) and (b): the acknowledged entries, then a prefix of those in flight.
         found = self.lab.read(EARLIEST, read_compacted=False)
         kept = {read.position for read in found}
         survived = [position in kept for position in positions]
@@ -154,7 +154,7 @@ class BrokerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._has_news())
     @rule()
     def fail_to_compact(self) -> None:
-        """(i): the old view is untouched, and no file stays."""
+        """(i): the old view is unchanged, and no file remains."""
         self.lab.compactor.failure = CompactionFailed("phase two", "a test wants it")
         run = self.lab.compact()
         assert run is not None
@@ -164,7 +164,9 @@ class BrokerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._has_news())
     @rule()
     def unload_while_compacting(self) -> None:
-        """(i): a run whose topic goes away changes nothing; one that was faster is published."""
+        """(i): a run whose topic is unloaded changes nothing; a run that was faster is
+        published.
+        """
         self._forget_readers()
 
         async def unload() -> int:
@@ -201,7 +203,7 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @rule()
     def truncate(self) -> None:
-        """All data go, whoever has read them; what comes later is all there is."""
+        """All data are deleted, read or not; later messages are all that exists."""
         self.lab.run(truncate_topic(self.lab.broker, TOPIC))
         self.model.truncate()
         self._data_were_deleted()
@@ -219,7 +221,7 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        """Every subscription passes what is old, and that is everything here."""
+        """Every subscription passes expired messages, which are all messages here."""
         self.lab.run(self.lab.clock.move_to(self.lab.clock.now_ms() + 10))
         self.lab.run(expire_all(self.lab.topic, 1))
         for subscription in self.lab.topic.subscriptions.values():
@@ -228,7 +230,7 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @rule(hours=st.sampled_from([1, 5]))
     def pass_time(self, hours: int) -> None:
-        """Ledgers get old, and are closed; what may go, goes."""
+        """Ledgers age, and are closed; deletable ones are deleted."""
         self.lab.advance(hours * 3_600_000)
 
     # Reading
@@ -242,9 +244,9 @@ class BrokerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.entries)
     @rule(data=st.data(), read_compacted=st.booleans(), inclusive=st.booleans())
     def read_from(self, data: st.DataObject, read_compacted: bool, inclusive: bool) -> None:
-        """(f): from any id that was ever given, also one that is trimmed or compacted away.
+        """(f): from any id that was ever assigned, also one that was trimmed or compacted away.
 
-        Behind a batch without a batch index is at its beginning.
+        After a batch without a batch index means at its beginning.
         """
         at = data.draw(st.integers(0, len(self.model.entries) - 1), "entry")
         position, _, is_batch = self.model.entries[at]
@@ -268,7 +270,9 @@ class BrokerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.readers)
     @rule(data=st.data())
     def read_rest(self, data: st.DataObject) -> None:
-        """(e): runs that committed on the way took nothing from who keeps the last values."""
+        """(e): runs that committed meanwhile lose nothing for a reader that keeps the last
+        values.
+        """
         reader = data.draw(st.sampled_from(self.readers), "reader")
         reader.seen += reader.call.rest()
         self._check_seen(reader)
@@ -279,7 +283,7 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @rule(read_compacted=st.booleans())
     def last_id(self, read_compacted: bool) -> None:
-        """The id that a reader who reads all ends with."""
+        """The last id of a reader that reads everything."""
 
         async def ask() -> Position | None:
             entry = await self.lab.broker.topics[TOPIC].log.search.last_entry(read_compacted)
@@ -294,7 +298,7 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @rule(data=st.data(), read_compacted=st.booleans())
     def consume(self, data: st.DataObject, read_compacted: bool) -> None:
-        """A durable subscription goes on behind what it acknowledged, after any crash."""
+        """A durable subscription continues after its acknowledgements, after any crash."""
         start = self._mark_delete()
         note(f"mark-delete {start}")
         if read_compacted and start.entry_id < 0:
@@ -309,7 +313,7 @@ class BrokerMachine(RuleBasedStateMachine):
             self.acknowledged = found[-1].position
         assert all(position > self._mark_delete() for position in entries[count:])
 
-    # What holds all the time
+    # Permanent invariants
 
     @invariant()
     def only_ledgers_are_gone_that_everybody_has_passed(self) -> None:
@@ -322,10 +326,10 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @invariant()
     def horizon_is_the_last_run_s(self) -> None:
-        """(i), (j): nothing but a successful run moves it."""
+        """(i), (j): only a successful run moves it."""
         assert self.lab.topic.log.views.horizon == self.model.horizon
 
-    # Inside
+    # Internals
 
     def _mark_delete(self) -> Position:
         subscription = self.lab.topic.subscriptions.get("s")
@@ -341,7 +345,7 @@ class BrokerMachine(RuleBasedStateMachine):
         self.model.compact(horizon)
 
     def _look_at_ledgers(self) -> None:
-        """Checks the deleted raw ledgers: only those that every cursor has passed."""
+        """Checks that only ledgers that every cursor has passed were deleted."""
         self.lab.settle()
         there = set(self.lab.topic.log.ledgers.ids)
         gone = {entry.position.ledger_id for entry in self.model.raw()} - there
@@ -359,7 +363,7 @@ class BrokerMachine(RuleBasedStateMachine):
             self._data_were_deleted()
 
     def _check_seen(self, reader: OpenReader) -> None:
-        """(b), (c): published messages, in rising order, each once."""
+        """(b), (c): only published messages, in rising order, each once."""
         ids = [(read.position, read.batch_index) for read in reader.seen]
         assert ids == sorted(set(ids))
         published = {entry.position: entry for entry in self.model.entries}
@@ -379,9 +383,9 @@ class BrokerMachine(RuleBasedStateMachine):
         self.readers = []
 
     def _check_disk(self) -> None:
-        """(h), (i): metadata name the files that are there, with their sizes, and no others.
+        """(h), (i): metadata name exactly the existing files, with their sizes.
 
-        A compacted ledger that is dropped stays for a reader that is in the middle of it.
+        A compacted ledger that is dropped stays for a reader in the middle of it.
         """
         files, ledgers, topic = self.lab.files, DATA / "ledgers", self.lab.topic.record
         used = {*topic.ledger_ids, topic.compacted.ledger_id, 0, -1}

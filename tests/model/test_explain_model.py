@@ -280,8 +280,9 @@ class History:
             assert told.kept_by.first <= kept <= told.kept_by.last
 
     def check_reason(self, found: Id, told: pb.ExplainedVersion) -> None:
-        """The runs that are said to have kept or dropped it had the strategy that is told, and the
-        rule, too, where it is one alone; where they had several, none is told."""
+        """Checks that the runs named for a version had the reported strategy, and the rule, too, if
+        it is a single run; if they had several strategies, none is reported.
+        """
         span = told.kept_by if told.state == _KEPT else told.dropped_by
         named = [run for run in self.runs if span.first <= run.number <= span.last]
         strategies = {strategy_text(run.strategy): run.strategy.name for run in named}
@@ -299,9 +300,7 @@ class History:
             assert told.rule == named[0].foretold[found]
 
     def is_exact(self) -> bool:
-        """Returns whether it can be told of every version which run kept it, and which dropped
-        it.
-        """
+        """Returns whether the run that kept or dropped each version is known."""
         strategies = {run.strategy.name for run in self.runs}
         if strategies <= {"publishing-order"}:
             return True

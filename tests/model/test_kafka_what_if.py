@@ -1,4 +1,4 @@
-"""`what-if` of a Kafka topic foretells what the product then does, to the byte."""
+"""`what-if` of a Kafka topic predicts what the product then does, to the byte."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def check(foretelling: Foretelling, steps: Sequence[Step], trial: Mapping[str, s
 
 
 def test_segments_left_by_retention_may_be_dirty_enough(foretelling: Foretelling) -> None:
-    """It took what was clean: the next turn cleans the rest, though nothing is new."""
+    """It deleted clean segments: the next pass cleans the rest, although nothing is new."""
 
     def step(after_ms: int, key: bytes, records: int) -> Step:
         return Step(after_ms, tuple((b"%b%d" % (key, at), b"v" * 90) for at in range(records)))
@@ -121,7 +121,9 @@ BATCH = tuple((b"k%d" % number, b"a value that is long " * 3) for number in rang
 
 @pytest.mark.parametrize("compression", [1, 3, 4])
 def test_compressed_batches_are_estimated(foretelling: Foretelling, compression: int) -> None:
-    """Rounds and records are exact; bytes are those of what stays whole, and about the rest."""
+    """Cleanings and records are exact; the bytes of unchanged batches are exact, those of others
+    approximate.
+    """
     steps = [Step(400, BATCH[number % 2 :], compression=compression) for number in range(20)]
     trial = {**BACKOFF, "internal.segment.bytes": "600", "min.cleanable.dirty.ratio": "0.1"}
     (told,) = foretelling.foretold(steps, [trial]).cleanings
@@ -132,7 +134,7 @@ def test_compressed_batches_are_estimated(foretelling: Foretelling, compression:
 
 
 def test_a_log_that_was_cleaned(foretelling: Foretelling) -> None:
-    """A cleaned log is complete for the forecast: superseded records took no time and no space."""
+    """A cleaned log is complete for the forecast: superseded records take no time and no space."""
     steps = [Step(400, BATCH[number % 3 :]) for number in range(20)]
     trial = {**BACKOFF, "internal.segment.bytes": "600", "min.cleanable.dirty.ratio": "0"}
     (told,) = foretelling.foretold(steps, [trial]).cleanings
@@ -143,7 +145,7 @@ def test_a_log_that_was_cleaned(foretelling: Foretelling) -> None:
 
 
 def test_markers_count_as_records_before_and_after(foretelling: Foretelling) -> None:
-    """So a log that nothing is done to has as many at the end as it had."""
+    """So a log without changes has the same number at the end."""
     steps = [Step(400, BATCH, producer_id=11), Step(400, producer_id=11, commits=True)]
     foretelling.lived(steps, BACKOFF, BEGAN_MS + 3000)
     told = foretelling.told([BACKOFF])
@@ -172,7 +174,7 @@ def test_no_round_says_why(foretelling: Foretelling, trial: dict[str, str], why:
 
 
 def test_tasks_and_trials_side_by_side(foretelling: Foretelling) -> None:
-    """One trial's rounds are nothing to another's."""
+    """One trial's cleanings do not affect another's."""
     steps = [Step(400, BATCH[number % 3 :]) for number in range(20)]
     sizes = [{**BACKOFF, "internal.segment.bytes": each} for each in ("500", "900", "500")]
     told = foretelling.foretold(steps, sizes).cleanings

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def all_mutants(rooms: Sequence[str] = (), left_out: Sequence[str] = ()) -> list[Mutant]:
-    """`rooms`: none is all of them; `left_out`: beginnings of paths."""
+    """`rooms`: empty means all; `left_out`: path prefixes."""
     return [
         mutant
         for room in ROOMS
@@ -64,7 +64,7 @@ def all_mutants(rooms: Sequence[str] = (), left_out: Sequence[str] = ()) -> list
 
 
 def sample(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
-    """Picks some by chance, and the same ones again where the code has not changed."""
+    """Picks a random sample, which is the same as long as the code does not change."""
 
     def rank(mutant: Mutant) -> bytes:
         return hashlib.sha256("\0".join((str(seed), *map(str, mutant.key))).encode()).digest()

@@ -1,8 +1,8 @@
-"""Edits of source text: found by their lines, wherever these stand now.
+"""Edits of source text, found by their lines, wherever they are now.
 
-An edit says which lines it replaces and by what. Only the words of a line and its indentation
-beside the others count: code that moves to another module, another class or another depth is
-still found. It must be found exactly once.
+An edit consists of the lines that it replaces, and their replacement. Only the words of a line and
+its relative indentation count: code that moves to another module, class or depth is still found. It
+must be found exactly once.
 
     >>> edit = Edit("if full:\\n    stop()", "pass")
     >>> edit.applied_to("def f():\\n    if full:\\n        stop()\\n    go()\\n")
@@ -17,24 +17,24 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# Where the product's own sources are: folders of the checkout.
+# The folders of the product's sources in the checkout.
 PRODUCT = ("broker", "storage", "compactor", "ledgerfold/kafka", "ledgerfold/strategies")
 
 
 class EditError(Exception):
-    """An edit fits nowhere, or in several places."""
+    """An edit matches nowhere, or in several places."""
 
 
 @dataclass(frozen=True)
 class Edit:
-    """`within`: the function or class whose lines it is about, by the end of its qualified name."""
+    """`within`: the function or class that contains the lines, by the end of its qualified name."""
 
     before: str
     after: str
     within: str = ""
 
     def applied_to(self, source: str) -> str:
-        """Raises EditError unless `before` stands there once."""
+        """Raises EditError unless `before` occurs there exactly once."""
         places = list(self.places_in(source))
         if len(places) != 1:
             raise EditError(f"{len(places)} places have these lines:\n{self.before}")
@@ -49,7 +49,7 @@ class Edit:
         return "\n".join(lines) + "\n"
 
     def places_in(self, source: str) -> Iterator[int]:
-        """The numbers of the lines at which `before` stands, from 0."""
+        """Returns the numbers of the lines at which `before` occurs, from 0."""
         wanted = _lines_of(self.before)
         if not wanted:
             raise EditError("An edit needs lines to replace.")
@@ -67,7 +67,7 @@ class Edit:
 
 
 def find(edit: Edit, sources: Mapping[Path, str]) -> tuple[Path, int]:
-    """The one file of `sources` in which it fits, and where. Raises EditError."""
+    """Returns the one file of `sources` that it matches, and the line. Raises EditError."""
     found = [(path, at) for path, text in sources.items() for at in edit.places_in(text)]
     if len(found) != 1:
         where = "".join(f"\n  {path}:{at + 1}" for path, at in found)
@@ -77,7 +77,7 @@ def find(edit: Edit, sources: Mapping[Path, str]) -> tuple[Path, int]:
 
 
 def product_sources(root: Path, folders: tuple[str, ...] = PRODUCT) -> dict[Path, str]:
-    """The text of the product's modules, by their paths below `root`."""
+    """Returns the source of the product's modules, by their paths below `root`."""
     return {
         path.relative_to(root): path.read_text()
         for folder in folders
@@ -101,7 +101,7 @@ def _dedented(lines: list[str]) -> list[str]:
 
 
 def _spans(source: str, name: str) -> list[tuple[int, int]]:
-    """The lines of the functions and classes of that name: first, and behind the last."""
+    """Returns the lines of the functions and classes of that name: first, and after the last."""
     found = []
 
     def walk(node: ast.AST, outer: str) -> None:

@@ -1,7 +1,7 @@
 """Mutants without observable effect, each with the reason (equal.toml).
 
-The function, the rule and the lines identify an entry, so it outlives moves of the code. One that
-fits no mutant any more is stale, and is to be removed.
+The function, the rule and the lines identify an entry, so it outlives moves of the code. An entry
+that matches no mutant any more is stale, and must be removed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Equal(NamedTuple):
 
 
 def load(text: str) -> list[Equal]:
-    """Raises ValueError for an entry that says too little, or anything else."""
+    """Raises ValueError for an incomplete or unknown entry."""
     found = []
     for each in tomllib.loads(text).get("equal", []):
         if not set(each) <= _FIELDS or not each.get("why") or each["operator"] not in OPERATORS:

@@ -1,4 +1,4 @@
-"""The rules that make mutants: each is one small edit of one function.
+"""The rules that create mutants: each is one small edit of one function.
 
     comparison      < for <=, == for !=, `in` for `not in`, `is` for `is not`
     off by one      a small number plus one; `x + 1` and `x - 1` without it
@@ -10,8 +10,8 @@
     dropped sync    a sync is left out
     flipped         True for False, `and` for `or`; `not` is left out
 
-What only words an error or a log line is left alone, and so are annotations, decorators, constants
-of a module (somebody chose them, and another number is no defect) and what checkers alone see.
+The text of errors and log lines is not mutated, nor are annotations, decorators, constants of a
+module (another number is not a defect) and code for type checkers only.
 
     >>> source = "def f(a, b):\\n    return a < b\\n"
     >>> [mutant.after for mutant in mutants_of("m.py", source)]
@@ -68,8 +68,8 @@ _SIMPLE = (ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)
 
 @dataclass(frozen=True)
 class Mutant:
-    """One edit. `within`: the function's qualified name; `before`, `after`: the lines it changes,
-    without their indentation; `nth`: which one of those that are alike so.
+    """One edit. `within`: the function's qualified name; `before`, `after`: the lines that it
+    changes, without their indentation; `nth`: its number among equal ones.
 
     `start`, `end`: the bytes that `by` replaces.
     """
@@ -98,7 +98,7 @@ class Mutant:
 
 
 def mutants_of(path: str, source: str) -> list[Mutant]:
-    """All mutants of a module, in the order of its lines."""
+    """Returns all mutants of a module, in the order of its lines."""
     tree = ast.parse(source)
     found = _Finder(path, source).found(tree)
     seen: dict[tuple[str, str, str, str, int], int] = {}
@@ -261,7 +261,7 @@ class _Finder:
             case ast.Constant():
                 self._constant(node)
             case ast.IfExp():
-                # Both ways always.
+                # Both ways, always.
                 self._replace(CHECK, node.test, b"True")
                 self._replace(CHECK, node.test, b"False")
         for child in ast.iter_child_nodes(node):
@@ -279,7 +279,7 @@ class _Finder:
         for operator, right in zip(node.ops, node.comparators, strict=True):
             by = _COMPARISONS[type(operator)]
             (_, start), (end, _) = self._span(left), self._span(right)
-            # Parentheses around either side lie between the two.
+            # Parentheses around either side are between the two.
             found = _OPERATOR.fullmatch(self._source[start:end])
             if found is not None:
                 at = start + found.start(1)

@@ -22,7 +22,7 @@ class Fate(StrEnum):
 
 
 class Result(NamedTuple):
-    """`by`: the test or the seed that noticed, or why nothing can."""
+    """`by`: the test or the seed that noticed it, or why nothing can."""
 
     mutant: Mutant
     fate: Fate
@@ -31,7 +31,7 @@ class Result(NamedTuple):
 
 
 class Results:
-    """A file of them. Those of a module that has changed since do not count."""
+    """A file of results. Results of a module that has changed since do not count."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -69,7 +69,7 @@ def _id(mutant: Mutant, source: bytes) -> str:
 
 
 def table(results: Iterable[Result], rows: Iterable[str], row_of: object) -> str:
-    """Counts by row: a room, or a rule."""
+    """Returns counts by row: a room, or a rule."""
     assert callable(row_of)
     found = list(results)
     heads = ("unit", "seeds", "rest", "alive", "equal", "died")

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Room:
-    """`kinds`: of the simulator, with the share of the seeds that each gets."""
+    """`kinds`: the simulator's kinds, with the share of the seeds that each gets."""
 
     name: str
     tests: tuple[str, ...]
     kinds: tuple[tuple[str, float], ...]
 
     def seeds(self, count: int, first: int = 1) -> list[str]:
-        """As tests.mutation.seeds takes them."""
+        """Returns the seeds in the form of tests.mutation.seeds."""
         return [f"{kind}:{first}:{max(1, round(count * share))}" for kind, share in self.kinds]
 
 
@@ -61,7 +61,7 @@ ROOMS = (
 
 
 def room_of(path: str) -> Room:
-    """Raises ValueError for a path in none of them."""
+    """Raises ValueError for a path in no room."""
     for room in ROOMS:
         if path.startswith(f"{room.name}/"):
             return room

@@ -1,4 +1,4 @@
-"""Carries mutants and stories out, several beside each other, each in a copy of its own."""
+"""Runs mutants and stories, several concurrently, each in a separate copy."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from tests.mutation.rooms import Room, room_of
 from tests.mutation.tree import Done, Tree, copied
 
 UNIT_TIMEOUT_S = 300.0
-# What the room's own tests and the simulator leave to others: the rest of the fast tests.
+# The rest of the fast tests, beyond the room's own tests and the simulator.
 REST = ("--fast", "tests")
 REST_TIMEOUT_S = 900.0
-# Of all seeds of a mutant.
+# For all seeds of a mutant.
 SEEDS_TIMEOUT_S = 600.0
-# pytest's exit codes for a usage error, and for no tests. Any other but 0 is a defect noticed.
+# pytest's exit codes for a usage error, and for no tests. Any other code except 0 is a noticed
+# defect.
 _NOT_RUN = (4, 5)
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 class Broken(Exception):
-    """The tests cannot tell: they fail without a defect, or did not run."""
+    """The tests give no answer: they fail without a defect, or did not run."""
 
 
 def judge(tree: Tree, mutant: Mutant, source: bytes, seeds: int, *, rest: bool) -> Result:
@@ -57,7 +58,7 @@ def _judged(tree: Tree, room: Room, seeds: int, *, rest: bool) -> tuple[Fate, st
 
 
 def check_without_defect(tree: Tree, room: Room, seeds: int) -> None:
-    """Raises Broken when tests or seeds fail as it is."""
+    """Raises Broken if tests or seeds fail without a change."""
     done = run_unit_tests(tree, room)
     if done.code != 0:
         raise Broken(f"The unit tests of {room.name} fail without a defect:\n{done.output[-2000:]}")
@@ -94,7 +95,7 @@ def _failed_test(done: Done) -> str:
 
 
 def found_by(done: Done) -> str:
-    """The seed that failed, and what it said."""
+    """Returns the seed that failed, and its message."""
     if done.code is None:
         return f"no end after {SEEDS_TIMEOUT_S:.0f} s"
     found = re.search(r"^found after \d+ seeds: .*", done.output, re.MULTILINE)
@@ -105,7 +106,7 @@ def found_by(done: Done) -> str:
 def beside_each_other(
     work: Iterable[T], do: Callable[[Tree, T], R], jobs: int
 ) -> Iterator[tuple[T, R]]:
-    """In any order. Each of `jobs` threads has a copy of the tree."""
+    """Yields results in any order. Each of `jobs` threads has a copy of the tree."""
     waiting: queue.SimpleQueue[T] = queue.SimpleQueue()
     count = 0
     for each in work:

@@ -3,7 +3,7 @@
     python -m tests.mutation.seeds faults:1:350 partitions:1:150
     python -m tests.mutation.seeds faults:1:500 --says "is trimmed"
 
-Exit codes: 0 no seed failed, 1 one did (and said that), 2 usage.
+Exit codes: 0 no seed failed, 1 one did (with that text), 2 usage.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def main() -> int:
 
 
 def _turns(plans: list[str]) -> Iterator[Job]:
-    """A few seeds of each kind, round and round, until all are used up."""
+    """Yields a few seeds of each kind in rotation, until all are used up."""
     left = []
     for plan in plans:
         kind, first, count = plan.split(":")

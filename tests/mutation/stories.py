@@ -1,6 +1,6 @@
-"""Stories: subtle, plausible defects which the simulator finds within its seeds.
+"""Stories: subtle, plausible defects that the simulator finds within its seeds.
 
-They stand in defects/*.toml, a table for each room:
+They are in defects/*.toml, a table for each room:
 
     [[story]]
     name = "wrong-horizon"
@@ -13,9 +13,9 @@ They stand in defects/*.toml, a table for each room:
     before = "passed.append(topic.compaction_mark_delete)"
     after = "passed.append(topic.log.last_position())"
 
-`kind`: of the scenarios that find it; `seeds`: within how many, from seed 1 on; `says`: what the
-failure says. An edit is found by its lines (edits.py), in whatever module they stand. One that does
-not fit any more fails loudly, and must be updated.
+`kind`: of the scenarios that find it; `seeds`: their number, from seed 1 on; `says`: the text of
+the failure. An edit is found by its lines (edits.py), in any module. An edit that no longer matches
+fails loudly, and must be updated.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIELDS = {"name", "words", "kind", "seeds", "says", "edit"}
 
 
 class Story(NamedTuple):
-    """`words`: what it breaks."""
+    """`words`: its effect."""
 
     name: str
     words: str
@@ -46,7 +46,7 @@ class Story(NamedTuple):
     edits: tuple[Edit, ...]
 
     def applied(self, sources: Mapping[Path, str]) -> dict[Path, bytes]:
-        """The modules that it changes, as it leaves them. Raises EditError."""
+        """Returns the modules that it changes, after the change. Raises EditError."""
         changed: dict[Path, str] = {}
         for edit in self.edits:
             path, _ = find(edit, {**sources, **changed})
@@ -55,7 +55,7 @@ class Story(NamedTuple):
 
 
 def load() -> dict[str, Story]:
-    """By name. Raises ValueError for what is no story, or is there twice."""
+    """Returns the stories by name. Raises ValueError for an invalid or duplicate one."""
     found: dict[str, Story] = {}
     for path in sorted(FOLDER.glob("*.toml")):
         for each in tomllib.loads(path.read_text())["story"]:
@@ -74,7 +74,7 @@ def _story(table: dict[str, Any], path: Path) -> Story:
 
 
 def sample(stories: Mapping[str, Story], count: int) -> list[str]:
-    """Other ones whenever the product changes, and the same ones until then."""
+    """Picks a sample that changes whenever the product does."""
     digest = hashlib.sha256()
     for path, text in sorted(product_sources(ROOT).items()):
         digest.update(f"{path}\0{text}\0".encode())
@@ -89,6 +89,6 @@ def look_for(tree: Tree, story: Story) -> str:
         return ""
     how = found_by(done)
     if done.code != 1 or not how.startswith("found after"):
-        # The simulator itself broke: what it was to say, it did not.
+        # The simulator itself failed, and not with the expected text.
         raise Broken(f"{story.name}: exit code {done.code}\n{done.output[-2000:]}")
     return how

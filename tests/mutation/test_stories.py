@@ -1,4 +1,4 @@
-"""Every story fits the product; some of them are looked for, other ones whenever it changes."""
+"""Every story matches the product; the simulator runs a sample, which changes with the product."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.mutation.edits import product_sources
 from tests.mutation.stories import Story, load, look_for, sample
 from tests.mutation.tree import ROOT, copied
 
-# They, and what a copy costs, take half a minute of two cores.
+# They, and a copy, take half a minute of two cores.
 LOOKED_FOR = 6
 STORIES = load()
 
@@ -35,6 +35,6 @@ def test_a_story_fits(story: Story, sources: dict[Path, str]) -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", sample(STORIES, LOOKED_FOR))
 def test_the_simulator_finds_it(name: str) -> None:
-    """Within the seeds that it states; `scripts/mutate --stories` looks for all of them."""
+    """Within its number of seeds; `scripts/mutate --stories` runs all of them."""
     with copied() as tree:
         assert look_for(tree, STORIES[name]), STORIES[name].words

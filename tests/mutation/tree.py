@@ -1,4 +1,4 @@
-"""A copy of the checkout that defects are put into, one at a time. The checkout stays as it is."""
+"""A copy of the checkout for inserting defects, one at a time. The checkout stays unchanged."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 _LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", ".hypothesis", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter"
 )
-# A mutant may allocate without end: address space of a process, in KiB.
+# A mutant may allocate without limit: the address space of a process, in KiB.
 _MEMORY_KB_MAX = 8 * 1024 * 1024
 
 
 class Done(NamedTuple):
-    """`code` None: it took too long and was ended."""
+    """`code` None: it took too long and was killed."""
 
     code: int | None
     output: str
@@ -35,7 +35,7 @@ class Tree:
 
     @contextmanager
     def changed(self, texts: Mapping[Path, bytes]) -> Iterator[None]:
-        """With these contents in place of its own, by path below the root."""
+        """Replaces files by these contents, by path below the root."""
         before = {path: (self.root / path).read_bytes() for path in texts}
         times = {path: (self.root / path).stat() for path in texts}
         try:
@@ -45,12 +45,12 @@ class Tree:
         finally:
             for path, text in before.items():
                 (self.root / path).write_bytes(text)
-                # Bytecode that came along is of the source with that time.
+                # Copied bytecode belongs to the source with that time.
                 stat = times[path]
                 os.utime(self.root / path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
     def run(self, arguments: Sequence[str], timeout_s: float) -> Done:
-        """A Python command in the copy, on the modules of the copy."""
+        """Runs a Python command in the copy, with the modules of the copy."""
         environment = {
             **os.environ,
             "PYTHONPATH": str(self.root),
@@ -81,14 +81,14 @@ def _code_of(process: subprocess.Popen[bytes], timeout_s: float) -> int | None:
         return None
     finally:
         if process.poll() is None:
-            # Its own session, and so its own group: with what it started.
+            # A separate session, and so a separate group: it is killed with its children.
             os.killpg(process.pid, 9)
             process.wait()
 
 
 @contextmanager
 def copied() -> Iterator[Tree]:
-    """A fresh copy, which goes with the context."""
+    """Yields a fresh copy, which is deleted at the end."""
     with tempfile.TemporaryDirectory(prefix="ledgerfold-mutation-") as folder:
         root = Path(folder) / "tree"
         # `ledgerfold` links to its neighbours: those of the copy.

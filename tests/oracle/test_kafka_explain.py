@@ -41,7 +41,9 @@ def offsets(oracle: KafkaOracle) -> set[int]:
 
 
 def test_messages_announced_as_removed_are_removed(broker: BrokerProcess, tmp_path: Path) -> None:
-    """Round for round, until tombstones, markers and aborted transactions have gone."""
+    """One cleaning after the other, until tombstones, markers and aborted transactions are
+    removed.
+    """
     with (
         KafkaOracle(tmp_path / "oracle") as oracle,
         KafkaLogs(broker.url) as logs,
@@ -69,5 +71,5 @@ def test_messages_announced_as_removed_are_removed(broker: BrokerProcess, tmp_pa
             assert goes == before - offsets(oracle), number
             gone.append(len(goes))
             oracle("clock", advance=90_000_000)
-        # Values and aborted data; tombstones and markers, once their horizons have come.
+        # Values and aborted data; tombstones and markers after their horizons.
         assert all(gone[:1] + gone[2:3]), gone

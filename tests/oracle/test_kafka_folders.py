@@ -1,4 +1,4 @@
-"""Folders that the real classes of Kafka write are imported, and those that are exported they open.
+"""Folders written by Kafka's classes are imported, and Kafka's classes open exported ones.
 
 Needs the real log cleaner: LEDGERFOLD_KAFKA_ORACLE names the command that runs it.
 """
@@ -111,7 +111,7 @@ def told_by_us(logs: KafkaLogs, topic: str) -> dict[str, Any]:
 
 
 def imported(logs: KafkaLogs, oracle: KafkaOracle, copy: Path, topic: str) -> Imported:
-    """A copy of the folder, and of what lies beside it."""
+    """Returns a copy of the folder, and of the files beside it."""
     shutil.copytree(oracle.log_dir, copy)
     return import_folder(logs, copy / "t-0", topic, OURS, stays_paused=True)
 
@@ -153,7 +153,7 @@ def test_a_cleaned_folder(logs: KafkaLogs, oracle: KafkaOracle, tmp_path: Path) 
 def test_a_folder_that_a_crash_left(
     point: str, logs: KafkaLogs, oracle: KafkaOracle, tmp_path: Path
 ) -> None:
-    """Put together again from the files that the round read and wrote."""
+    """Reconstructed from the files that the cleaning read and wrote."""
     with KafkaOracle(tmp_path / "other") as other:
         for each in (oracle, other):
             if point == "splitting":
@@ -175,7 +175,7 @@ def test_a_folder_that_a_crash_left(
                 shutil.copy2(source, crashed / name)
     before = sorted((each.name, each.read_bytes()) for each in crashed.iterdir())
     if point == "splitting":
-        # Kafka splits in its next round, and cleans in the one behind that.
+        # Kafka splits in its next cleaning, and cleans in the one after that.
         assert oracle("clean")["aborted"]
     import_folder(logs, crashed, f"crash-{point}", OURS, stays_paused=True)
     assert told_by_us(logs, f"crash-{point}") == told_by_kafka(oracle)
@@ -183,7 +183,7 @@ def test_a_folder_that_a_crash_left(
 
 
 def exported(logs: KafkaLogs, oracle: KafkaOracle, topic: str, kept: Path) -> None:
-    """Opened by the classes of Kafka: once as after a clean end, and once as after a crash."""
+    """Kafka's classes open it: once as after a clean shutdown, and once as after a crash."""
     folder = kept / f"{topic}-0"
     export_folder(logs, topic, folder, topic_id=uuid4(), checkpoints=True)
     shutil.copytree(folder, oracle.log_dir / folder.name)

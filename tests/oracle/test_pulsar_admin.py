@@ -1,7 +1,7 @@
 """Pulsar's own pulsar-admin, unchanged, administers a broker.
 
 Its commands are run by pulsar-shell, which needs one JVM for all of them. LEDGERFOLD_PULSAR_TOOLS
-names the folder with the jars of both (org.apache.pulsar:pulsar-client-tools with what it needs);
+names the folder with the jars of both (org.apache.pulsar:pulsar-client-tools and its dependencies);
 without it, or without Java, this is skipped.
 """
 
@@ -28,7 +28,7 @@ pytestmark = [
 ]
 T, P = "persistent://public/default/orders", "persistent://acme/ns/parts"
 SCHEMA = '{"type": "record", "name": "Price", "fields": []}'
-# A command, and what it prints, or says when it is refused.
+# A command, and its output or error.
 COMMANDS = (
     ("tenants create acme", ""),
     ("tenants list", "acme"),
@@ -150,7 +150,7 @@ def test_every_command_does_what_it_says(broker_process: MakeBroker, tmp_path: P
 
 
 def publish(url: str) -> None:
-    """Two messages alone, and three in a batch."""
+    """Publishes two single messages, and three in a batch."""
     with Client(url) as client:
         with client.create_producer(T) as producer:
             producer.send(b"one", partition_key="a", properties={"p": "q"})

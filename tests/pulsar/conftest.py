@@ -1,4 +1,4 @@
-"""A broker for each module, and Pulsar's own client of it, unchanged."""
+"""A broker for each module, and Pulsar's unmodified client."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ledgerfold.broker.client import Client
 from tests.support.broker_process import BrokerProcess
 
 Connect = Callable[[str], pulsar.Client]
-# What it says is nobody's: broken connections are part of the tests.
+# The client's log is not shown: broken connections are part of the tests.
 _SILENT = logging.Logger("pulsar", logging.CRITICAL)
 
 
@@ -43,12 +43,12 @@ def client(broker: BrokerProcess) -> Iterator[pulsar.Client]:
 
 @pytest.fixture
 def native(broker: BrokerProcess) -> Iterator[Client]:
-    """The client of this package: the other door."""
+    """Returns a client of this package."""
     with Client(broker.url) as client:
         yield client
 
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest) -> str:
-    """A topic of the test's own."""
+    """Returns a topic of this test only."""
     return str(request.node.name).replace("[", "-").replace("]", "")

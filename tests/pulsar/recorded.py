@@ -1,4 +1,4 @@
-"""A bare connection of the protocol: what no client of Pulsar's would send, and what it sees."""
+"""A bare connection of the protocol: requests that no Pulsar client would send, and the answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONNECT = BaseCommand(
 
 
 class RawClient:
-    """A socket that sends commands and returns what comes."""
+    """A socket that sends commands and returns the answers."""
 
     def __init__(self, url: str, *, is_connected: bool = True) -> None:
         host, _, port = url.rpartition(":")
@@ -104,6 +104,6 @@ def flow(permits: int) -> BaseCommand:
 
 
 def pass_ms(least_ms: int) -> None:
-    """Returns when the clock, by which messages are found, has moved on."""
+    """Returns when the clock, by which messages are found, has advanced."""
     end_s = time.time() + least_ms / 1000
     wait_until(lambda: time.time() > end_s, "the clock")

@@ -53,7 +53,7 @@ def view(client: pulsar.Client, topic: str) -> dict[str, tuple[bytes, str]]:
 def test_what_is_left_keeps_its_ids(
     client: pulsar.Client, broker: BrokerProcess, topic: str, batching: bool, codec: str
 ) -> None:
-    """Some messages of a batch are left: no reader sees the others, not even as empty ones."""
+    """Some messages of a batch remain: no reader sees the others, not even as empty ones."""
     producer = client.create_producer(
         topic,
         batching_enabled=batching,
@@ -106,7 +106,7 @@ def test_nothing_is_left(client: pulsar.Client, broker: BrokerProcess, topic: st
 def test_the_end_of_the_view_within_a_batch(
     client: pulsar.Client, broker: BrokerProcess, topic: str
 ) -> None:
-    """The last id is that of the last message that is left."""
+    """The last id is that of the last remaining message."""
     producer = client.create_producer(
         topic, batching_enabled=True, batching_max_publish_delay_ms=200
     )
@@ -181,7 +181,7 @@ def test_schema_versions_survive(
 def test_explanations_and_forecasts(
     client: pulsar.Client, broker: BrokerProcess, topic: str, batching: bool
 ) -> None:
-    """They read the keys of what Pulsar's clients sent, and of what a run has left of it."""
+    """They read the keys of entries from Pulsar's clients, before and after a run."""
     producer = client.create_producer(
         topic, batching_enabled=batching, batching_max_publish_delay_ms=200
     )

@@ -1,4 +1,4 @@
-"""Connections that no good client makes, and brokers that end in the middle."""
+"""Connections that no correct client makes, and brokers that end in the middle."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def free_port() -> int:
 def test_a_broker_that_is_killed(
     broker_process: MakeBroker, connect: Connect, batching: bool
 ) -> None:
-    """Clients connect again; every message is stored once, in order."""
+    """Clients reconnect; every message is stored once, in order."""
     broker = broker_process("--pulsar-listen", f"127.0.0.1:{free_port()}")
     client = connect(str(broker.ready["pulsar"]))
     sender = client.create_producer("t", batching_enabled=batching, block_if_queue_full=True)
@@ -179,7 +179,8 @@ def test_the_advertised_address(broker_process: MakeBroker, advertised: str | No
         answer = client.read().lookup_response
         assert answer.broker_service_url == f"pulsar://{advertised or came_by}"
         assert answer.broker_service_url_tls == f"pulsar+ssl://{advertised or came_by}"
-        # As by a standalone Pulsar: a client that came through a container's port stays there.
+        # As by a standalone Pulsar: a client that connected through a container's port keeps using
+        # it.
         assert answer.proxy_through_service_url == (advertised is None)
         assert answer.request_id == 7
 
@@ -219,7 +220,7 @@ def test_the_end_of_a_topic(raw: RawClient, broker: BrokerProcess, topic: str) -
 
 
 def test_a_consumer_that_connects_again(url: str, raw: RawClient, topic: str) -> None:
-    """It is connected already: Pulsar's Go client does so if it has lost nothing."""
+    """It is still connected: Pulsar's Go client does this if it has lost nothing."""
     for _ in range(2):
         raw.send(subscribe(topic))
         assert raw.read().success.request_id == 2
@@ -236,7 +237,7 @@ def test_where_a_new_producer_counts_from(url: str, topic: str, version: str, la
 
 
 def test_clients_are_told_late_that_they_are_active(raw: RawClient, topic: str) -> None:
-    """Once they have asked for messages, or after a second: Pulsar's Go client expects it then."""
+    """After they have requested messages, or after a second: Pulsar's Go client expects it then."""
     failover = subscribe(topic)
     failover.subscribe.sub_type = 2
     raw.send(failover)
@@ -262,7 +263,7 @@ def test_stats_show_the_version_of_a_client(
 
 
 def test_a_producer_that_connects_again(url: str, raw: RawClient, topic: str) -> None:
-    """Its earlier connection may still be there: what that sends late is not stored."""
+    """Its earlier connection may still exist: messages that it sends late are not stored."""
     raw.send(producer(topic, user_provided_producer_name=False))
     name = raw.read().producer_success.producer_name
     raw.send(send(1), metadata(1))
@@ -287,7 +288,7 @@ def test_a_producer_that_connects_again(url: str, raw: RawClient, topic: str) ->
 def test_a_reader_that_seeks_and_goes(
     url: str, raw: RawClient, broker: BrokerProcess, topic: str
 ) -> None:
-    """Its subscription waits for it to come back, and goes with its connection."""
+    """Its subscription waits for its return, and ends with its connection."""
     with RawClient(url) as reader, Admin(broker.url) as admin:
         reader.send(subscribe(topic, durable=False))
         assert reader.read().type == pulsar_pb2.SUCCESS
@@ -304,7 +305,7 @@ def test_a_reader_that_seeks_and_goes(
 
 
 def test_the_version_of_bytes(raw: RawClient, topic: str) -> None:
-    """The Go client asks for it with each message: there is none, and no refusal."""
+    """The Go client requests it with each message: there is none, and no refusal."""
     raw.send(producer(topic))
     raw.read()
     schema = {"name": b"", "schema_data": b"", "type": 0}

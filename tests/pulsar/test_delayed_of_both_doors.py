@@ -1,4 +1,4 @@
-"""Messages that one client delays, and the other one receives."""
+"""Messages that one client delays and the other one receives."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_delayed_there_received_here(client: pulsar.Client, native: Client, topi
 
 
 def test_delayed_and_received_by_this_client(native: Client, topic: str) -> None:
-    """Readers have all at once, in the order of sending."""
+    """Readers get all at once, in the order of sending."""
     shared = native.subscribe(topic, "s", ledgerfold.ConsumerType.Shared)
     producer = native.create_producer(topic)
     for number in range(20):

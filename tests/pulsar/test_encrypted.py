@@ -1,4 +1,4 @@
-"""Encrypted messages, chunks, and batches that nobody can open: stored, read and compacted.
+"""Encrypted messages, chunks, and batches that cannot be opened: stored, read and compacted.
 
 The numbers are those of the catalogue (docs/CASES.md).
 """
@@ -49,7 +49,7 @@ def publish(
         topic,
         batching_enabled=batched,
         batching_max_publish_delay_ms=500,
-        # NOTE: without compression the client does not say how large an encrypted value is.
+        # NOTE: without compression the client does not send the size of an encrypted value.
         compression_type=pulsar.CompressionType.LZ4,
         **options,
     )
@@ -91,14 +91,16 @@ def test_enc_09_a_batch(client: pulsar.Client, broker: BrokerProcess, topic: str
     assert view(client, topic) == sent
     assert compacted_entries(broker, topic) == 1
     assert [each.strip("()").split(",")[3] for each in ids] == ["0", "1", "2"]
-    # A second run keeps it, too.
+    # A second run retains it, too.
     publish(client, topic, [("other", b"m4")], encrypted=False)
     compact(broker, topic)
     assert view(client, topic) == [*sent, ("other", b"m4")]
 
 
 def test_enc_12_empty_values(client: pulsar.Client, broker: BrokerProcess, topic: str) -> None:
-    """An empty value deletes its key if it was sent alone; within a batch it is not seen."""
+    """An empty value deletes its key if it was published alone; within a batch it is not
+    visible.
+    """
     publish(client, topic, [("key0", b"m0"), ("key1", b"m1"), ("key1", b"")])
     batch: list[tuple[str, bytes | None]] = [("key2", b"m2"), ("key3", b"m3"), ("key2", b"")]
     publish(client, topic, batch, batched=True)
@@ -135,7 +137,7 @@ def test_tvw_12_a_table_view(client: pulsar.Client, topic: str) -> None:
 
 
 def test_lst_14_the_last_id(client: pulsar.Client, broker: BrokerProcess, topic: str) -> None:
-    """The index of the last message of the batch, whether or not it is empty."""
+    """The index of the last message of the batch, empty or not."""
     batch: list[tuple[str, bytes | None]] = [
         ("k0", b"v0"),
         ("k0", b"v1"),
@@ -165,7 +167,7 @@ def test_this_packages_client_reads_what_is_encrypted(
 
 
 def test_acknowledged_messages_of_an_encrypted_batch(broker: BrokerProcess, topic: str) -> None:
-    """They are not delivered again, as those of any batch."""
+    """As for any batch, they are not delivered again."""
     client = connected(str(broker.ready["pulsar"]))
     sent = [("a", b"1"), ("b", b"2"), ("c", b"3")]
     options = {
@@ -187,7 +189,7 @@ def test_acknowledged_messages_of_an_encrypted_batch(broker: BrokerProcess, topi
 def test_bat_20_a_batch_that_does_not_parse(
     client: pulsar.Client, broker: BrokerProcess, native: Client, topic: str
 ) -> None:
-    """It passes through every run as it is; its readers discard it."""
+    """Every run keeps it unchanged; its readers discard it."""
     with RawClient(str(broker.ready["pulsar"])) as raw:
         raw.send(producer(topic))
         raw.read()
@@ -207,7 +209,7 @@ def test_bat_20_a_batch_that_does_not_parse(
 def test_chunks_compact_one_by_one(
     client: pulsar.Client, broker: BrokerProcess, topic: str
 ) -> None:
-    """As in Pulsar: of the chunks of a key only the last one is left, and no message."""
+    """As in Pulsar: only the last chunk of a key remains, and no message."""
     chunked = client.create_producer(topic, chunking_enabled=True)
     chunked.send(bytes(11 * 1024 * 1024), partition_key="large")
     chunked.send(b"v", partition_key="small")

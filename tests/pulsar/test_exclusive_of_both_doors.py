@@ -1,4 +1,4 @@
-"""Access modes of this package's clients, also beside Pulsar's client."""
+"""Access modes of this package's clients, also together with Pulsar's client."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def test_both_clients_compete(client: pulsar.Client, native: Client, topic: str)
     only.send(b"1")
     with pytest.raises(pulsar.ProducerFenced):
         client.create_producer(topic, access_mode=pulsar.ProducerAccessMode.Exclusive)
-    with pytest.raises(ProducerFenced, match="it has other producers"):
+    with pytest.raises(ProducerFenced, match="other producers are connected"):
         native.create_producer(topic, access_mode=MODES.Exclusive)
     with pytest.raises(ProducerBusy, match="exclusive access"):
         native.create_producer(topic)
     fencing = pulsar.ProducerAccessMode.ExclusiveWithFencing
     client.create_producer(topic, access_mode=fencing).send(b"2")
-    with pytest.raises(ProducerFenced, match="another one took exclusive access"):
+    with pytest.raises(ProducerFenced, match="another producer took exclusive access"):
         only.send(b"fenced out")
     with pytest.raises(ProducerFenced):
         only.send_async(b"fenced out", None)
@@ -48,7 +48,9 @@ def test_both_clients_compete(client: pulsar.Client, native: Client, topic: str)
 
 
 def test_a_producer_that_waits(broker: BrokerProcess, native: Client, topic: str) -> None:
-    """It waits longer than the operation timeout, and is connected when the other one leaves."""
+    """It waits longer than the operation timeout, and is connected when the other producer
+    leaves.
+    """
     shared = native.create_producer(topic)
     with (
         Client(broker.url, operation_timeout_seconds=0.2) as quick,
@@ -65,7 +67,7 @@ def test_a_producer_that_waits(broker: BrokerProcess, native: Client, topic: str
 def test_a_waiting_producer_is_closed_with_its_client(
     broker: BrokerProcess, native: Client, topic: str
 ) -> None:
-    """It leaves the queue: others are not refused any more."""
+    """It leaves the queue: others are no longer refused."""
     with native.create_producer(topic), ThreadPoolExecutor(1) as pool:
         leaving = Client(broker.url)
         waiting = pool.submit(leaving.create_producer, topic, access_mode=MODES.WaitForExclusive)
@@ -100,7 +102,7 @@ def test_a_waiting_producer_of_asyncio_is_cancelled(
 def test_an_exclusive_producer_reconnects(
     native: Client, topic: str, mode: ProducerAccessMode
 ) -> None:
-    """It keeps its epoch, also while the broker still has its earlier stream."""
+    """It keeps its epoch, even while the broker still has its earlier stream."""
     producer = native.create_producer(topic, access_mode=mode)
     for number in range(5):
         producer.send(b"%d" % number)

@@ -1,4 +1,4 @@
-"""Access modes and backlog quotas, by Pulsar's client, by this package's, and by bare frames."""
+"""Access modes and backlog quotas, with Pulsar's client, this package's, and bare frames."""
 
 from __future__ import annotations
 
@@ -84,12 +84,12 @@ def test_the_epoch_in_the_answers(broker: BrokerProcess, topic: str) -> None:
         ready = success(second)
         assert (ready.topic_epoch, ready.producer_ready) == (1, True)
         assert ready.producer_name == queued.producer_name
-        # Somebody else had access meanwhile.
+        # Another producer had access meanwhile.
         first.send(producer(topic, producer_access_mode=EXCLUSIVE, topic_epoch=0, epoch=1))
         assert first.read().error.error == pulsar_pb2.PRODUCER_FENCED
         first.send(producer(topic, producer_access_mode=7))
         assert first.read().error.error == pulsar_pb2.NOT_ALLOWED
-        # One that connects again, before the broker knows that its connection is lost.
+        # A producer that reconnects before the broker knows that its connection is lost.
         again = {"producer_name": ready.producer_name, "epoch": 1, "topic_epoch": 1}
         first.send(producer(topic, producer_access_mode=WAIT, **again))
         assert success(first).topic_epoch == 1
@@ -124,7 +124,7 @@ def test_one_that_is_closed_before_it_waits(broker: BrokerProcess, topic: str) -
         second.socket.sendall(encode(early) + encode(close))
         assert second.read().type == pulsar_pb2.SUCCESS
         assert second.read().type == pulsar_pb2.ERROR
-        # Nobody waits.
+        # No producer waits.
         second.send(producer(topic))
         success(second)
 

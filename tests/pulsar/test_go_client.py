@@ -1,6 +1,6 @@
-"""Pulsar's Go client, unchanged: what it sends and receives, all clients see alike.
+"""Pulsar's unmodified Go client: all clients see the same messages.
 
-Skipped where Go is not installed, or its modules cannot be had (tests/support/go_client.py).
+Skipped without Go, or without its modules (tests/support/go_client.py).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def value_of(message: dict[str, Any]) -> bytes:
 
 
 def go_id(message: pulsar.Message) -> str:
-    """Returns an id as the Go client has it: it counts from 0 where others say -1."""
+    """Returns an id in the Go client's form: it counts from 0 where others use -1."""
     each = message.message_id()
     partition, index = max(each.partition(), 0), max(each.batch_index(), 0)
     return f"{each.ledger_id()}:{each.entry_id()}:{partition}:{index}"
@@ -116,7 +116,7 @@ def test_all_clients_read_what_it_sent(
 def test_subscriptions(
     go: GoClient, client: pulsar.Client, broker: BrokerProcess, topic: str, kind: str
 ) -> None:
-    """Acknowledged messages leave the backlog; refused ones come again."""
+    """Acknowledged messages leave the backlog; negatively acknowledged ones are redelivered."""
     subscription = {"topic": topic, "sub": "s", "type": kind, "earliest": True}
     producer = client.create_producer(topic, batching_type=pulsar.BatchingType.KeyBased)
     for number in range(30):
@@ -154,7 +154,7 @@ def test_a_large_message_in_chunks(
     assert consumer.receive(WAIT_MS).data() == b"x" * 12_000_000
     (found,) = go("receive", name="c", max=1, timeoutMs=WAIT_MS)["messages"]
     assert found["value"] == b"x" * 12_000_000
-    # NOTE: of those that the C++ and Python clients send uncompressed, it keeps the last chunk.
+    # NOTE: of chunks that the C++ and Python clients send uncompressed, it keeps the last one.
     producer = client.create_producer(
         topic,
         chunking_enabled=True,
@@ -185,9 +185,9 @@ class Colour(Record):  # type: ignore[misc]
 
 
 def test_schemas(go: GoClient, client: pulsar.Client, topic: str) -> None:
-    """The same definition is the same version, whoever registers it."""
+    """The same definition is the same version, regardless of the client."""
     definition = json.dumps(Colour.schema())
-    # NOTE: it gives only batches the version of their schema.
+    # NOTE: it sends the schema version only with batches.
     go("producer", name="p", topic=topic, schema="JSON", definition=definition, batching=True)
     go("send", name="p", messages=[{"key": "rose", "fields": {"name": "red"}}])
     producer = client.create_producer(topic, schema=JsonSchema(Colour))
@@ -217,7 +217,7 @@ def test_avro(go: GoClient, topic: str) -> None:
 def test_compacted(
     go: GoClient, client: pulsar.Client, broker: BrokerProcess, topic: str, kind: str
 ) -> None:
-    """All clients see the last value of each key, with its id, and what came after the run."""
+    """All clients see the last value of each key, with its id, and the messages after the run."""
     go("producer", name="p", topic=topic, **batching(kind))
     messages = [{"key": f"k{number % 5}", "value": str(number)} for number in range(20)]
     ids = go("send", name="p", messages=[*messages, {"key": "k0"}])["ids"]
@@ -306,7 +306,7 @@ def test_several_topics(go: GoClient, topic: str) -> None:
 
 @pytest.mark.parametrize("kind", ["single", "batched"])
 def test_a_broker_that_is_killed(program: Path, broker_process: MakeBroker, kind: str) -> None:
-    """It connects again by itself; every message is stored once, in order."""
+    """It reconnects by itself; every message is stored once, in order."""
     broker = broker_process("--pulsar-listen", f"127.0.0.1:{free_port()}")
     with GoClient(program, f"pulsar://{broker.ready['pulsar']}") as go:
         go("producer", name="p", topic="t", **batching(kind))

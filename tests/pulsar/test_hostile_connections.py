@@ -1,4 +1,4 @@
-"""Clients that damage, cut, repeat or never read what is sent: nobody else notices."""
+"""Clients that damage, truncate, repeat or never read frames: no other client notices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.pulsar.recorded import (
 from tests.support.broker_process import BrokerProcess
 from tests.support.waiting import wait_until
 
-# Of an idle one, with its share of the libraries' buffers.
+# The memory of an idle connection, with its share of the libraries' buffers.
 CONNECTION_BYTES_MAX = 64 * 1024
 PING = BaseCommand(type=pulsar_pb2.PING, ping=pulsar_pb2.CommandPing())
 
@@ -47,7 +47,7 @@ def raw(url: str) -> Iterator[RawClient]:
 
 
 def test_a_client_that_never_reads(url: str, raw: RawClient, topic: str) -> None:
-    """Its entries wait in the log, not in memory; its own requests wait, too."""
+    """Its entries wait in the log, not in memory; its requests wait, too."""
     raw.send(producer(topic))
     raw.read()
     for number in range(40):
@@ -67,7 +67,7 @@ def test_a_client_that_never_reads(url: str, raw: RawClient, topic: str) -> None
 
 
 def resident_bytes(pid: int) -> int:
-    """Returns the memory of a process; 0 where /proc does not tell."""
+    """Returns the memory of a process; 0 without /proc."""
     try:
         found = re.search(r"VmRSS:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     except FileNotFoundError:
@@ -77,7 +77,9 @@ def resident_bytes(pid: int) -> int:
 
 
 def test_many_connections(url: str, raw: RawClient, broker: BrokerProcess) -> None:
-    """Idle ones, and ones that have sent half a frame: they cost little, and others are served."""
+    """Idle ones, and ones that have sent half a frame: they use little memory, and others are
+    served.
+    """
     before_bytes = resident_bytes(broker.pid)
     many = [RawClient(url, is_connected=False) for _ in range(1000)]
     for client in many:
@@ -97,7 +99,7 @@ def test_many_connections(url: str, raw: RawClient, broker: BrokerProcess) -> No
 
 
 def test_half_frames_are_bounded(broker_process: MakeBroker) -> None:
-    """All of them together: the one that has waited for longest is closed."""
+    """In total: the one that has waited the longest is closed."""
     broker = broker_process("--pulsar-listen", "127.0.0.1:0", "--unsent-max", "16M")
     url = str(broker.ready["pulsar"])
     half = (5 * 1024 * 1024).to_bytes(4, "big") + bytes(4 * 1024 * 1024)
@@ -165,7 +167,7 @@ def test_a_session_in_any_order_damaged_and_cut(
         data[at % len(data)] ^= flip
     with RawClient(url) as client, RawClient(url) as other:
         client.socket.sendall(bytes(data[: len(data) - cut % (len(data) + 1)]))
-        # The end of the connection would end what is in progress: some turns of the loop first.
+        # The end of the connection would end work in progress: some turns of the loop first.
         for _ in range(5):
             other.send(PING)
             assert other.read().type == pulsar_pb2.PONG
@@ -176,7 +178,9 @@ def test_a_session_in_any_order_damaged_and_cut(
 
 @pytest.mark.parametrize("at", range(len(SESSION)))
 def test_each_frame_of_a_session_spoiled(broker: BrokerProcess, at: int) -> None:
-    """Cut, sent twice, before its time, and with each of its bytes changed: nobody else notices."""
+    """Truncated, sent twice, too early, and with each of its bytes changed: no other client
+    notices.
+    """
     url, before, frame = str(broker.ready["pulsar"]), b"".join(SESSION[:at]), SESSION[at]
     spoiled = [before + frame[: len(frame) // 2], before + frame + frame, frame + before]
     step = max(1, len(frame) // 16)

@@ -1,4 +1,4 @@
-"""Connections that break, or change their mind, in the middle of a command."""
+"""Connections that break, or close, in the middle of a command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def named(topic: str, **options: Any) -> BaseCommand:
 
 
 def connected_again(client: RawClient, topic: str) -> None:
-    """Connects a producer, as soon as the broker knows that its earlier connection is lost."""
+    """Connects a producer as soon as the broker knows that its earlier connection is lost."""
 
     def is_connected() -> bool:
         client.send(named(topic))
@@ -48,7 +48,7 @@ def batch(ids: Sequence[int]) -> bytes:
 
 
 def test_batches_of_single_keys_survive_a_reconnect(url: str, topic: str) -> None:
-    """Their ids are interleaved: a later batch may end before an earlier one does."""
+    """Their ids are interleaved: a later batch may end before an earlier one."""
     stored = []
     for ids in ((1, 4), (2, 3), (5, 6)):
         with RawClient(url) as client:
@@ -79,7 +79,7 @@ def test_batches_that_do_not_say_their_highest_id(url: str, topic: str) -> None:
 
 
 def test_chunks_survive_a_reconnect(url: str, topic: str) -> None:
-    """All of a message have its id: those that are sent again are stored, up to the last one."""
+    """All chunks of a message have its id: resent ones are stored, up to the last one."""
     stored = []
     for sent in (2, 3, 3):
         with RawClient(url) as client:
@@ -104,7 +104,7 @@ def test_a_connection_lost_while_a_producer_closes_leaves_none(url: str, topic: 
 
 @pytest.mark.parametrize("kind", ["producer", "consumer"])
 def test_an_id_is_opened_again_while_it_is_being_opened(url: str, topic: str, kind: str) -> None:
-    """The client gave up the first attempt: the last one is answered, and counts."""
+    """The client abandoned the first attempt: the last one is answered, and counts."""
     frames = []
     for request_id in (1, 3):
         opening = named(topic) if kind == "producer" else subscribe(topic)

@@ -1,4 +1,4 @@
-"""Non-persistent topics, by Pulsar's own client and by this package's."""
+"""Non-persistent topics, with Pulsar's client and this package's."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def stats_of(broker: BrokerProcess, topic: str) -> dict[str, Any]:
 
 
 def test_produce_and_consume(client: pulsar.Client, topic: str) -> None:
-    """The scenario of the client's own suite: what was published before is not there."""
+    """The scenario of the client's own test suite: messages published earlier do not exist."""
     consumer = client.subscribe(topic, "my-sub", consumer_type=pulsar.ConsumerType.Shared)
     producer = client.create_producer(topic)
     assert producer.last_sequence_id() == -1
@@ -117,7 +117,7 @@ def test_our_own_consumer_needs_no_acknowledgements(native: Client, topic: str) 
     for number in range(6):
         producer.send_async(b"%d" % number, None)
         if number % 3 == 2:
-            # Two batches, with the same ids.
+            # Two batches with the same ids.
             producer.flush()
     messages = [consumer.receive(WAIT_MS) for _ in range(6)]
     assert [each.data() for each in messages] == [b"%d" % number for number in range(6)]

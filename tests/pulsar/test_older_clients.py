@@ -1,4 +1,4 @@
-"""Clients of this package's first version, which know no entries of Pulsar's clients."""
+"""Clients of this package's first version, which do not support entries of Pulsar's clients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ START = data_pb2.StartPosition(earliest=True)
 
 
 def opening_of(method: str, topic: str) -> Any:
-    """Returns the first request and a request of permits, as that version sends them."""
+    """Returns the first request and a request for permits, as that version sends them."""
     if method == "Read":
         read = data_pb2.ReadRequest
         return read(open=data_pb2.ReadOpen(topic=topic, start=START)), read(permits=100)
@@ -33,7 +33,7 @@ def opening_of(method: str, topic: str) -> Any:
 def test_an_older_client_is_told_that_it_is_too_old(
     client: pulsar.Client, native: Client, broker: BrokerProcess, topic: str, method: str
 ) -> None:
-    """Not that the topic is damaged. One of now reads the entry."""
+    """Not that the topic is damaged. A current client reads the entry."""
     name = f"persistent://public/default/{topic}"
     producer = client.create_producer(topic)
     producer.send(b"new")

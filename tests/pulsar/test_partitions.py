@@ -55,7 +55,7 @@ def test_a_partitioned_topic(client: pulsar.Client, native: Client, partitioned:
 
 
 def test_java_clients_may_look_for_new_partitions(broker: BrokerProcess, partitioned: str) -> None:
-    """They look only if the broker says that asking creates no topic, and it does not."""
+    """They look only if the broker reports that the request creates no topic."""
     missing = [f"{partitioned}-too", f"{partitioned}-partition-4", "persistent://public/none/t"]
     with RawClient(str(broker.ready["pulsar"]), is_connected=False) as client:
         connect = pulsar_pb2.CommandConnect(client_version=b"raw", protocol_version=20)
@@ -82,7 +82,7 @@ def test_java_clients_may_look_for_new_partitions(broker: BrokerProcess, partiti
 def test_topics_by_pattern(client: pulsar.Client, native: Client, partitioned: str) -> None:
     import re
 
-    # Which creates the namespace.
+    # This creates the namespace.
     native.create_producer("persistent://public/list/another")
     for name in ("one", "two"):
         client.create_producer(f"persistent://public/list/{name}").send(name.encode())
@@ -103,7 +103,7 @@ def test_topics_by_pattern(client: pulsar.Client, native: Client, partitioned: s
 
 
 def test_a_topic_of_an_unknown_namespace(client: pulsar.Client) -> None:
-    """As in Pulsar: a misspelt namespace is not created in passing."""
+    """As in Pulsar: a misspelt namespace is not created implicitly."""
     unknown = "persistent://nobody/nowhere/t"
     with pytest.raises(pulsar.TopicNotFound):
         client.create_producer(unknown)

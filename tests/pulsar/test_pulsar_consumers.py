@@ -91,7 +91,7 @@ def test_cumulative_acknowledgement(client: pulsar.Client, topic: str) -> None:
 
 
 def test_cumulative_acknowledgement_within_a_batch(client: pulsar.Client, topic: str) -> None:
-    """Without batch index acknowledgements the whole batch comes again."""
+    """Without batch index acknowledgements the whole batch is redelivered."""
     publish(client, topic, 5)
     publish(client, topic, 10, batching=True)
     consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
@@ -272,7 +272,7 @@ def test_consumers_share(client: pulsar.Client, topic: str, type_: str) -> None:
 
 
 def test_small_queues(client: pulsar.Client, topic: str) -> None:
-    """Permits count messages: a batch larger than the queue is delivered nevertheless."""
+    """Permits count messages: a batch larger than the queue is delivered anyway."""
     publish(client, topic, 50, batching=True)
     publish(client, topic, 5)
     consumer = client.subscribe(topic, "s", initial_position=EARLIEST, receiver_queue_size=3)
@@ -282,7 +282,7 @@ def test_small_queues(client: pulsar.Client, topic: str) -> None:
     consumer = client.subscribe(
         f"{topic}-single", "s", initial_position=EARLIEST, receiver_queue_size=0
     )
-    # Such a queue knows no timeout.
+    # Such a queue has no timeout.
     assert numbers([consumer.receive() for _ in range(5)]) == list(range(5))
 
 

@@ -1,4 +1,4 @@
-"""Producers of Pulsar's own client, and what both clients then read."""
+"""Producers of Pulsar's client, and the messages that both clients read."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_second_producer_of_the_name(client: pulsar.Client, topic: str) -> Non
 
 
 def test_a_message_sent_twice_is_stored_once(client: pulsar.Client, topic: str) -> None:
-    """Twice on different connections: ids may be used again on the same one."""
+    """On different connections: ids may be reused on the same one."""
     producer = client.create_producer(topic, producer_name="p", initial_sequence_id=10)
     producer.send(b"11")
     producer.send(b"20", sequence_id=20)
@@ -162,7 +162,7 @@ def test_a_message_sent_twice_is_stored_once(client: pulsar.Client, topic: str) 
 def test_deduplication_as_a_policy(
     broker: BrokerProcess, client: pulsar.Client, topic: str, is_on: bool
 ) -> None:
-    """Tests ids used again, on one connection and on the next one, as Pulsar has them."""
+    """Tests reused ids, on one connection and on the next one, as in Pulsar."""
     with Admin(broker.url) as admin:
         admin.create_topic(topic)
         admin.update_policies(topic=topic, values=Policies(deduplication=is_on))

@@ -48,7 +48,7 @@ class Price(Record):  # type: ignore[misc]
 
 
 class Wider(Record):  # type: ignore[misc]
-    """Reads prices, too: a field has a default, and a number is wider."""
+    """Also reads prices: a field has a default, and a number is wider."""
 
     name = String(required=True)
     cents = Long(required=True)
@@ -99,8 +99,8 @@ def read(client: pulsar.Client, topic: str, schema: Any) -> list[pulsar.Message]
 def test_two_versions(
     client: pulsar.Client, topic: str, kind: Any, admin: Admin, versions: Versions
 ) -> None:
-    """Messages have the version of their producer; both readers, old and new, decode what they
-    may.
+    """Messages have the version of their producer; old and new readers decode what is
+    compatible.
     """
     producer = client.create_producer(topic, schema=kind(Price))
     producer.send(Price(name="tea", cents=120))
@@ -141,7 +141,9 @@ def test_strings(client: pulsar.Client, topic: str, admin: Admin) -> None:
 
 
 def test_without_a_schema(client: pulsar.Client, native: Client, topic: str, admin: Admin) -> None:
-    """Producers and consumers of bytes may join, unless a policy forbids producers to."""
+    """Producers and consumers of bytes may join, unless a policy forbids producers without a
+    schema.
+    """
     client.create_producer(topic, schema=AvroSchema(Price)).send(Price(name="a", cents=1))
     plain = client.create_producer(topic)
     plain.send(b"raw")
@@ -183,7 +185,7 @@ def test_no_updates_by_clients(client: pulsar.Client, topic: str, admin: Admin) 
 
 @pytest.mark.parametrize("strategy", ["FULL", "ALWAYS_INCOMPATIBLE"])
 def test_strategies(client: pulsar.Client, topic: str, admin: Admin, strategy: str) -> None:
-    """A wider number cannot be read with the version before."""
+    """A wider number cannot be read with the previous version."""
     values = {
         "FULL": SCHEMA_COMPATIBILITY_STRATEGY_FULL,
         "ALWAYS_INCOMPATIBLE": SCHEMA_COMPATIBILITY_STRATEGY_ALWAYS_INCOMPATIBLE,
@@ -226,7 +228,7 @@ def test_a_deleted_topic_has_no_schema(
 
 
 def test_a_broker_that_is_killed(tmp_path: Path, connect: Connect) -> None:
-    """Messages are decoded with the versions of before; numbers go on."""
+    """Messages are decoded with the earlier versions; numbers continue."""
     arguments = ("--compactor", "off", "--pulsar-listen", "127.0.0.1:0")
     with BrokerProcess(tmp_path / "data", arguments=arguments) as broker:
         client = connect(str(broker.ready["pulsar"]))
@@ -244,7 +246,7 @@ def test_a_broker_that_is_killed(tmp_path: Path, connect: Connect) -> None:
 
 
 def test_versions_are_asked_for(raw: RawClient, topic: str) -> None:
-    """Without a version, the latest; one that does not exist is not found."""
+    """Without a number, the latest version; a version that does not exist is not found."""
 
     def get(**asked: Any) -> CommandGetSchemaResponse:
         command = {"request_id": 7, "topic": f"{topic}-partition-5", **asked}
@@ -275,7 +277,7 @@ def test_versions_are_asked_for(raw: RawClient, topic: str) -> None:
     assert get(schema_version=b"\xff" * 8).error_code == pulsar_pb2.TOPIC_NOT_FOUND
     for wrong in (b"", b"1"):
         assert get(schema_version=wrong).error_code == pulsar_pb2.NOT_ALLOWED
-    # A type that nobody knows.
+    # An unknown type.
     raw.send(producer(topic, schema={"name": b"", "schema_data": b"", "type": 99}))
     assert raw.read().producer_success.request_id == 1
     raw.send(subscribe(topic, schema={"name": b"", "schema_data": b"", "type": 99}))

@@ -1,4 +1,4 @@
-"""Schemas that this package's client registers, and Pulsar's client finds."""
+"""Schemas that this package's client registers, and Pulsar's client uses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_one_registry(
     mine: ours.Schema,
     other: theirs.Schema,
 ) -> None:
-    """The same schema of both clients is one version, which messages name."""
+    """Equal schemas of both clients are one version, which messages name."""
     producer = native.create_producer(topic, schema=mine)
     value = "x" if isinstance(mine, ours.StringSchema) else Price(name="x")
     producer.send(value)

@@ -39,7 +39,7 @@ def sticky(*ranges: tuple[int, int]) -> pulsar.ConsumerKeySharedPolicy:
 
 
 def got(consumer: pulsar.Consumer) -> list[str]:
-    """Returns the keys of everything that comes within half a second."""
+    """Returns the keys of all messages that arrive within half a second."""
     found = list[str]()
     while True:
         try:
@@ -51,7 +51,7 @@ def got(consumer: pulsar.Consumer) -> list[str]:
 
 
 def test_keys_go_where_pulsar_sends_them(client: pulsar.Client, topic: str) -> None:
-    """The owners are those that Pulsar 4.0.7's own class names."""
+    """The owners are those that Pulsar 4.0.7's own class computes."""
     owners = "babbbaaacbbaacabbaabcaababacbcbbbbbabcaa"
     consumers = {
         name: client.subscribe(topic, "s", KEY_SHARED, consumer_name=name) for name in "abc"
@@ -97,7 +97,7 @@ def test_ranges_of_bare_frames(broker: BrokerProcess, topic: str) -> None:
 
 
 def test_delayed_messages(client: pulsar.Client, native: Client, topic: str) -> None:
-    """Shared subscriptions wait for them, others do not; both doors know when."""
+    """Shared subscriptions wait for them, others do not, over both protocols."""
     shared = client.subscribe(topic, "shared", pulsar.ConsumerType.Shared)
     exclusive = client.subscribe(topic, "exclusive")
     ours = native.subscribe(topic, "ours", consumer_type=ConsumerType.Shared)

@@ -57,7 +57,7 @@ def test_topics_by_pattern_and_hash(broker: BrokerProcess, url: str, topic: str)
         known = get(client, pattern, found.topics_hash)
         assert (list(known.topics), known.changed) == ([], False)
         assert known.topics_hash == found.topics_hash
-        # Those that the engine does not have are the client's.
+        # Patterns that the engine does not support are matched by the client.
         for unknown in ("(?=a).*", "(", "x" * 1001):
             everything = get(client, unknown)
             assert not everything.filtered
@@ -101,7 +101,7 @@ def test_watchers_have_bounds(url: str) -> None:
 
 
 def test_more_changes_than_an_update_has(broker: BrokerProcess, url: str, topic: str) -> None:
-    """The partitions of a topic appear at the same moment, and one more with them."""
+    """The partitions of a topic appear at the same moment, with one more."""
     with Admin(broker.url) as admin, RawClient(url) as client:
         assert watch(client, f"{full(topic)}.*").type == pulsar_pb2.WATCH_TOPIC_LIST_SUCCESS
         for name in (f"{topic}a", f"{topic}b"):

@@ -142,7 +142,7 @@ if __name__ == "__main__":
     # As Ctrl-C does: the processes that run seeds end, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # Sets of strings must come in one order.
+        # Sets of strings must be ordered in the same way.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]])
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""The clients of one simulation: publishers and readers by name, and how operations find them."""
+"""The clients of one simulation: publishers and readers by name, and their lookup by operations."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Actors:
         return random.choice(self.consumers) if self.consumers else None
 
     def open_consumer(self, random: Random) -> None:
-        """Opens a consumer of one of two subscriptions, mostly of the type in the name."""
+        """Opens a consumer of one of two subscriptions, usually of the type in the name."""
         if len(self.consumers) >= CONSUMERS_MAX:
             self.consumers.pop(0).close()
         self._last_consumer += 1

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-# What topics are compacted by: the pure models have them (tests/model/choice_model.py).
+# The strategies by which topics are compacted: the pure models support them
+# (tests/model/choice_model.py).
 STRATEGIES = (
     CompactionStrategy(name="publishing-order"),
     CompactionStrategy(name="event-time"),
@@ -52,7 +53,7 @@ def cancel(actors: Actors, random: Random) -> None:
 
 @operation
 def kill_worker(actors: Actors, random: Random) -> None:
-    """Kills the worker in the middle of the run in progress, or of the next one."""
+    """Kills the worker in the middle of the current run, or of the next one."""
     late, steps = random.choice((1, 3, 6, 10, 20, 40)), random.choice((0, 5, 20, 60))
     actors.world.client(_kill_worker(actors.world, late, steps))
 

@@ -1,7 +1,8 @@
-"""Operations that stop the clock, or set a limit, exactly where something becomes due, or beside.
+"""Operations that stop the clock, or set a limit, exactly when something becomes due, or one step
+beside.
 
-Time stands still until what is asked for then has been answered, or for HELD_STEPS of the loop: so
-the oracle knows the millisecond at which the broker looked (limits.py).
+The clock stops until the resulting request has been answered, or for HELD_STEPS of the loop: so the
+oracle knows the millisecond at which the broker decided (limits.py).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ HELD_STEPS = 800
 
 
 def stop_clock(world: World, at_ms: int) -> None:
-    """At that millisecond, or where it is, if that is past."""
+    """Stops the clock at that millisecond, or now, if that is past."""
     world.loop.stop_at(world.clock.time_of(at_ms))
     world.loop.hold(HELD_STEPS)
     world.note(f"the clock stands at {at_ms}")
@@ -40,7 +41,7 @@ def ledgers_of(actors: Actors, topic: Topic) -> list[LedgerRecord]:
 
 
 async def housekeep(world: World) -> None:
-    """As the broker does every now and then; time goes on when it is done."""
+    """Runs housekeeping as the broker does periodically; the clock continues when it is done."""
 
     async def check(broker: Broker) -> None:
         await broker.housekeeping.check_all()
@@ -54,13 +55,13 @@ async def housekeep(world: World) -> None:
 
 @operation
 def housekeeping(actors: Actors, random: Random) -> None:
-    """Ledgers roll by age, messages expire, ledgers go, producers are forgotten."""
+    """Ledgers roll by age, messages expire, ledgers are deleted, producers are forgotten."""
     actors.world.client(housekeep(actors.world))
 
 
 @operation
 def at_boundary(actors: Actors, random: Random) -> None:
-    """The next millisecond at which a limit of age is reached, or one beside it."""
+    """Returns the next millisecond at which an age limit is reached, or one beside it."""
     world = actors.world
     topic = world.oracle.topics.get(actors.topic(random))
     if topic is None:
@@ -92,7 +93,7 @@ def grow_old(actors: Actors, random: Random) -> None:
 
 @operation
 def limit_exactly(actors: Actors, random: Random) -> None:
-    """Retention keeps just as many bytes as there are in some ledgers, or one beside that."""
+    """Retention keeps exactly the bytes of some ledgers, or one more or less."""
     world, name = actors.world, actors.topic(random)
     topic = world.oracle.topics.get(name)
     ledgers = ledgers_of(actors, topic) if topic is not None else []
@@ -109,7 +110,7 @@ def limit_exactly(actors: Actors, random: Random) -> None:
 
 @operation
 def limit_age(actors: Actors, random: Random) -> None:
-    """Retention, or message TTL, by age alone: short enough to be reached."""
+    """Sets retention, or message TTL, by age alone: short enough to be reached."""
     name = actors.topic(random)
     policies = random.choice(
         (
@@ -138,7 +139,7 @@ def expire_exactly(actors: Actors, random: Random) -> None:
 
 
 async def _expire(actors: Actors, name: str, limit_ms: int) -> None:
-    """Each subscription stands where it must be afterwards, if nothing failed."""
+    """Expires; each subscription must then be at its expected position, if nothing failed."""
     world = actors.world
     ended = order_of(actors, name, Order(limit_ms=limit_ms))
     request: Any = admin_pb2.ExpireMessagesRequest(topic=name, older_than_ms=limit_ms)

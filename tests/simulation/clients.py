@@ -33,13 +33,13 @@ def resend(actors: Actors, random: Random) -> None:
 
 @operation
 def leave(actors: Actors, random: Random) -> None:
-    """A publisher goes, for long it may be."""
+    """A publisher leaves, perhaps for long."""
     actors.publisher(random).leave()
 
 
 @operation
 def stand_behind(actors: Actors, random: Random) -> None:
-    """A reader takes one entry near the end of the log, and no other for a while."""
+    """A reader reads one entry near the end of the log, and no other for a while."""
     topic = actors.topic(random)
     known = actors.world.oracle.topics.get(topic)
     places = sorted(known.at) if known is not None else []
@@ -51,7 +51,7 @@ def stand_behind(actors: Actors, random: Random) -> None:
 
 @operation
 def stand_at_end(actors: Actors, random: Random) -> None:
-    """A reader of compacted data that has got all there is, and nothing that comes."""
+    """A reader of compacted data that has read everything, and reads no new messages."""
     topic = actors.topic(random)
     known = actors.world.oracle.topics.get(topic)
     if known is not None and known.at:
@@ -61,7 +61,7 @@ def stand_at_end(actors: Actors, random: Random) -> None:
 
 @operation
 def delete_seen(actors: Actors, random: Random) -> None:
-    """Deletes keys of which some reader of compacted data has got values."""
+    """Deletes keys whose values some reader of compacted data has read."""
     for reader in reversed(actors.readers):
         keys = [key for key, (_, has_value) in reader.seen.keys.items() if has_value]
         if reader.read_compacted and keys:
@@ -72,7 +72,7 @@ def delete_seen(actors: Actors, random: Random) -> None:
 
 @operation
 def follow_view(actors: Actors, random: Random) -> None:
-    """A reader of the view takes some of it, and reads on later."""
+    """A reader of the view reads some of it, and continues later."""
     reader = actors.open_reader(actors.topic(random), EARLIEST, read_compacted=True)
     reader.permit(random.choice((1, 1, 2, 3)))
 
@@ -180,7 +180,7 @@ def unsubscribe(actors: Actors, random: Random) -> None:
 
 @operation
 def pass_over(actors: Actors, random: Random) -> None:
-    """Skip, or clear the backlog."""
+    """Skips entries, or clears the backlog."""
     topic, name = actors.topic(random), f"s{random.randrange(2)}"
     if random.random() < 0.6:
         count = random.choice((1, 2, 3))
@@ -193,7 +193,7 @@ def pass_over(actors: Actors, random: Random) -> None:
 
 @operation
 def clear_all(actors: Actors, random: Random) -> None:
-    """Every subscription of a topic passes all that there is."""
+    """Every subscription of a topic passes all messages."""
     topic = actors.topic(random)
     known = actors.world.oracle.topics.get(topic)
     for name in known.subscriptions if known is not None else ():

@@ -1,6 +1,6 @@
-"""Checks that a committed view is what the model leaves of the log, published in one write.
+"""Checks that a committed view equals the model's result, published in one write.
 
-The part of the oracle (tests/simulation/oracle.py) that hears of each commit of a compaction.
+The part of the oracle (tests/simulation/oracle.py) that gets each commit of a compaction.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class CommittedChecks(Told):
     def _on_commit(
         self, topic: Topic, record: TopicRecord, puts: Mapping[bytes, bytes], store: MemoryKeyValue
     ) -> None:
-        """(d), (i), (j): the new view is what the model leaves, published in one write."""
+        """(d), (i), (j): the new view is the model's result, published in one write."""
         compacted, horizon = record.compacted, position_of(record.compacted.horizon)
         self.note(
             f"{short_name(topic.name)}: run {compacted.run_number} commits, horizon {horizon}"
@@ -61,7 +61,7 @@ class CommittedChecks(Told):
         if self.is_damaged and len(found) < messages:
             # It was verified, and damaged since.
             found = rows
-        # Whether what counts as torn by now is in it nobody can say.
+        # Whether it includes entries that now count as torn is unknown.
         torn = {row.key for at in topic.excused if at in topic.at for row in topic.at[at].rows}
         rows = [row for row in rows if row.key not in torn]
         shown = [row for row in found if row.key not in torn]

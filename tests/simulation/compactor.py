@@ -1,13 +1,13 @@
-"""A worker in memory that compacts step by step: it can be interrupted, killed, and be late.
+"""A worker in memory that compacts step by step: it can be interrupted, killed, and delayed.
 
-It stands in for the supervisor (broker/worker/supervisor.py) and does with files what the real
-worker does, through the same seam, in a job of its own process: removes and makes the run's folder,
-reads and verifies the plan's segments, writes survivors aside, syncs, renames, syncs the folders.
-What survives the pure model of the plan's strategy says (tests/model/choice_model.py).
+It replaces the supervisor (broker/worker/supervisor.py) and handles files as the real worker does,
+through the same interface, in a job of a separate process: creates the run's folder, reads and
+verifies the plan's segments, writes survivors aside, syncs, renames, syncs the folders. The pure
+model of the plan's strategy determines the survivors (tests/model/choice_model.py).
 
-* `kill(late_calls)`: the run fails at once; the old worker's job goes on for so many calls of the
-  file system, as Spark's tasks do, and whoever comes after meets it.
-* When the broker dies its worker notices late, too.
+* `kill(late_calls)`: the run fails at once; the old worker's job continues for that many file
+  system calls, as Spark's tasks do, in parallel with its successor.
+* When the broker dies, its worker also notices late.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ T = TypeVar("T", covariant=True)
 
 
 class SimCompactor(Compactor):
-    """One per broker process. Workers are numbered over the whole simulation."""
+    """A compactor, one per broker process. Workers are numbered over the whole simulation."""
 
     def __init__(
         self,
@@ -59,17 +59,17 @@ class SimCompactor(Compactor):
         reach: Callable[[str], None] = lambda moment: None,
         planned: Callable[[CleanPlan], None] = lambda plan: None,
     ) -> None:
-        """`planned`: told of each round that it is asked for."""
+        """`planned`: called with each cleaning that it gets."""
         self._disk, self._new_worker, self._reach = disk, new_worker, reach
         self._planned = planned
         self.worker = new_worker()
         self._died: asyncio.Future[None] | None = None
 
     def start(self) -> None:
-        """Nothing to start."""
+        """Does nothing."""
 
     async def stop(self) -> None:
-        """Nothing to stop."""
+        """Does nothing."""
 
     async def known(self) -> None:
         """Returns at once: the compactor is known."""
@@ -82,7 +82,7 @@ class SimCompactor(Compactor):
         return TellChoicesResponse()
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
-        """Accepts only Ledgerfold's own strategies."""
+        """Accepts only built-in strategies."""
         raise InvalidStrategy(strategy.name, "it is not known here")
 
     @property
@@ -90,14 +90,14 @@ class SimCompactor(Compactor):
         return self._died is not None
 
     def kill(self, late_calls: int) -> None:
-        """kill -9 of the worker."""
+        """Kills the worker as kill -9 does."""
         self.worker.crash_in = late_calls
         self.worker = self._new_worker()
         if self._died is not None and not self._died.done():
             self._died.set_result(None)
 
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
-        """The simulation asks for none."""
+        """Never called: the simulation has no analyses."""
         raise CompactorUnavailable("There is no Spark here.")
 
     async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
@@ -105,7 +105,7 @@ class SimCompactor(Compactor):
         return await self._execute(_Run(plan, self._files(worker), worker), worker)
 
     async def clean(self, plan: CleanPlan) -> CleanManifest:
-        """A round of Kafka's cleaner, as run()."""
+        """Runs a cleaning of a Kafka log, as run()."""
         worker = self.worker
         self._planned(plan)
         return await self._execute(_Clean(plan, self._files(worker)), worker)
@@ -132,7 +132,7 @@ class SimCompactor(Compactor):
         except asyncio.CancelledError:
             task.is_cancelled = True
             process = PROCESS.get()
-            # A broker that died waits for nothing.
+            # A dead broker waits for nothing.
             if process is None or not process.is_dead:
                 await asyncio.wait({done, died}, return_when=asyncio.FIRST_COMPLETED)
             raise
@@ -147,7 +147,7 @@ class _Work(Protocol[T]):
 
 
 class _Clean:
-    """A round; what it wrote goes when it does not come to its end."""
+    """A cleaning; its output is removed unless it completes."""
 
     def __init__(self, plan: CleanPlan, files: Files) -> None:
         self._files = files

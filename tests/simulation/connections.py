@@ -1,8 +1,9 @@
 """Streams and calls between a client and the broker, without gRPC.
 
-A `Connection` is what a stream handler of broker/rpc sees as its context, and what a client holds:
-frames go in order, arrive at any later step, and are lost when the connection is cut or either end
-dies. What the broker sends counts for the oracle at once (`on_sent`): a client might have seen it.
+A `Connection` is the context of a stream handler of broker/rpc, and the client's end: frames are
+ordered, arrive at any later step, and are lost when the connection breaks or either end dies.
+Frames that the broker sends count for the oracle at once (`on_sent`): a client might have received
+them.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 EOF = cast(Any, grpc.aio).EOF
-# Frames in flight to a client; above it the handler's write waits.
+# Frames in flight to a client; above this number the handler's write waits.
 INBOX_MAX = 4
 T = TypeVar("T")
 
 
 class Connection:
-    """`error` is set once `closed` is: what the stream ended with, None when it ended well."""
+    """`error` is set once `closed` is: the error that ended the stream, None if it ended
+    normally.
+    """
 
     def __init__(
         self,
@@ -46,7 +49,7 @@ class Connection:
         self._requests: deque[Any] = deque()
         self._asked = asyncio.Event()
         self._is_cut = False
-        # When the broker was done with it; nobody is told at once.
+        # When the broker ended it; the client is notified later.
         self.served_until_ms: int | None = None
         broker = world.broker
         if broker is None:
@@ -68,11 +71,11 @@ class Connection:
         self._asked.set()
 
     def finish(self) -> None:
-        """The client has nothing more to say."""
+        """The client will send nothing more."""
         self.send(EOF)
 
     def cut(self) -> None:
-        """The network is gone; the handler is cancelled, as gRPC does it."""
+        """The network fails; the handler is cancelled, as by gRPC."""
         self._is_cut = True
         self.inbox.clear()
         if not self.closed:
@@ -85,7 +88,7 @@ class Connection:
         return frame
 
     async def wait(self) -> None:
-        """For a frame, or the end."""
+        """Waits for a frame, or the end."""
         while not (self.inbox or self.closed):
             self.changed.clear()
             await self.changed.wait()
@@ -133,7 +136,7 @@ class Connection:
 
 
 async def call(world: World, work: Callable[[Broker], Awaitable[T]]) -> T:
-    """A unary call. Raises what the broker answers with, Unavailable when it dies."""
+    """Makes a unary call. Raises the broker's error, Unavailable if it dies."""
     broker = world.broker
     if broker is None:
         raise Unavailable("The broker is not there.")

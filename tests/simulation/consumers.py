@@ -1,8 +1,8 @@
-"""Consumers of each type: permits, acknowledgements, redeliveries; they come back when sent away.
+"""Consumers of each type: permits, acknowledgements, redeliveries; they reconnect when
+disconnected.
 
-An acknowledgement that has no answer when the connection breaks is sent again on the next one,
-unless the cursor was moved meanwhile (the broker names its incarnation), as the client library
-does it.
+An acknowledgement without an answer when the connection breaks is sent again on the next one,
+unless the cursor was moved meanwhile (the broker sends its incarnation), as by the client library.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Ack(NamedTuple):
 
 
 class Consumer:
-    """One consumer of one subscription: of a durable one, or the only one of its own."""
+    """One consumer of a durable subscription, or the only one of a non-durable one."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Consumer:
         self.name, self.type = name, type_
         self.read_compacted, self._from_earliest = read_compacted, from_earliest
         self.is_durable = durable
-        # The one that it has, and the one that is not answered yet.
+        # The current connection, and the one that is not answered yet.
         self._connection: Connection | None = None
         self._opening: Connection | None = None
         self._permits = 0
@@ -97,7 +97,7 @@ class Consumer:
 
     @property
     def unanswered(self) -> int:
-        """Acknowledgements that asked for an answer."""
+        """Acknowledgements that requested an answer."""
         return len(self._acks)
 
     # Operations
@@ -107,7 +107,7 @@ class Consumer:
         self._send(data_pb2.SubscribeRequest(permits=messages))
 
     def acknowledge(self, random: Random) -> None:
-        """Some of what it has; mostly with a question."""
+        """Acknowledges some of its messages; usually requests an answer."""
         sub = self._sub
         if not self.received or sub is None:
             return
@@ -203,7 +203,7 @@ class Consumer:
             self._is_closed = True
 
     def _receive(self, frame: bytes) -> None:
-        """At the client's end."""
+        """Handles frames at the client's end."""
         if is_bulk(frame):
             for entry, _ in decode_deliveries(frame):
                 self.received.append(read_served_header(entry).position)
@@ -221,7 +221,7 @@ class Consumer:
         for request in response.acked_request_ids:
             self._acks.pop(request, None)
 
-    # The broker's end: what it sends
+    # The broker's end: sent frames
 
     def _on_sent(self, frame: bytes) -> None:
         if is_bulk(frame):
@@ -258,7 +258,7 @@ class Consumer:
         self._sub = sub
 
     def _on_answer(self, request: int) -> None:
-        """An acknowledgement that is answered is in the cursor's record."""
+        """An answered acknowledgement is in the cursor's record."""
         ack = self._acks.get(request)
         topic, sub = self._topic, self._sub
         if ack is None or topic is None or sub is not ack.subscription:
@@ -280,7 +280,7 @@ class Consumer:
         sub.answered(ack.positions, cumulative=ack.cumulative, step=step)
 
     def _on_entry(self, data: bytes) -> None:
-        """(b), (c), and nothing comes again that was acknowledged durably."""
+        """(b), (c), and no durably acknowledged message is redelivered."""
         oracle, header = self._world.oracle, read_served_header(data)
         self._world.moments.reach(DELIVERY)
         position = header.position
@@ -309,7 +309,7 @@ class Consumer:
             oracle.fail(f"{self.name} gets {position} again, which was acknowledged durably")
 
     def _check_gap(self, topic: Topic, position: Position) -> None:
-        """(e): alone, and from the beginning, it skips what is gone and nothing else."""
+        """(e): alone, and from the beginning, it skips exactly the deleted messages."""
         is_alone = not self.is_durable and self.type == EXCLUSIVE and not self.read_compacted
         if not is_alone or not self._from_earliest:
             return

@@ -1,9 +1,10 @@
-"""The end of a scenario: faults stop, and everything comes to what it must be.
+"""The end of a scenario: faults stop, and everything reaches its expected state.
 
-1. Publishers get all their acknowledgements, runs end, readers come to the end of the log.
-2. A fresh raw reader finds what was acknowledged and is not gone by rule, each entry once; a fresh
-   compacted one finds the view and the raw tail behind it.
-3. After a power loss the same is there, and files and records fit each other exactly.
+1. Publishers get all their acknowledgements, runs end, readers reach the end of the log.
+2. A new raw reader finds each acknowledged entry that was not deleted by rule, once; a new
+   compacted one finds the view and the raw tail after it. After a power loss the same entries
+   exist, and files and records match exactly. The emulated time within which everything must become
+   idle.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ async def converge(actors: Actors) -> None:
     for producer in kafka:
         producer.end(Random(producer.number))
     await _until(world, lambda: all(each.is_idle for each in kafka), "producers")
-    # An order that is still in progress would change what is looked at.
+    # An administrator's request in progress would change the state.
     await _until(world, lambda: not world.calls, "calls that end")
     await _until(world, lambda: not _is_compacting(world), "runs that end")
     await _until(world, lambda: _is_quiet(world), "trimming that ends")
@@ -81,7 +82,7 @@ async def converge(actors: Actors) -> None:
     await _check_trimmed(actors)
     await kafka_operations.check_retained(actors)
     await kafka_operations.rest(actors)
-    # What a turn deletes goes on to its end.
+    # Deletions of a pass continue to their end.
     await _until(world, lambda: not _is_deleting(world), "deletions that end")
     _check_files(world)
     _check_runs(world)
@@ -105,7 +106,7 @@ def _is_compacting(world: World) -> bool:
 
 
 def _is_quiet(world: World) -> bool:
-    """Returns whether nothing goes on in the background but housekeeping, which never ends."""
+    """Returns whether only housekeeping, which never ends, runs in the background."""
     broker = world.broker
     return broker is not None and len(broker._tasks) <= 1
 
@@ -126,7 +127,7 @@ def _check_partitions(world: World) -> None:
 
 
 async def _check_told_end(world: World, reader: Reader) -> None:
-    """Checks that a reader that has read a terminated topic is soon told that no more will come."""
+    """Checks that a reader that has read a terminated topic is soon notified of its end."""
 
     def is_owed() -> bool:
         topic = world.oracle.topics.get(reader.topic_name)
@@ -140,7 +141,7 @@ async def _check_told_end(world: World, reader: Reader) -> None:
 
 
 async def _check_terminated(world: World) -> None:
-    """For good: nobody publishes to it any more."""
+    """Permanently: nobody can publish to it any more."""
     for name, topic in sorted(world.oracle.topics.items()):
         if topic.end is None:
             continue
@@ -153,7 +154,7 @@ async def _check_terminated(world: World) -> None:
 
 
 async def _read_to_the_end(world: World, reader: Reader) -> None:
-    """Asks for more until there is none."""
+    """Reads until there is no more."""
     reader.at_end.clear()
     reader.permit(1_000)
     count = -1
@@ -169,7 +170,7 @@ async def _read_to_the_end(world: World, reader: Reader) -> None:
 
 
 async def _consume(actors: Actors) -> None:
-    """Each durable subscription still gets what it has not acknowledged."""
+    """Each durable subscription still gets its unacknowledged messages."""
     world = actors.world
     await check_owed(actors)
     for consumer in actors.consumers:
@@ -214,7 +215,7 @@ def _due(topic: Topic, sub: Subscription) -> set[Position]:
 
 
 async def _look(actors: Actors) -> None:
-    """A fresh reader of each kind sees what is there, no more and no less (d)."""
+    """A new reader of each kind sees exactly the existing messages (d)."""
     for name in sorted(actors.world.oracle.topics):
         for read_compacted in (False, True):
             await _look_at(actors, name, read_compacted=read_compacted)
@@ -227,7 +228,7 @@ async def _look_at(actors: Actors, name: str, *, read_compacted: bool) -> None:
         if topic is None:
             # An administrator's call was in progress.
             return
-        # The first use loads a topic, and that may trim it.
+        # The first use loads a topic, which may trim it.
         gone, horizon = len(topic.removed), topic.horizon
         kind = "compacted" if read_compacted else "raw"
         reader = Reader(
@@ -240,7 +241,7 @@ async def _look_at(actors: Actors, name: str, *, read_compacted: bool) -> None:
         if is_same and (gone, horizon) == (len(topic.removed), topic.horizon):
             break
     if oracle.is_damaged:
-        # Each reader has checked that it was told of all that it did not get.
+        # Each reader has checked that it was notified of everything that it missed.
         return
     expected = _expected(oracle, topic, read_compacted=read_compacted)
     found = list(reader.seen.entries)
@@ -264,7 +265,7 @@ def _expected(oracle: Oracle, topic: Topic, *, read_compacted: bool) -> list[Pos
 
 
 def _check_acknowledged(oracle: Oracle, topic: Topic) -> None:
-    """(a): each acknowledged entry is in the log, once, or gone by rule."""
+    """(a): each acknowledged entry is in the log, once, or deleted by rule."""
     oracle.learn(topic)
     there, seen = set(), set()
     for ledger_id in topic.record.ledger_ids:
@@ -284,7 +285,7 @@ def _check_acknowledged(oracle: Oracle, topic: Topic) -> None:
 
 
 async def _check_trimmed(actors: Actors) -> None:
-    """Checks that a trim deletes exactly what nobody needs and no limit retains."""
+    """Checks that a trim deletes exactly the ledgers that nothing needs and no limit retains."""
     world = actors.world
     for reader in actors.readers:
         reader.close()

@@ -1,7 +1,7 @@
 """Counts combinations of events over the seeds of a run (`--coverage`).
 
 * Pairs of a moment and the operation that began at it (moments.py).
-* Pairs of operations, one right behind the other.
+* Pairs of consecutive operations.
 * Deaths of the broker, by the last moment before them, and by whether the power failed.
 """
 
@@ -30,7 +30,7 @@ class Coverage:
         self.deaths[moments.last or "a start", "power" if power else "kill -9"] += 1
 
     def ended(self, operations: Iterable[str], moments: Moments) -> None:
-        """`operations`: of one scenario, in order."""
+        """`operations`: those of one scenario, in order."""
         self.in_a_row.update(pairwise(operations))
         self.at_moments.update(moments.fired)
         self.seeds += 1
@@ -42,7 +42,7 @@ class Coverage:
         self.seeds += other.seeds
 
     def told(self, kind: str) -> str:
-        """For people: what there is, and what is rare."""
+        """Formats the counts for people, with rare combinations."""
         is_kafka = kind in ("kafka", "truncation")
         wanted: set[tuple[str, str]] = {*(KAFKA_PAIRS if is_kafka else PAIRS)}
         return "\n".join(

@@ -1,19 +1,19 @@
-"""A disk that writes pages back in any order, forgets, tears, fails, is slow, and flips bits.
+"""A disk that writes pages back in any order, loses, tears, fails, is slow, and flips bits.
 
 What is modelled:
 
-* A file has content that processes see and content that is on the disk, page by page
-  (PAGE_BYTES). After a power loss each page that was not synced is there, is not, or is torn; the
-  file's size is any between the two. A page that was synced is there.
-* Names: the changes of a folder since its last sync happen in order; a power loss keeps the first
-  so many of them.
-* kill -9 keeps all that was written.
-* A sync that fails may drop pages: they stay readable until a power loss and never reach the disk,
-  however often is synced later (as on Linux), unless they are written again.
-* Calls that fail with an errno, half done where that is possible; calls that take long; a disk that
-  is full.
+* A file has content that processes see and content on the disk, page by page (PAGE_BYTES). After a
+  power loss each unsynced page is present, missing, or torn; the file's size is any between the
+  two. A synced page is present.
+* Names: the changes of a folder since its last sync happen in order; a power loss keeps a prefix of
+  them.
+* kill -9 keeps all written data.
+* A sync that fails may drop pages: they stay readable until a power loss and never reach the disk
+  with later syncs (as on Linux), unless they are written again.
+* Calls that fail with an errno, half done if that is possible; calls that take long; a full disk.
 
-Not modelled: reads that return old pages while the machine is up; a disk that lies about a sync.
+Not modelled: reads that return old pages while the machine is up; a disk that reports a sync that
+it did not perform.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def os_error(number: int) -> OSError:
 
 
 class File:
-    """Content as seen and as it is on the disk. `dirty`: pages that differ, by number."""
+    """A file: its content as seen, and on the disk. `dirty`: pages that differ, by number."""
 
     def __init__(self) -> None:
         self.data = bytearray()
         self.durable = bytearray()
         self.dirty: set[int] = set()
-        # Pages that a failed sync dropped: seen, and never written any more.
+        # Pages that a failed sync dropped: visible, and never written back.
         self.lost: set[int] = set()
-        # What the oracle has read of it.
+        # The parts that the oracle has read.
         self.parsed: Any = None
 
     def write(self, data: bytes) -> None:
@@ -95,8 +95,8 @@ class File:
         self.sync()
 
     def lose_power(self, random: Random, *, in_order: bool) -> None:
-        """`in_order`: a later page is there only when all before it are."""
-        # None, all, or each page on its own: 1 lost, 2 there, 3 torn.
+        """`in_order`: a later page survives only if all earlier ones do."""
+        # None, all, or each page separately: 1 lost, 2 present, 3 torn.
         style = random.choice((1, 2, 3, 3))
         is_over = False
         for page in sorted(self.dirty):
@@ -122,7 +122,7 @@ class File:
         self.lost.clear()
 
     def is_durable(self, size_bytes: int) -> bool:
-        """Returns whether the first so many bytes would survive a power loss as they are seen."""
+        """Returns whether this number of bytes would survive a power loss unchanged."""
         return self.durable[:size_bytes] == self.data[:size_bytes] and len(self.data) >= size_bytes
 
     @staticmethod
@@ -137,7 +137,7 @@ class File:
 
 
 class Folder:
-    """Names as seen, as they are on the disk, and the changes between the two, in order."""
+    """Names as seen and on the disk, with the changes between the two, in order."""
 
     def __init__(self) -> None:
         self.names: dict[str, File | Folder] = {}
@@ -165,7 +165,7 @@ class Folder:
 
 @dataclass
 class Fault:
-    """The `number`-th call from now of one of `operations` fails, or is slow (`error` 0)."""
+    """The `number`-th call of one of `operations` from now on fails, or is slow (`error` 0)."""
 
     operations: frozenset[str]
     number: int
@@ -186,14 +186,14 @@ class Disk:
     def lose_power(self, *, in_order: bool) -> None:
         self.root.lose_power(self.random, in_order=in_order)
 
-    # Going wrong
+    # Faults
 
     def clear_faults(self) -> None:
         self.faults.clear()
         self.is_full = False
 
     def fault(self, operation: str, path: Path | str) -> OSError | None:
-        """Returns the error that this call fails with."""
+        """Returns the error of this call."""
         for fault in self.faults:
             if operation in fault.operations:
                 fault.number -= 1
@@ -210,7 +210,7 @@ class Disk:
             return os_error(errno.ENOSPC)
         return None
 
-    # Looking
+    # Queries
 
     def find(self, path: Path) -> File | Folder | None:
         if not path.is_relative_to(ROOT):
@@ -235,7 +235,7 @@ class Disk:
         return node
 
     def damage(self, path: Path, at: int, bit: int) -> None:
-        """One bit, on the disk and in what is seen."""
+        """Flips one bit, on the disk and in the visible content."""
         file = self.file(path)
         file.parsed = None
         file.data[at] ^= 1 << bit
@@ -243,7 +243,7 @@ class Disk:
             file.durable[at] ^= 1 << bit
 
     def is_durable(self, path: Path, size_bytes: int) -> bool:
-        """The name in its folders, and the content."""
+        """Returns whether the name in its folders, and the content, are durable."""
         node: File | Folder | None = self.root
         for name in path.relative_to(ROOT).parts:
             node = node.durable.get(name) if isinstance(node, Folder) else None
@@ -252,7 +252,7 @@ class Disk:
 
 @contextmanager
 def typed_errors(path: Path, operation: str) -> Iterator[None]:
-    """As storage/files.py does it."""
+    """Raises errors as storage/files.py does."""
     try:
         yield
     except FileNotFoundError:

@@ -30,7 +30,7 @@ from tests.simulation.moments import (
 )
 from tests.simulation.scenario import Scenario, Step
 
-# Whose operations are in the table, once they are imported.
+# Their operations are in the table once they are imported.
 ROOMS = (clients, administration, boundaries, machine, partitioned, kafka_operations)
 KINDS = ("faults", "damage", "partitions", "kafka", "truncation", "metadata", "codecs")
 WEIGHTS = {
@@ -81,7 +81,7 @@ WEIGHTS = {
     "fill_disk": 1,
 }
 FLIPS = 6
-# What a scenario is mostly about; the rest comes now and then.
+# The main subject of a scenario; other operations occur now and then.
 THEMES: tuple[tuple[str, ...], ...] = (
     (),
     (),
@@ -94,14 +94,14 @@ THEMES: tuple[tuple[str, ...], ...] = (
     ("open_consumer", "permit_consumer", "acknowledge", "expire_exactly", "pass_over", "unload"),
 )
 DAMAGE = ("flip_bit", "kill_broker", "compact", "lose_power")
-# Rows of operations that rarely come together by chance: with the pauses between them, and the
-# moment at which one begins, if it waits for that.
+# Sequences of operations that rarely occur by chance: with the pauses between them, and the moment
+# at which one begins, if it waits for that.
 Episode = tuple[tuple[str, int] | tuple[str, int, str], ...]
 DAMAGED: Episode = tuple(
     (name, 40)
     for name in ("publish", "publish", "flip_bit", "kill_broker", "compact", "compact", "compact")
 )
-# A bad entry in front of good ones, in a ledger that is open until the broker dies.
+# A bad entry before good ones, in a ledger that is open until the broker dies.
 DAMAGED_EARLY: Episode = (
     ("publish", 80),
     ("publish", 150),
@@ -111,11 +111,11 @@ DAMAGED_EARLY: Episode = (
     ("compact", 250),
     ("compact", 250),
 )
-# Time alone changes what is left.
+# Time alone changes what remains.
 LATER: Episode = tuple(
     (name, 400) for name in ("publish", "publish", "compact", "pass_time", "compact")
 )
-# A reader stands right behind an entry that a run passes, while its ledger is trimmed.
+# A reader is directly after an entry that a run passes, while its ledger is trimmed.
 STANDING: Episode = (
     ("publish", 100),
     ("publish", 150),
@@ -126,7 +126,7 @@ STANDING: Episode = (
     ("permit", 40),
     ("check", 40),
 )
-# A run commits in the midst of what a reader of the view reads on.
+# A run commits while a reader of the view continues.
 OVERTAKEN: Episode = (
     ("publish", 80),
     ("publish", 80),
@@ -140,7 +140,7 @@ OVERTAKEN: Episode = (
     ("permit", 30),
     ("check", 30),
 )
-# A ledger is kept to the millisecond, or to the byte.
+# A ledger is retained to the millisecond, or to the byte.
 BY_AGE: Episode = (
     ("limit_age", 60),
     ("publish", 150),
@@ -167,7 +167,7 @@ EXPIRING: Episode = (
     ("expire_exactly", 150),
     ("at_boundary", 150),
 )
-# What is known of sequence ids is captured again before it is written, and then asked for.
+# The state of sequence ids is captured again before it is written, and then used.
 CAPTURED: Episode = (
     ("publish", 40),
     ("slow_call", 0),
@@ -179,7 +179,7 @@ CAPTURED: Episode = (
     ("kill_broker", 100),
     ("resend", 200),
 )
-# Producers go and are forgotten, or nearly.
+# Producers leave and are forgotten, or nearly.
 FORGOTTEN: Episode = (
     ("publish", 150),
     ("compact", 300),
@@ -193,7 +193,7 @@ FORGOTTEN: Episode = (
     ("resend", 200),
 )
 EPISODES = (STANDING, OVERTAKEN, BY_AGE, BY_SIZE, EXPIRING, CAPTURED, FORGOTTEN)
-# What makes a moment come about, by how its name begins.
+# The operation that causes a moment, by the prefix of its name.
 _COMPACTING: Episode = (("publish", 60), ("publish", 60), ("compact", 200))
 _CONSUMING: Episode = (
     ("open_consumer", 60),
@@ -233,7 +233,7 @@ KAFKA_BRINGING: Mapping[str, Episode] = {
     "the worker": _CLEANING,
     "a manifest": _CLEANING,
 }
-# Turns come by themselves, too; and nothing is forgotten of producers, however time passes.
+# Passes also run by themselves; and producers are never forgotten, however time passes.
 KAFKA_CONFIG = {
     "log.cleaner.backoff.ms": "400",
     "log.retention.check.interval.ms": "700",
@@ -244,7 +244,7 @@ TOPIC = "persistent://public/default/t"
 
 
 def draw(seed: int, without: frozenset[str] = frozenset(), kind: str = "faults") -> Scenario:
-    """`without`: operations that are left out; "reordering" of pages, too.
+    """`without`: operations to leave out; also "reordering" of pages.
 
     `kind`: "faults"; "codecs", the same with entries of Pulsar's clients; "damage", in which bits
     flip and errors are the right answer; "partitions" of a topic that grows; "kafka", a Kafka
@@ -257,7 +257,7 @@ def draw(seed: int, without: frozenset[str] = frozenset(), kind: str = "faults")
     is_kafka = kind in ("kafka", "truncation")
     profile = random.choice(("documented", "documented", "pulsar-4"))
     if kind == "metadata":
-        # That of the broker that opens them again.
+        # The durability of the broker that opens them again.
         profile = "documented"
     store = StoreSettings(
         segment_bytes_max=random.choice((300, 600, 1000)),
@@ -297,7 +297,7 @@ class _Steps:
         armed = self._armed()
         steps = self._by_chance()
         if kind == "damage" and random.random() < 0.6:
-            # What is damaged while it is open shows at the next start, and to the next runs.
+            # Damage to an open file is found at the next start, and by the next runs.
             steps += self._episode(random.choice((DAMAGED, DAMAGED_EARLY)))
         if strategy == "event-time-window" and kind == "faults":
             steps += self._episode(LATER)
@@ -306,7 +306,7 @@ class _Steps:
         elif self._is_kafka and random.random() < 0.5:
             steps += self._episode(random.choice(kafka_operations.EPISODES))
         for pair in armed:
-            # Early: the moment has to come yet.
+            # Early: the moment is still to come.
             at = random.randrange(len(steps) * 2 // 3 + 1)
             step = Step(pair.operation, random.randrange(1 << 30), 0, pair.moment)
             steps[at:at] = [step, *self._bringing(pair.moment)]
@@ -329,7 +329,7 @@ class _Steps:
         return [pair_of(all_pairs, self._seed * 3 + at) for at in range(count)]
 
     def _bringing(self, moment: str) -> list[Step]:
-        """Returns the operation that mostly causes it."""
+        """Returns the operation that usually causes it."""
         table = KAFKA_BRINGING if self._is_kafka else BRINGING
         found = next((each for begin, each in table.items() if moment.startswith(begin)), ())
         return self._episode(found) if self._random.random() < 0.8 else []

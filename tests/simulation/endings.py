@@ -1,4 +1,4 @@
-"""Episodes that end some scenarios, whatever these hold: what chance rarely brings together."""
+"""Episodes that end some scenarios: combinations that rarely occur by chance."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from tests.simulation.moments import is_being_written, is_called, is_written
 
-# As in drawing.py: operations, the pauses behind them, and the moments that they wait for.
+# As in drawing.py: operations, the pauses after them, and the moments for which they wait.
 Episode = tuple[tuple[str, int] | tuple[str, int, str], ...]
-# A reader stands before deletions that a run leaves out, while their ledger is trimmed.
+# A reader is before deletions that a run omits, while their ledger is trimmed.
 LAGGING: Episode = (
     ("publish", 80),
     ("publish", 150),
@@ -19,7 +19,7 @@ LAGGING: Episode = (
     ("permit", 40),
     ("check", 40),
 )
-# Ledgers are asked to go while cursors that have just passed them are being written.
+# A trim of ledgers is requested while cursors that have just passed them are being written.
 PASSING: Episode = (
     ("open_consumer", 60),
     ("publish", 80),
@@ -34,7 +34,7 @@ PASSING: Episode = (
     ("seek_subscription", 5),
     ("trim", 100),
 )
-# The power fails right behind a trim.
+# The power fails directly after a trim.
 TRIMMED: Episode = (
     ("publish", 80),
     ("publish", 150),
@@ -44,7 +44,7 @@ TRIMMED: Episode = (
     ("compact", 250),
     ("trim", 100),
 )
-# The power fails in the midst of a group; or the broker dies there, and the power fails later.
+# The power fails in the middle of a group; or the broker dies there, and the power fails later.
 TORN: Episode = (
     ("publish", 80),
     ("go_dark", 0, is_called("sync")),
@@ -59,7 +59,7 @@ RECOVERED: Episode = (
     ("go_dark", 150),
     ("publish", 100),
 )
-# Acknowledgements leave holes; messages are skipped over them, and asked for again.
+# Acknowledgements leave gaps; messages are skipped over them, and requested again.
 SKIPPING: Episode = (
     ("open_consumer", 60),
     ("publish", 80),
@@ -87,7 +87,7 @@ ENDING: Episode = (
     ("terminate", 100),
     ("seek_reader", 60),
 )
-# One of these ends every so many scenarios of a kind, whatever else they hold.
+# One of these ends every n-th scenario of a kind, regardless of its other operations.
 LAST: Mapping[str, tuple[Episode, ...]] = {
     "faults": (LAGGING, PASSING, TRIMMED, TORN, RECOVERED, SKIPPING),
     "partitions": (ENDING, SKIPPING),

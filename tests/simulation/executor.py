@@ -1,7 +1,7 @@
-"""The broker's thread pool and the storage room's locks, as a seed has them.
+"""The broker's thread pool and the storage's locks, controlled by a seed.
 
-`cooperative_locks` replaces `threading.Lock` in the storage room by one that hands the baton on
-(tests/simulation/jobs.py) instead of stopping everybody; `SimExecutor` runs jobs.
+`cooperative_locks` replaces `threading.Lock` in the storage by one that passes the baton on
+(tests/simulation/jobs.py) instead of blocking; `SimExecutor` runs jobs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ JOBS_MAX = 8
 
 
 class CooperativeLock:
-    """A threading.Lock that hands the baton on. `jobs`: of the simulation that runs."""
+    """A threading.Lock that passes the baton on. `jobs`: of the current simulation."""
 
     jobs: Jobs | None = None
 
@@ -49,7 +49,7 @@ class CooperativeLock:
 
 @contextmanager
 def cooperative_locks(jobs: Jobs) -> Iterator[None]:
-    """In the storage room, for as long as a simulation runs."""
+    """Replaces locks in the storage during a simulation."""
     CooperativeLock.jobs = jobs
     stand_in = SimpleNamespace(Lock=CooperativeLock)
     with (
@@ -64,7 +64,7 @@ def cooperative_locks(jobs: Jobs) -> Iterator[None]:
 
 
 class SimExecutor(ThreadPoolExecutor):
-    """JOBS_MAX at once, others wait in order. `process` None: of whoever submits."""
+    """Runs JOBS_MAX at once, the others in order. `process` None: that of the submitter."""
 
     def __init__(self, jobs: Jobs, process: Process | None = None) -> None:
         super().__init__(max_workers=1)
@@ -103,4 +103,4 @@ class SimExecutor(ThreadPoolExecutor):
             self._begin(job)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Nothing to end: threads are shared."""
+        """Does nothing: threads are shared."""

@@ -1,8 +1,8 @@
 """The file system as one process sees it: storage.files.Files on the simulated disk.
 
-Each call that changes something, or goes to the disk, hands the baton on before and after its
-effect, may fail as the disk's faults say, and raises Crash once the process is dead. Errors are
-those of storage/files.py: FileNotFoundError as it is, every other OSError as DiskFailure.
+Each call that changes something, or reaches the disk, passes the baton on before and after its
+effect, may fail by the disk's faults, and raises Crash once the process is dead. Errors are those
+of storage/files.py: FileNotFoundError unchanged, every other OSError as DiskFailure.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SimFiles(Files):
     def __init__(
         self, disk: Disk, process: Process, reach: Callable[[str], None] = lambda moment: None
     ) -> None:
-        """`reach`: told of the moment before each call."""
+        """`reach`: called before each call."""
         super().__init__()
         self._disk, self._process, self._reach = disk, process, reach
 
@@ -33,7 +33,7 @@ class SimFiles(Files):
     def call(
         self, operation: str, path: Path, half: Callable[[], None] | None = None
     ) -> Iterator[None]:
-        """Around the effect."""
+        """Surrounds the effect."""
         self._reach(operation)
         self._disk.jobs.switch(self._process)
         self._disk.jobs.reach(self._process, operation)
@@ -46,7 +46,7 @@ class SimFiles(Files):
             yield
         self._disk.jobs.switch(self._process)
 
-    # Looking
+    # Queries
 
     def free_bytes(self, path: Path) -> int:
         return 0 if self._disk.is_full else FREE_BYTES
@@ -77,7 +77,7 @@ class SimFiles(Files):
         if self._process.is_dead:
             raise Crash(self._process.name)
 
-    # Changing
+    # Changes
 
     def create(self, path: Path) -> SimAppendFile:
         with self.call("create", path):
@@ -144,8 +144,9 @@ class SimFiles(Files):
                 folder.change(lambda names: names.pop(path.name, None))
 
     def remove_dir(self, path: Path) -> None:
-        """As shutil.rmtree: name by name, others may come in between. What they remove is gone, too
-        (storage/files.py): a worker that is late removes its folder while a start does.
+        """Removes as shutil.rmtree: name by name, with other tasks in between. Files that they
+        remove are ignored, too (storage/files.py): a late worker removes its folder while a start
+        does.
         """
         with self.call("remove_dir", path):
             node = self._disk.find(path)
@@ -171,7 +172,7 @@ class SimFiles(Files):
     def overwrite(self, path: Path, offset: int, data: bytes, *, sync: bool) -> None:
         file = self._disk.file(path)
         if not sync:
-            # Into the system's memory: nobody waits.
+            # Into the system's memory: no wait.
             self._check()
             file.overwrite(offset, data)
             return
@@ -204,7 +205,7 @@ def _remove_name(folder: Folder, name: str) -> None:
 
 
 class SimAppendFile:
-    """Broken after its first failure, as the real one is."""
+    """An append file that is broken after its first failure, as the real one."""
 
     def __init__(self, files: SimFiles, disk: Disk, path: Path, file: File) -> None:
         self._files, self._disk, self._path, self._file = files, disk, path, file
@@ -245,11 +246,11 @@ class SimAppendFile:
             raise
 
     def close(self) -> None:
-        """Closing makes nothing durable."""
+        """Makes nothing durable."""
 
 
 class SimReadFile:
-    """Now and then what a read asks for is in memory."""
+    """Sometimes the requested data are in memory."""
 
     def __init__(self, files: SimFiles, path: Path, file: File) -> None:
         self._files, self._path, self._file = files, path, file
@@ -272,4 +273,4 @@ class SimReadFile:
         return True
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Does nothing."""

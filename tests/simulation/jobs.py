@@ -1,9 +1,9 @@
-"""Jobs in threads of which one runs at a time: a baton goes round.
+"""Jobs in threads of which one runs at a time, the one with the baton.
 
-A job, as an executor runs it, is on a thread of its own, and gives the baton back at each call of
-the file system and of the metadata store (tests/simulation/disk.py, key_value.py): so a flush can
-be half done while the loop goes on. Which job takes the next step, and when its result arrives, the
-loop's seed says. While the loop's own thread is in such a call, jobs may take steps, too.
+A job of an executor has a separate thread, and gives the baton back at each call of the file system
+and of the metadata store (tests/simulation/disk.py, key_value.py): so a flush can be half done
+while the loop continues. The loop's seed determines which job takes the next step, and when its
+result arrives. While the loop's own thread is in such a call, jobs may take steps, too.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 # How often jobs take steps while the loop's thread is in a call, and how many.
 _MEANWHILE_SHARE, _MEANWHILE_STEPS_MAX = 0.4, 6
-# How often a job goes on at a seam where others might have come in between.
+# How often a job continues at a seam where others might have run in between.
 _GO_ON_SHARE = 0.4
 
 
 class Crash(BaseException):
-    """The process is gone. Not an Exception: nothing may handle it."""
+    """The process is dead. Not an Exception, because no code may handle it."""
 
 
 class Deadlock(AssertionError):
-    """The loop's thread waits for a lock that nobody will give back."""
+    """The loop's thread waits for a lock that will never be released."""
 
 
 class Lock(Protocol):
@@ -39,9 +39,10 @@ class Lock(Protocol):
 
 
 class Process:
-    """The broker, or a worker: what dies as a whole.
+    """A broker, or a worker, which dies as a unit.
 
-    `crash_in`: calls of a seam until it does; `crash_at`: the kind of call that it dies before.
+    `crash_in`: the number of seam calls until it does; `crash_at`: the kind of call before which it
+    dies.
     """
 
     def __init__(self, name: str) -> None:
@@ -122,7 +123,7 @@ class Jobs:
         self._jobs.append(job)
         return job
 
-    # Picking and stepping, in the loop's thread
+    # Scheduling, in the loop's thread
 
     def runnable(self, starved: int = -1) -> list[Job]:
         now_s = self._loop.time()
@@ -139,7 +140,7 @@ class Jobs:
         return [job.wakes_at_s for job in self._jobs if job.wakes_at_s > now_s]
 
     def step(self, job: Job) -> None:
-        """To its next call of a seam, to its end, or its result arrives."""
+        """Runs to its next seam call, to its end, or until its result arrives."""
         if job.outcome is not None:
             self._deliver(job)
             return
@@ -198,14 +199,14 @@ class Jobs:
     # At a seam, in any thread
 
     def reach(self, process: Process, operation: str) -> None:
-        """Before the effect of a call. Raises Crash when the process is to die here."""
+        """Called before the effect of a call. Raises Crash if the process is to die here."""
         if process.crash_at == operation and not process.is_dead:
             process.is_dead = True
             raise Crash(process.name)
 
     @property
     def submitted_s(self) -> float:
-        """When the job that runs was asked for; now, in the loop's thread."""
+        """The submission time of the running job; now, in the loop's thread."""
         return self._loop.time() if self._current is None else self._current.submitted_s
 
     @property
@@ -213,7 +214,7 @@ class Jobs:
         return self._current is not None
 
     def switch(self, process: Process) -> None:
-        """Others may run here. Raises Crash when the process is dead, or dies here."""
+        """Lets other jobs run. Raises Crash if the process is dead, or dies here."""
         if process.is_dead:
             raise Crash(process.name)
         if process.crash_in >= 0:
@@ -222,7 +223,7 @@ class Jobs:
                 process.is_dead = True
                 raise Crash(process.name)
         if self._current is not None:
-            # The baton often comes back at once, and to hand it over costs more than most steps.
+            # The baton often returns at once, and passing it costs more than most steps.
             if self._loop.random.random() >= _GO_ON_SHARE:
                 self.pause()
         elif self._loop.random.random() < _MEANWHILE_SHARE:
@@ -232,7 +233,7 @@ class Jobs:
             raise Crash(process.name)
 
     def pause(self) -> None:
-        """In a job: gives the baton back until it is the job's turn again."""
+        """In a job: gives the baton back until the job's next turn."""
         job = self._current
         assert job is not None
         assert job.thread is not None
@@ -243,7 +244,9 @@ class Jobs:
         self._back.release()
 
     def sleep(self, delay_s: float) -> None:
-        """A slow disk: the job is not picked for so long. (The loop's thread cannot be slow.)"""
+        """Simulates a slow disk: the job is not scheduled for this time. (The loop's thread cannot
+        be slow.)
+        """
         if self._current is not None:
             self._current.wakes_at_s = self._loop.time() + delay_s
             self.pause()
@@ -256,7 +259,7 @@ class Jobs:
         return True
 
     def wait_for(self, lock: Lock) -> None:
-        """Until nobody holds it."""
+        """Waits until it is released."""
         while lock.is_held:
             job = self._current
             if job is not None:

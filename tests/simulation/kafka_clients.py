@@ -1,4 +1,4 @@
-"""Clients of a Kafka topic: producers that do not give up, readers from any offset."""
+"""Clients of a Kafka topic: producers that retry, readers from any offset."""
 
 from __future__ import annotations
 
@@ -45,21 +45,22 @@ CONFIG = {
     "delete.retention.ms": "500",
     "segment.ms": "20000",
 }
-# How far the times of a batch's records are from now: some are so old that Kafka would forget their
-# producer at once, some are ahead.
+# The distance of record times in a batch from now: some are so old that Kafka would forget their
+# producer at once, some are in the future.
 _SKEWS_MS = (0, 0, 0, -2_100_000_000, 1_800_000)
 KEYS = tuple(bytes((each,)) for each in b"abcdef")
 _RETRY_S = 0.05
-# Batches of a producer that the broker knows again.
+# The batches of a producer that the broker remembers.
 _REMEMBERED = 5
 _MARKER_BYTES = 100
 
 
 class KafkaProducer:
-    """One producer id in one epoch; batches in order, some at once, until they are acknowledged.
+    """One producer id in one epoch; batches in order, some concurrently, until they are
+    acknowledged.
 
-    A plain one has no id: what fails it does not send again. One whose id another one has got in a
-    later epoch is a zombie: it goes on, and the broker refuses it.
+    A plain producer has no id and does not resend failed batches. A producer whose id another one
+    has got in a later epoch is a zombie: it continues, and the broker refuses it.
     """
 
     def __init__(
@@ -76,14 +77,14 @@ class KafkaProducer:
         self.is_plain, self.is_transactional = is_plain, is_transactional
         self.label = f"{number}.{epoch}"
         self.is_zombie = False
-        # The last batches that were acknowledged, with the offset of the first record of each.
+        # The last acknowledged batches, with the offset of the first record of each.
         self._done: deque[tuple[bytes, list[Sent], int]] = deque(maxlen=_REMEMBERED)
         self._sequence = self._records = 0
         self._transaction: Transaction | None = None
         # Batches, as (bytes, records); None: the end of a transaction.
         self._queue: deque[tuple[bytes, list[Sent]] | None] = deque()
         self._wanted = asyncio.Event()
-        # Its sequences, and what became of them, are another life's.
+        # Its sequences, and their state, belong to another life.
         self.is_over = False
         self._life: KafkaLife | None = None
         self._cuts = 0
@@ -110,7 +111,7 @@ class KafkaProducer:
         self._wanted.set()
 
     def end(self, random: Random) -> None:
-        """The transaction that is open."""
+        """Ends the open transaction."""
         if self._transaction is not None and not self.is_zombie:
             self._transaction.outcome = random.choice(("commit", "abort"))
             self._transaction = None
@@ -119,8 +120,8 @@ class KafkaProducer:
 
     @property
     def may_be_bumped(self) -> bool:
-        """Returns whether no end of a transaction is in progress: a coordinator does one after the
-        other.
+        """Returns whether no end of a transaction is in progress: a coordinator performs one at a
+        time.
         """
         if self.is_plain or self.is_over or self.is_zombie:
             return False
@@ -149,7 +150,7 @@ class KafkaProducer:
         self._wanted.set()
 
     async def send_again(self, broker: Broker, count: int) -> None:
-        """Batches that were acknowledged: they are where they were, and not appended again."""
+        """Resends acknowledged batches: they are not appended again."""
         topic = await broker.kafka_topic(self._topic, to_write=True)
         if self._life is None or self._is_another_life():
             return
@@ -157,7 +158,7 @@ class KafkaProducer:
             try:
                 (appended,) = await topic.append_batches(data, Origin.CLIENT)
             except KafkaError:
-                # It may be remembered no more: only the last one is, after a load.
+                # It may no longer be remembered: after a load, only the last one is.
                 continue
             if self._is_another_life():
                 return
@@ -232,7 +233,7 @@ class KafkaProducer:
                 life.doubtful.add(each.key)
 
     def _give_up(self) -> None:
-        """Another life of the topic knows nothing of it; or it is a zombie."""
+        """Another life of the topic does not know it; or it is a zombie."""
         self.is_over, self._aborts = True, None
         for each in self._queue:
             if each is not None:
@@ -332,7 +333,7 @@ class KafkaProducer:
         self._world.note(f"producer {self.label}: {transaction.outcome} at {topic.log.end_offset}")
 
     def _is_to_end(self, transaction: Transaction) -> bool:
-        """The oldest of its own that is not ended."""
+        """Returns the oldest transaction of its own that has not ended."""
         own = {
             id(each.transaction)
             for name, each in self._world.oracle.kafka_sent.items()
@@ -344,7 +345,9 @@ class KafkaProducer:
 async def read_once(
     world: World, topic: str, start: int | None, *, committed: bool, pauses: Random
 ) -> str:
-    """From that offset, or the log's start, to the end. How it ended: "" is well."""
+    """Reads once from that offset, or the log's start, to the end. Returns how it ended: "" is
+    success.
+    """
     found: list[int] = []
 
     async def read(broker: Broker) -> None:

@@ -1,16 +1,17 @@
-"""The oracle's memory of one life of a Kafka topic: what was sent, and its fate.
+"""The oracle's memory of one life of a Kafka topic: the sent records, and their fate.
 
-* An offset that anybody was told of holds that record for good, and a record has one offset.
-* An offset that there was is refused only once the log begins behind it.
-* Who reads from an offset gets records in order, and of those that were told of before all that no
-  round and no retention may have taken: below the checkpoint those of a key with a later record,
-  tombstones whose time has come, and what was aborted; below the log's start everything.
-* Who reads what is committed sees nothing behind a transaction that is open, and all before it.
-* Below the checkpoint no key is there twice. A round touches nothing that is too young for
-  min.compaction.lag.ms, and nothing behind an open transaction.
-* The log's start rises by an order, or because retention lets a segment go (kafka_limits.py).
-* What a truncation cuts off is forgotten: other records get its offsets. What a round took out for
-  the sake of a record that goes then may be gone, and transactions may be open again.
+* A reported offset holds that record permanently, and a record has one offset.
+* An existing offset is refused only once the log begins after it.
+* A reader from an offset gets records in order, including all reported ones except those that a
+  cleaning or retention may have removed: below the checkpoint, those of a key with a later record,
+  expired tombstones, and aborted records; below the log's start, all.
+* A reader of committed records sees nothing after an open transaction, and everything before it.
+* Below the checkpoint each key occurs once. A cleaning changes nothing that is too young for
+  min.compaction.lag.ms, and nothing after an open transaction.
+* The log's start rises by an administrator's request, or because retention deletes a segment
+  (kafka_limits.py).
+* Truncated records are forgotten: other records get their offsets. Records that a cleaning removed
+  because of a truncated record may be missing, and transactions may be open again.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from ledgerfold.v1.records_pb2 import TopicRecord
 
 @dataclass(eq=False)
 class Transaction:
-    """`outcome`: commit or abort, once it is asked for; `is_asked`: the broker was told so, and the
-    marker may be there; `is_ended`: it is durable; `may_be_open`: a truncation may have cut it off,
-    so that the next marker of its producer ends it.
+    """`outcome`: commit or abort, once requested; `is_asked`: the request was sent, and the marker
+    may exist; `is_ended`: the marker is durable; `may_be_open`: a truncation may have removed it,
+    so that the next marker of its producer ends the transaction.
     """
 
     outcome: str = ""
@@ -39,7 +40,7 @@ class Transaction:
 
 @dataclass(frozen=True, eq=False)
 class Sent:
-    """A record, under an id that it carries as a header."""
+    """A record, with an id in a header."""
 
     id: str
     key: bytes
@@ -53,7 +54,7 @@ class Sent:
 
     @property
     def may_be_committed(self) -> bool:
-        """Returns whether who reads what is committed may see it."""
+        """Returns whether a reader of committed records may see it."""
         transaction = self.transaction
         if transaction is None or transaction.may_be_open:
             return True
@@ -61,7 +62,7 @@ class Sent:
 
 
 class Round(NamedTuple):
-    """One that was put in place: all below `end` was looked at, at that time."""
+    """A committed cleaning: everything below `end` was cleaned, at that time."""
 
     end: int
     time_ms: int
@@ -69,7 +70,7 @@ class Round(NamedTuple):
 
 
 class Fence(NamedTuple):
-    """The broker has told that it knows an epoch, from what lies at that offset."""
+    """The broker has shown that it knows an epoch, from a batch at that offset."""
 
     epoch: int
     offset: int
@@ -77,45 +78,45 @@ class Fence(NamedTuple):
 
 @dataclass(eq=False)
 class KafkaLife:
-    """`doubtful`: keys of records of which nobody knows whether they are stored."""
+    """`doubtful`: keys of records that may or may not be stored."""
 
     name: str
     fail: Callable[[str], None]
     at: dict[int, Sent] = field(default_factory=dict)
     place: dict[str, int] = field(default_factory=dict)
-    # The last offset of the batch that a record is in.
+    # The last offset of a record's batch.
     last: dict[int, int] = field(default_factory=dict)
     doubtful: set[bytes] = field(default_factory=set)
     transactions: list[Transaction] = field(default_factory=list)
-    # By transaction: the offset of its first record that anybody was told of.
+    # By transaction: the offset of its first reported record.
     firsts: dict[Transaction, int] = field(default_factory=dict)
     log_start: int = 0
-    # The highest there ever was.
+    # The highest one so far.
     checkpoint: int = 0
     rounds: list[Round] = field(default_factory=list)
-    # What the worker was asked for last.
+    # The worker's last request.
     planned: CleanPlan | None = None
-    # How often it was truncated; who began before asks whether it was since.
+    # How often it was truncated; tasks that began earlier check whether it was since.
     cuts: int = 0
-    # Superseded, below the checkpoint, by what was cut off.
+    # Superseded, below the checkpoint, by truncated records.
     may_be_gone: set[int] = field(default_factory=set)
-    # Ids of what was cut off.
+    # Ids of truncated records.
     gone: set[str] = field(default_factory=set)
-    # Of producers, by id.
+    # By producer id.
     fences: dict[int, Fence] = field(default_factory=dict)
-    # Offsets that the log's start was to be moved to, by an order.
+    # Offsets to which the log's start was to be moved, by request.
     starts_asked: list[int] = field(default_factory=list)
-    # Of batches that were sent, and have no answer.
+    # For batches that were sent, and have no answer.
     in_flight_bytes: int = 0
     record: TopicRecord = field(default_factory=TopicRecord)
     # min.compaction.lag.ms before the last changes of settings, which take effect between their
-    # write and their answer; how many have no answer; and when the last one got it.
+    # write and their answer; the number without an answer; and when the last one got it.
     lag_before_ms: int = 0
     settings_changing: int = 0
     settings_changed_ms: int = 0
 
     def on_record(self, record: TopicRecord, may_start_at: Callable[[TopicRecord], bool]) -> None:
-        """`may_start_at`: whether retention may have let the log begin where that record says."""
+        """`may_start_at`: whether retention may have made the log begin at the record's start."""
         log = record.kafka
         if log.HasField("truncated_to"):
             self._cut(log.truncated_to)
@@ -162,7 +163,7 @@ class KafkaLife:
 
     @contextmanager
     def changing_settings(self, now_ms: Callable[[], int]) -> Iterator[None]:
-        """Until a change is answered, the settings before it may be in force."""
+        """Until a change is answered, the previous settings may be in force."""
         if not self.settings_changing:
             self.lag_before_ms = self.lag_ms
         self.settings_changing += 1
@@ -172,18 +173,18 @@ class KafkaLife:
             self.settings_changing -= 1
             self.settings_changed_ms = now_ms()
 
-    # What the worker is asked for
+    # The worker's requests
 
     @property
     def lag_ms(self) -> int:
-        """min.compaction.lag.ms, as the record has it."""
+        """Returns min.compaction.lag.ms as recorded."""
         return int(self.record.kafka.config.get("min.compaction.lag.ms", "0"))
 
     def on_plan(self, plan: CleanPlan) -> None:
         self.planned = plan
         min_lag_ms = self.lag_ms
         if self.settings_changing or plan.time_ms <= self.settings_changed_ms:
-            # The round may have been planned before that.
+            # The cleaning may have been planned before that.
             min_lag_ms = min(min_lag_ms, self.lag_before_ms)
         upto, young_ms = plan.upper_bound, plan.time_ms - min_lag_ms
         for offset, sent in self.at.items():
@@ -193,17 +194,17 @@ class KafkaLife:
                 self._check_behind_open(offset, f"a round up to {upto} takes")
 
     def _check_behind_open(self, offset: int, what: str) -> None:
-        """(Which transactions are open nobody knows after a truncation.)"""
+        """(After a truncation, it is unknown which transactions are open.)"""
         if self.cuts:
             return
         for transaction, first in self.firsts.items():
             if first < offset and first >= self.log_start and not transaction.is_asked:
                 self.fail(f"{what} {offset}, and a transaction is open from {first} on")
 
-    # What somebody is told
+    # Reports to clients
 
     def told(self, offset: int, sent: Sent, last: int) -> None:
-        """By a receipt, or to a reader. `last`: of its batch."""
+        """A record was reported by a receipt, or to a reader. `last`: of its batch."""
         if sent.id in self.gone:
             self.fail(f"{sent.id} was cut off, and is at {offset}")
         self.last[offset] = last
@@ -218,26 +219,28 @@ class KafkaLife:
             self.firsts[sent.transaction] = min(known, offset)
 
     def read_committed(self, offset: int, sent: Sent) -> None:
-        """Somebody who reads what is committed gets it."""
+        """A reader of committed records got it."""
         if not sent.may_be_committed:
             self.fail(f"{sent.id} at {offset} is not committed, and is read as if it were")
         self._check_behind_open(offset, "who reads what is committed gets")
 
     def fenced(self, producer_id: int, epoch: int, offset: int) -> None:
-        """The broker knows of that epoch: what comes of an older one it refuses from now on."""
+        """The broker knows that epoch: from now on it refuses an older one."""
         known = self.fences.get(producer_id)
         if known is None or known.epoch <= epoch:
             self.fences[producer_id] = Fence(epoch, offset)
 
     def fence_of(self, producer_id: int) -> int:
-        """The epoch below which nothing may be taken. What tells of it may be gone: 0 then."""
+        """Returns the epoch below which nothing may be accepted. The batch with it may be deleted:
+        0 then.
+        """
         known = self.fences.get(producer_id)
         return 0 if known is None or known.offset < self.log_start else known.epoch
 
     def refused(self, offset: int | None, *, is_given: bool) -> None:
-        """A reader at that offset is told that it is out of range.
+        """A reader at that offset got the error that it is out of range.
 
-        `is_given`: the reader came to it by itself; else only one that somebody was told of counts.
+        `is_given`: the reader reached it by itself; otherwise only reported offsets count.
         """
         if offset is None or not (is_given or offset in self.at):
             return
@@ -247,26 +250,26 @@ class KafkaLife:
         if offset >= self.log_start:
             self.fail(f"{offset} is refused, and the log's start is {self.log_start}")
 
-    # What a reader must have got
+    # What a reader must have received
 
     def promised(self, *, committed: bool) -> list[int]:
-        """Returns what a reader that asks now, and comes to the end, must have received."""
+        """Returns what a reader that starts now, and reaches the end, must have received."""
         stable = self._stable() if committed else None
         return sorted(each for each in self.at if stable is None or each < stable)
 
     def _stable(self) -> int | None:
-        """Returns the start of the oldest transaction that is not durably over; None: none is
+        """Returns the start of the oldest transaction that has not durably ended; None: none is
         open.
         """
         if self.cuts:
             return 0
         open_ones = [each for each in self.transactions if not each.is_ended]
-        # Of one that nobody was told of yet, nobody knows where it begins.
+        # The start of a transaction that was not reported yet is unknown.
         return min((self.firsts.get(each, 0) for each in open_ones), default=None)
 
     def check(self, start: int, found: list[int], promised: Iterable[int], committed: bool) -> None:
-        """Checks what a reader received from `start` to the end. `promised`: when it asked for the
-        last.
+        """Checks what a reader received from `start` to the end. `promised`: at its last
+        request.
         """
         got = set(found)
         for offset in promised:
@@ -276,7 +279,7 @@ class KafkaLife:
                     self.fail(f"a reader from {start} does not get {offset}: {why}")
 
     def check_clean(self, found: Iterable[int], checkpoint: int) -> None:
-        """`checkpoint`: as the broker had it when the reader of `found` began."""
+        """`checkpoint`: the broker's when the reader of `found` began."""
         last = dict[bytes, int]()
         for offset in found:
             key = self.at[offset].key
@@ -308,8 +311,8 @@ class KafkaLife:
         return f"{sent.id}, the last of {sent.key!r} below the checkpoint {self.checkpoint}"
 
     def _has_lapsed(self, offset: int) -> bool:
-        """Returns whether a round may have taken a tombstone: long enough behind the first that met
-        it.
+        """Returns whether a cleaning may have removed a tombstone: long enough after the first one
+        that found it.
         """
         if self.cuts:
             return True

@@ -1,8 +1,8 @@
-"""The oracle's own rule for retention of a Kafka log, computed from its files.
+"""The oracle's own rule of retention of a Kafka log, computed from its files.
 
-After Kafka's documentation of cleanup.policy, retention.bytes and retention.ms: whole segments go,
-from the oldest on; one below the log's start always; with `delete` those without which the log
-still has retention.bytes, and those of which all records are older than retention.ms.
+After Kafka's documentation of cleanup.policy, retention.bytes and retention.ms: whole segments are
+deleted, from the oldest on; those below the log's start always; with `delete`, also those without
+which the log still has retention.bytes, and those whose records are all older than retention.ms.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def deletable(
     """Returns how many of the oldest segments may be deleted. `slack_bytes`: bytes that may not be
     in files.
 
-    Never the last one here: whether it may go, too, is the caller's to say.
+    Never the last one here: the caller decides whether it may be deleted, too.
     """
     segments = [facts_of(each, entries) for each in log.segments]
     limits, count = KafkaLimits.of(config), 0

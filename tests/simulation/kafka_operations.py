@@ -60,7 +60,7 @@ THEMES = (
     ("lose_power", "kafka_roll", "slow_call"),
 )
 PRODUCERS_MAX = 4
-# Of the last reader: two are seen, in one seed of some hundreds.
+# For the last reader: two are seen, in one seed of some hundreds.
 _TRIES_MAX = 10
 _HELD_STEPS = 2_000
 _CHANGES: tuple[dict[str, str | None], ...] = (
@@ -77,11 +77,11 @@ _CHANGES: tuple[dict[str, str | None], ...] = (
     {"cleanup.policy": "compact,delete", "retention.ms": "1000", "retention.bytes": "-1"},
     {"cleanup.policy": "delete", "retention.ms": "1000", "retention.bytes": "-1"},
 )
-# Settings that are ages.
+# Settings with ages.
 _AGES = ("retention.ms", "min.compaction.lag.ms", "segment.ms")
-# Rows of operations that rarely come together by chance: with the pauses between them.
+# Sequences of operations that rarely occur by chance, with the pauses between them.
 EPISODES: tuple[tuple[tuple[str, int], ...], ...] = (
-    # An epoch is to be known behind whatever a load begins with.
+    # An epoch is to be known after the position at which a load begins.
     (
         ("kafka_publish", 60),
         ("kafka_bump", 60),
@@ -94,7 +94,7 @@ EPISODES: tuple[tuple[tuple[str, int], ...], ...] = (
         ("kafka_publish", 60),
         ("kafka_resend", 60),
     ),
-    # Rounds and retention at the very millisecond.
+    # Cleanings and retention at the exact millisecond.
     (
         ("kafka_config", 40),
         ("kafka_publish", 60),
@@ -104,7 +104,7 @@ EPISODES: tuple[tuple[tuple[str, int], ...], ...] = (
         ("kafka_boundary", 150),
         ("kafka_read", 40),
     ),
-    # What was decided stays so, whatever a round takes.
+    # A decided transaction stays decided, whatever a cleaning removes.
     (
         ("kafka_publish", 40),
         ("kafka_publish", 40),
@@ -171,7 +171,7 @@ def kafka_bump(actors: Actors, random: Random) -> None:
 
 @operation
 def kafka_resend(actors: Actors, random: Random) -> None:
-    """A producer sends once more what was acknowledged."""
+    """A producer resends acknowledged batches."""
     live = [each for each in actors.kafka_producers if each.is_idle and not each.is_over]
     if not live:
         return
@@ -181,7 +181,7 @@ def kafka_resend(actors: Actors, random: Random) -> None:
 
 @operation
 def kafka_boundary(actors: Actors, random: Random) -> None:
-    """A limit of age is reached, or is not yet, by a millisecond; then the cleaner looks."""
+    """An age limit is reached, or is missed by a millisecond; then the cleaner runs."""
     world, topic = actors.world, actors.topic(random)
     life = world.oracle.kafka.get(topic)
     if life is None or not life.at:
@@ -286,7 +286,7 @@ def kafka_log_start(actors: Actors, random: Random) -> None:
 
 @operation
 def kafka_truncate(actors: Actors, random: Random) -> None:
-    """To what somebody was told of, mostly near the log's end."""
+    """Truncates to a reported offset, usually near the log's end."""
     topic = actors.topic(random)
     life = actors.world.oracle.kafka.get(topic)
     known = sorted(life.at) if life is not None else []
@@ -311,9 +311,7 @@ def kafka_pause(actors: Actors, random: Random) -> None:
 
 
 async def check_retained(actors: Actors) -> None:
-    """Checks that segments outside retention are deleted with the cleaner's next turn on a free
-    log.
-    """
+    """Checks that the cleaner's next pass deletes the segments outside retention of a free log."""
     world = actors.world
     for name, life in sorted(world.oracle.kafka.items()):
         left = 0
@@ -331,7 +329,7 @@ async def check_retained(actors: Actors) -> None:
 
 
 async def _retain(broker: Broker, name: str) -> bool:
-    """Returns whether deletion may take from it: it is loaded, and neither given up nor paused."""
+    """Returns whether deletion may affect it: it is loaded, and neither uncleanable nor paused."""
     await broker.cleaner.retain()
     await broker.cleaner.run_pass()
     is_given_up = broker.cleaner.states.is_uncleanable(name)
@@ -340,31 +338,31 @@ async def _retain(broker: Broker, name: str) -> bool:
 
 
 async def rest(actors: Actors) -> None:
-    """Stops taking turns, and waits until none is in progress."""
+    """Stops running passes, and waits until none is in progress."""
     broker = actors.world.broker
     if broker is not None:
         await call(actors.world, lambda broker: broker.cleaner.stop())
 
 
 async def look(actors: Actors, random: Random) -> None:
-    """Everything that is there is read, by each kind of reader."""
+    """Reads everything with each kind of reader."""
     for topic in sorted(actors.world.oracle.kafka):
         for committed in (False, True):
             await _read_all(actors.world, topic, random, committed=committed)
 
 
 async def _read_all(world: World, topic: str, random: Random, *, committed: bool) -> None:
-    """Reads everything from the start: it ends in time, as nothing is appended.
+    """Reads everything from the start: it ends in time, because nothing is appended.
 
-    An administrator's call unloads the topic under it, or retention overtakes it: that its refusal
-    is right read_once() has seen.
+    An administrator's call may unload the topic meanwhile, or retention overtake it: read_once()
+    has checked that the refusal is right.
     """
     for _ in range(_TRIES_MAX):
         told = await read_once(world, topic, None, committed=committed, pauses=random)
         if not told or topic not in world.oracle.kafka:
             return
         if told.startswith("DiskFailure"):
-            # The store refuses writes for so long after a failure, and a load needs one.
+            # The store refuses writes for this time after a failure, and a load needs one.
             await asyncio.sleep(RETRY_S)
         elif not told.startswith(("Moved", "KafkaError('Received request for offset")):
             break

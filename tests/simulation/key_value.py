@@ -1,9 +1,9 @@
-"""The metadata store under a seed, with RocksDB's guarantees and no more.
+"""The metadata store under a seed, with exactly RocksDB's guarantees.
 
-A write is all or nothing, durable on return. One that fails may or may not be durable after a
-crash; until then reads show nothing of it, and the next write that succeeds takes it back first.
-For RETRY_S after a failure every write fails. `on_write` is called for each write that takes
-effect: the one moment at which durable state changes.
+A write is all or nothing, durable on return. A failed write may or may not be durable after a
+crash; until then reads do not show it, and the next successful write undoes it first. For RETRY_S
+after a failure every write fails. `on_write` is called for each write that takes effect: the one
+moment at which durable state changes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ OnWrite = Callable[[Pairs, tuple[bytes, ...], "PairStore"], None]
 
 
 class PairStore(MemoryKeyValue):
-    """The durable pairs, which outlive processes. `doubtful`: a failed write; it may be there."""
+    """The durable pairs, which outlive processes. `doubtful`: a failed write, which may be
+    stored.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.doubtful: tuple[Pairs, tuple[bytes, ...]] | None = None
-        # When the write in progress, or the last one, was requested.
+        # The request time of the current, or last, write.
         self.asked_s = 0.0
-        # When it was handed to a thread: nothing that came later changed what is in it.
+        # The time at which it was passed to a thread: later changes are not in it.
         self.decided_s = 0.0
         # All writes that took effect, in order.
         self.history: list[tuple[dict[bytes, bytes], tuple[bytes, ...]]] = []
@@ -57,7 +59,7 @@ class SimKeyValue:
         now_s: Callable[[], float],
         reach: Callable[[str], None] = lambda moment: None,
     ) -> None:
-        """`reach`: told of the moments before and behind each write."""
+        """`reach`: called before and after each write."""
         self._store, self._disk, self._process = store, disk, process
         self._jobs: Jobs = disk.jobs
         self._on_write, self._now_s, self._reach = on_write, now_s, reach
@@ -108,11 +110,11 @@ class SimKeyValue:
         self._failure = None
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Does nothing."""
 
 
 def settle_after_crash(store: PairStore, random: Random, on_write: OnWrite) -> bool:
-    """Returns whether a write that failed shows after all."""
+    """Returns whether a failed write is visible after all."""
     doubtful, store.doubtful = store.doubtful, None
     if doubtful is None or random.random() < 0.5:
         return False

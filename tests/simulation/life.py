@@ -1,4 +1,4 @@
-"""The oracle's memory of one life of a topic: what was sent, and its fate."""
+"""The oracle's memory of one life of a topic: the sent entries, and their fate."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.simulation.subscriptions import Order, Subscription
 
 
 class Violation(AssertionError):
-    """An invariant does not hold."""
+    """An invariant is violated."""
 
 
 @dataclass(frozen=True, eq=False)
 class Attempt:
-    """An entry that a publisher sends, again and again, until it is acknowledged."""
+    """An entry that a publisher sends repeatedly until it is acknowledged."""
 
     producer: str
     sequence_id: int
     rows: tuple[StoredMessage, ...]
     publish_time_ms: int
-    # Of the loop, when it was first sent.
+    # The loop's time when it was first sent.
     step: int = 0
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class Attempt:
     def holds(self, messages: Sequence[StoredMessage], *, is_part: bool, is_anew: bool) -> bool:
         """Returns whether these are all of it; or, with `is_part`, some rows, each in its place.
 
-        `is_anew`: runs may have renumbered their survivors; sequence ids tell which rows it is.
+        `is_anew`: runs may have renumbered their survivors; sequence ids identify the rows.
         """
         if not is_part:
             return messages == list(self.rows)
@@ -70,7 +70,7 @@ def _is_same(row: StoredMessage | None, found: StoredMessage, is_anew: bool) -> 
 
 
 class View(NamedTuple):
-    """The compacted view up to `horizon`; None: no run ever ended well."""
+    """The compacted view up to `horizon`; None: no run has succeeded yet."""
 
     rows: list[Row]
     horizon: Position | None
@@ -82,11 +82,11 @@ class View(NamedTuple):
 
 @dataclass(eq=False)
 class Topic:
-    """One life of a topic: deleted and made again it is another one.
+    """One life of a topic: a deleted and recreated topic is another one.
 
-    `at`, `place`: where entries are, of which anybody was told; `acked`: those that producers were
-    told of, with their place, None when the answer was "duplicate". `lost`: removed by rule, and in
-    no compacted view. `rows`: the compacted view, `horizon` its end.
+    `at`, `place`: the positions of reported entries; `acked`: those that were acknowledged to
+    producers, with their position, None if the answer was "duplicate". `lost`: removed by rule, and
+    in no compacted view. `rows`: the compacted view, `horizon` its end.
     """
 
     name: str
@@ -98,48 +98,49 @@ class Topic:
     removed: set[int] = field(default_factory=set)
     rows: list[Row] = field(default_factory=list)
     horizon: Position | None = None
-    # Where retention let the view begin, since the last commit.
+    # The start of the view by retention, since the last commit.
     floors: list[Position] = field(default_factory=lambda: [EARLIEST])
-    # By their run: the view of the record, and that of the record which the last write replaced.
-    # Readers see the older one until the broker hears that the write is done.
+    # By run: the view of the record, and that of the record that the last write replaced. Readers
+    # see the older one until the broker knows that the write is done.
     views: dict[int, View] = field(default_factory=lambda: {0: View([], None)})
     numbers: dict[int, str] = field(default_factory=dict)
     cursors: dict[str, CursorRecord] = field(default_factory=dict)
     # The first record of each.
     births: dict[str, CursorRecord] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
-    # When a record last told of a seek.
+    # When a record last had a seek.
     moved_ms: dict[str, int] = field(default_factory=dict)
-    # Of message TTL, while there is one; limits of retention, and those before the last change.
+    # Of message TTL, if set; the limits of retention, and those before the last change.
     ttl: Order | None = None
     limits: list[Limits] = field(default_factory=list)
-    # The highest horizon there ever was.
+    # The highest horizon so far.
     furthest: Position | None = None
-    # Of each producer: its record; when it was last connected. Those that the broker has forgotten
+    # For each producer: its record; when it was last connected. Those that the broker has forgotten
     # since.
     producers: dict[str, ProducerRecord] = field(default_factory=dict)
     seen_ms: dict[str, int] = field(default_factory=dict)
-    # Since when the broker may have had it as away.
+    # Since when the broker may have considered it disconnected.
     away_ms: dict[str, int] = field(default_factory=dict)
     loaded_ms: int = 0
     forgotten: set[str] = field(default_factory=set)
     connected: set[str] = field(default_factory=set)
-    # To pass entries over; of message TTL, one for each time at which there was one.
+    # Requests to pass entries over; for message TTL, one for each time at which it was set.
     orders: list[Order] = field(default_factory=list)
     runs: dict[int, RunRecord] = field(default_factory=dict)
-    # What runs of other strategies than publishing-order kept up to their horizons: the rest is
-    # never promised again, a key's last message it may be.
+    # What runs of strategies other than publishing-order kept up to their horizons: other entries
+    # are never promised again, even if they are a key's last message.
     kept: list[tuple[Position, frozenset[tuple[Position, bytes | None]]]] = field(
         default_factory=list
     )
-    # Readers of compacted data may miss something from here on: it was taken away by rule.
+    # Readers of compacted data may miss entries from here on, which were deleted by rule.
     takings: int = 0
 
-    # Of an open ledger's last group, and damaged: nothing tells such damage from a torn tail.
+    # In an open ledger's last group, and damaged: such damage cannot be distinguished from a torn
+    # tail.
     excused: set[Position] = field(default_factory=set)
 
     def leave_out(self) -> None:
-        """After a run: what is not in its view is never promised again."""
+        """After a run: entries that are not in its view are never promised again."""
         if self.horizon is not None:
             kept = frozenset((row.position, row.key) for row in self.rows)
             self.kept.append((self.horizon, kept))
@@ -150,7 +151,7 @@ class Topic:
         )
 
     def is_gone(self, position: Position) -> bool:
-        """Returns whether nobody may ask for that raw entry any more."""
+        """Returns whether no reader may expect that raw entry any more."""
         return position.ledger_id in self.removed or position in self.excused
 
     @property

@@ -1,7 +1,7 @@
-"""The oracle's own rules of retention and of producers that are forgotten, to the millisecond.
+"""The oracle's own rules of retention and of forgotten producers, to the millisecond.
 
 Written from docs/PROFILES.md (rules 15.1 and 15.4) and Pulsar's documentation, not from the
-product's modules: what both say must be the same.
+product's modules: both must agree.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.v1.records_pb2 import LEDGER_STATE_CLOSED, LedgerRecord, Policies
 
 HOUR_MS = 3_600_000
-# A producer is forgotten when it was away for longer than that, and at least this long had time to
-# come back since its topic was loaded.
+# A producer is forgotten if it was disconnected for longer than this, and had at least this time to
+# reconnect since its topic was loaded.
 AWAY_MS = 6 * HOUR_MS
 
 
@@ -35,7 +35,9 @@ class Limits(NamedTuple):
         return self.age_ms > 0 or self.size_bytes > 0
 
     def let_go(self, closed_ms: int, kept_bytes: int, now_ms: int) -> bool:
-        """The oldest ledger that nobody needs. `kept_bytes`: of those that nobody needs, it too."""
+        """Returns whether the oldest unneeded ledger is deleted. `kept_bytes`: of all unneeded
+        ledgers, including it.
+        """
         is_old = 0 <= self.age_ms <= now_ms - closed_ms
         is_much = 0 <= self.size_bytes < kept_bytes
         if self.age_ms == 0 and self.size_bytes > 0:
@@ -50,7 +52,7 @@ def size_of(record: LedgerRecord) -> int:
 
 
 def last_of(record: LedgerRecord) -> Position | None:
-    """None: it is empty."""
+    """Returns None if it is empty."""
     for segment in reversed(record.segments):
         if segment.entries:
             return Position(segment.last.ledger_id, segment.last.entry_id)
@@ -58,7 +60,9 @@ def last_of(record: LedgerRecord) -> Position | None:
 
 
 def unneeded(ledgers: Sequence[LedgerRecord], needed_from: Position) -> list[LedgerRecord]:
-    """The oldest ones that are closed, hold nothing behind that entry, and are not the newest."""
+    """Returns the oldest ledgers that are closed, contain nothing after that entry, and are not the
+    newest.
+    """
     found = []
     for record in ledgers[:-1]:
         last = last_of(record)
@@ -69,7 +73,7 @@ def unneeded(ledgers: Sequence[LedgerRecord], needed_from: Position) -> list[Led
 
 
 def let_go(unneeded_ones: Sequence[LedgerRecord], limits: Limits, now_ms: int) -> list[int]:
-    """The ids of those of the oldest ledgers that retention does not keep."""
+    """Returns the ids of those of the oldest ledgers that retention does not keep."""
     kept_bytes, gone = sum(map(size_of, unneeded_ones)), []
     for record in unneeded_ones:
         if not limits.let_go(record.closed_ms, kept_bytes, now_ms):
@@ -80,7 +84,9 @@ def let_go(unneeded_ones: Sequence[LedgerRecord], limits: Limits, now_ms: int) -
 
 
 def due_times(ledgers: Iterable[LedgerRecord], policies: Policies) -> list[int]:
-    """When retention, or message TTL, lets a whole ledger go, one after the other."""
+    """Returns the times at which retention, or message TTL, releases a whole ledger, one after the
+    other.
+    """
     limits = [policies.retention_ms] if policies.retention_ms > 0 else []
     limits += [policies.message_ttl_ms] if policies.message_ttl_ms > 0 else []
     return [

@@ -1,7 +1,7 @@
 """The messages owed to consumers that stay connected, once faults have stopped.
 
-An answer for each acknowledgement that asked for one; and of their durable subscription all that
-nobody has acknowledged: each entry goes to one of them that is there, also what another one had.
+An answer for each acknowledgement that requested one; and, for a durable subscription, all
+unacknowledged entries: each goes to one connected consumer, also entries that another one had.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from tests.simulation.life import Attempt, Topic
     from tests.simulation.oracle import Oracle
 
-# Emulated: cursors are written, and written again, in a second.
+# Emulated: cursors are written, and retried, within a second.
 _PATIENCE_S = 60.0
 _PERMITS = 100_000
 
 
 async def check_owed(actors: Actors) -> None:
-    """Waits until they have got it. Nothing is promised where files were damaged."""
+    """Waits until they have received it. Nothing is promised if files were damaged."""
     world = actors.world
     if world.oracle.is_damaged:
         return
@@ -67,14 +67,14 @@ def _missing(
 
 
 def _held_back(topic: Topic, sub: Subscription, consumers: list[Consumer]) -> set[Position]:
-    """Key_Shared: what comes behind an entry of the same key that a consumer has and has not
-    acknowledged may be another's by now, who must wait for that. (Keys stand for their slots.)
+    """Key_Shared: entries after an unacknowledged entry of the same key may belong to another
+    consumer by now, which must wait for it. (Keys stand for their slots.)
     """
     record = topic.cursors.get(sub.name)
     if record is None or len(consumers) < 2 or any(each.type != KEY_SHARED for each in consumers):
         return set()
     held: dict[bytes, Position] = {}
-    # A load leaves nobody connected to what was there before.
+    # A load leaves no consumer connected to the previous topic.
     able = [each for each in consumers if each.connected_ms >= topic.loaded_ms]
     for position in {position for each in able for position in each.got_here}:
         if position in topic.at and not covers(record, position):

@@ -1,12 +1,11 @@
-"""An event loop without a selector: a seed says which step comes next, and what time it is.
+"""An event loop without a selector: a seed determines the next step and the time.
 
-* What is ready is a step of a task, a plain callback, or a step of a job
-  (tests/simulation/jobs.py). One is picked at random; for stretches the oldest is preferred, or one
-  is starved.
-* asyncio's own promise is kept where code may rely on it: plain callbacks run in the order in which
-  they were scheduled. A task never has two steps ready.
-* Time stands still but for a little at each step; when nothing is ready it jumps to the next timer.
-* Picks are by number of creation, never by address or by hash, so that a seed is the same run.
+* Ready work is a step of a task, a plain callback, or a step of a job (tests/simulation/jobs.py).
+  One is picked at random; for some stretches the oldest is preferred, or one is delayed.
+* asyncio's guarantees are kept: plain callbacks run in the order in which they were scheduled. A
+  task never has two steps ready.
+* Time advances only a little at each step; if nothing is ready it jumps to the next timer.
+* Picks are by creation number, never by address or hash, so that a seed repeats the same run.
 
     >>> async def an_hour() -> float:
     ...     await asyncio.sleep(3_600)
@@ -32,25 +31,25 @@ from typing import Any
 from tests.simulation.jobs import Jobs, Process
 
 STEPS_MAX = 60_000
-# What a step takes, about.
+# The approximate duration of a step.
 STEP_S = 0.001
 # The process whose code runs now. None: a client, or the simulator itself.
 PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
 
 
 class Hang(AssertionError):
-    """Nothing can go on, or no end is in sight."""
+    """Nothing can continue, or there is no end."""
 
 
 @dataclass(frozen=True)
 class Pace:
     """The rule that picks the next step. Shares are probabilities."""
 
-    # A step of a job rather than one of the loop, when there are both.
+    # A step of a job rather than one of the loop, if there are both.
     jobs: float = 0.5
     # The oldest rather than any.
     in_order: float = 0.2
-    # For so many steps one task, or one job, is passed over.
+    # For this number of steps one task, or one job, is skipped.
     starve_steps: int = 60
     starve: float = 0.01
 
@@ -79,20 +78,20 @@ class SimLoop(asyncio.BaseEventLoop):
         self._callbacks: deque[asyncio.Handle] = deque()
         self._starved = -1
         self._starved_until = 0
-        # Time stands still until that step.
+        # The clock stops until that step.
         self._held_until = 0
         self.set_exception_handler(lambda _, context: self.errors.append(context))
 
-    # What asyncio wants of a loop
+    # The methods that asyncio requires of a loop
 
     def time(self) -> float:
         return self._now_s
 
     def _process_events(self, event_list: Any) -> None:
-        """There are none."""
+        """There are no events."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps."""
+        """No thread sleeps."""
 
     def create_task(
         self, coro: Any, *, name: object = None, context: Context | None = None
@@ -108,20 +107,20 @@ class SimLoop(asyncio.BaseEventLoop):
         del self._task_numbers[task], self._processes[task]
 
     def advance(self, by_s: float) -> None:
-        """Time passes at once; what became due comes in any order."""
+        """Advances time at once; due work runs in any order."""
         self._now_s += by_s
 
     @property
     def is_idle(self) -> bool:
-        """Returns whether whoever asks is the only one that has a step to take now."""
+        """Returns whether only the caller has a step to take now."""
         return not (self._task_steps or self._callbacks or self._ready or self.jobs.runnable())
 
     def stop_at(self, time_s: float) -> None:
-        """As advance(), to that time; not back."""
+        """As advance(), to that time; never backwards."""
         self._now_s = max(self._now_s, time_s)
 
     def hold(self, steps: int) -> None:
-        """Time stands still for so many steps, or until there is nothing else to do."""
+        """Stops the clock for this number of steps, or until nothing else is ready."""
         self._held_until = self.steps + steps
 
     def let_go(self) -> None:
@@ -163,13 +162,13 @@ class SimLoop(asyncio.BaseEventLoop):
                 self._callbacks.append(handle)
             else:
                 arrived[number] = handle
-        # Those that arrive together may do so in the order of a set: theirs is the numbers'.
+        # Those that arrive together may arrive in the order of a set: their numbers decide.
         for number in sorted(arrived):
             self._task_steps[number] = arrived[number]
             insort(self._numbers, number)
 
     def _jump(self) -> None:
-        """To the next timer, or to the end of a slow call to the disk."""
+        """Jumps to the next timer, or to the end of a slow disk call."""
         while self._scheduled and self._scheduled[0]._cancelled:
             heapq.heappop(self._scheduled)._scheduled = False
         times = [self._scheduled[0]._when] if self._scheduled else []
@@ -211,9 +210,7 @@ class SimLoop(asyncio.BaseEventLoop):
     # The end of a process
 
     def kill(self, process: Process) -> None:
-        """Kills its tasks and jobs, which have no effect any more; no other process takes a
-        step.
-        """
+        """Kills its tasks and jobs, which have no further effect; no other process takes a step."""
         process.is_dead = True
         self.jobs.kill(process)
         for task in self._tasks_of(process):
@@ -226,14 +223,14 @@ class SimLoop(asyncio.BaseEventLoop):
             for handle in handles:
                 self._run_handle(handle)
         for task in self._tasks_of(process):
-            # Whatever it waits for, it does not matter any more.
+            # Whatever it waits for no longer matters.
             _forget_pending(task)
         for timer in self._scheduled:
             if timer._context is not None and timer._context.get(PROCESS) is process:
                 timer.cancel()
 
     def kill_clients(self) -> None:
-        """Kills the tasks that remain when a simulation is over."""
+        """Kills the tasks that remain at the end of a simulation."""
         for task in self._processes:
             task.cancel()
         for _ in range(1000):
@@ -265,7 +262,7 @@ class SimLoop(asyncio.BaseEventLoop):
         return found
 
     def stacks(self) -> str:
-        """Returns where each task and each job waits."""
+        """Returns where each task and job waits."""
         lines = []
         for task in self._task_numbers:
             frames = _await_chain(task)

@@ -1,12 +1,12 @@
-"""Metadata that come back older than their files, by more writes than a power loss allows.
+"""Metadata that are older than their files, by more writes than a power loss allows.
 
-The end of scenarios of the kind "metadata", in place of converge.py: in the midst of whatever goes
-on the broker dies, and the store loses its last writes, a few or all. Promised is less then
-(docs/RELIABILITY.md), held against what readers get of the same files and no lost write:
+The end of scenarios of the kind "metadata", instead of converge.py: at any point the broker dies,
+and the store loses its last writes, a few or all. Then less is promised (docs/RELIABILITY.md),
+compared with what readers get of the same files without lost writes:
 
-* They get all of it, or an error: nothing vanishes without a word.
-* A start that knows of the loss removes no file that holds an entry.
-* After a repair nothing is damaged, and raw readers get all of it again.
+* They get everything, or an error: nothing is silently missing.
+* A start that detects the loss removes no file that holds an entry.
+* After a repair nothing is damaged, and raw readers get everything again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tests.support.offline import LEDGERS, Offline, Snapshot
 
 Write = tuple[dict[bytes, bytes], tuple[bytes, ...]]
 LOST = (MetadataLost, Corruption, MissingFile, CompactedLedgerDamaged)
-# How many prefixes of one history are looked at.
+# The number of prefixes of one history that are tested.
 _PREFIXES = 3
 
 
@@ -52,7 +52,7 @@ class Found(NamedTuple):
 
 
 async def die(world: World, random: Random) -> None:
-    """kill -9, or the power fails: nothing is started any more."""
+    """kill -9, or a power failure: nothing is restarted."""
     world.note("the broker dies, and metadata are lost")
     world.crash_now(power=random.random() < 0.5)
     while world.process is not None and world.process.is_dead:  # noqa: ASYNC110 - a death is silent
@@ -60,7 +60,7 @@ async def die(world: World, random: Random) -> None:
 
 
 def check(world: World, random: Random) -> None:
-    """Once the loop has stopped. Raises Violation."""
+    """Called once the loop has stopped. Raises Violation."""
     writes = world.pairs.history
     is_same_boot = world.is_same_boot
     contents = dict(_contents(world))
@@ -78,7 +78,7 @@ def check(world: World, random: Random) -> None:
 
 
 def _some(random: Random, count: int) -> list[int]:
-    """Returns some of the prefixes, mostly nearly all."""
+    """Returns some of the prefixes, usually nearly all."""
     return [max(0, count - 1 - int(random.expovariate(0.3))) for _ in range(_PREFIXES - 1)]
 
 
@@ -143,7 +143,7 @@ def _check_start(snapshot: Snapshot, whole: Found, *, is_same_boot: bool) -> Non
             except LOST:
                 continue
             if read_compacted and _horizon(lab) > whole.horizon:
-                # The lost writes dropped the view: it is back, without superseded messages.
+                # The lost writes dropped the view: it exists again, without superseded messages.
                 continue
             _check_found(wanted, found, f"read_compacted={read_compacted}")
     finally:

@@ -29,7 +29,7 @@ _FAULTY = (
 
 @operation
 def flip_bit(actors: Actors, random: Random) -> None:
-    """Somewhere in a segment, open or sealed; the more to the end, the likelier."""
+    """In a segment, open or sealed; more often near the end."""
     paths = _segments(actors.world)
     if paths:
         path = paths[-1 - int(len(paths) * random.random() ** 2)]
@@ -57,7 +57,7 @@ def _flip(actors: Actors, path: Path, at: int, bit: int) -> None:
 
 @operation
 def flip_early(actors: Actors, random: Random) -> None:
-    """In the first entry of a segment that has more of them: the newest there is."""
+    """In the first entry of a segment with several: the newest one."""
     world = actors.world
     for path in reversed(_segments(world)):
         ledger_id = int(path.parent.name)
@@ -100,7 +100,7 @@ def restart(actors: Actors, random: Random) -> None:
 
 @operation
 def fail_call(actors: Actors, random: Random) -> None:
-    """One call of the disk, soon."""
+    """Makes one call of the disk fail, soon."""
     fault = Fault(
         random.choice(_FAULTY), random.choice((1, 1, 2, 3, 5, 10)), random.choice(_ERRORS)
     )
@@ -118,7 +118,7 @@ def slow_call(actors: Actors, random: Random) -> None:
 
 @operation
 def slow_read(actors: Actors, random: Random) -> None:
-    """The next read of a file, or one behind it."""
+    """Makes the next read of a file, or a later one, slow."""
     reads = frozenset({"read", "open_read"})
     fault = Fault(reads, random.choice((1, 1, 2)), 0, random.choice((0.05, 0.5)))
     actors.world.disk.faults.append(fault)
@@ -126,7 +126,7 @@ def slow_read(actors: Actors, random: Random) -> None:
 
 @operation
 def fill_disk(actors: Actors, random: Random) -> None:
-    """And it is emptied some time later."""
+    """Fills the disk, and frees it some time later."""
     world = actors.world
     world.disk.is_full = True
     world.note("the disk is full")

@@ -1,9 +1,9 @@
-"""Moments: what may begin exactly while, or right after, something else happens.
+"""Moments: points exactly during, or right after, an event, at which an operation may begin.
 
-An operation that is armed for a moment begins at the loop's next step after that moment has come: a
-consumer acknowledges while its cursor is being written, the power fails right behind a receipt, a
-topic is unloaded while a run is in the worker. Which pair of moment and operation a scenario has is
-its seed's number among all pairs (`pairs`), so that rare ones come round as often as any other.
+An operation armed for a moment begins at the loop's next step after it: a consumer acknowledges
+while its cursor is being written, the power fails right after a receipt, a topic is unloaded while
+a run is in the worker. The seed's number among all pairs (`pairs`) determines the pair of moment
+and operation of a scenario, so that rare ones occur as often as any other.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ledgerfold.v1.records_pb2 import (
     TopicRecord,
 )
 
-# Writes of metadata, by what they are about (write_kind()).
+# Metadata writes, by subject (write_kind()).
 WRITES = ("cursor", "snapshot", "producer", "commit", "run", "trim", "ledger", "segment", "topic")
 CALLS = ("write", "sync", "create", "remove_dir", "read")
 RECEIPT, ANSWER, DELIVERY = "a receipt is sent", "an ack is answered", "an entry is sent"
@@ -56,7 +56,7 @@ MOMENTS = (
     WORKER_WRITES,
     MANIFEST,
 )
-# What begins at one, and how often compared with the others.
+# The operations that begin at one, with their relative frequencies.
 ACTIONS: Mapping[str, int] = {
     "die": 2,
     "go_dark": 2,
@@ -119,7 +119,7 @@ class Pair(NamedTuple):
 
 
 def pairs(moments: Iterable[str], actions: Mapping[str, int]) -> tuple[Pair, ...]:
-    """All of them; an action that is wanted twice is there twice."""
+    """Returns all pairs; an action with double weight occurs twice."""
     return tuple(
         Pair(moment, action)
         for moment in moments
@@ -133,12 +133,12 @@ KAFKA_PAIRS = pairs(KAFKA_MOMENTS, KAFKA_ACTIONS)
 
 
 def pair_of(all_pairs: tuple[Pair, ...], number: int) -> Pair:
-    """Numbers in a row give pairs that have nothing to do with each other, and all of them."""
+    """Returns a pair for a number: consecutive numbers give unrelated pairs, and all of them."""
     return all_pairs[number * _PRIME % len(all_pairs)]
 
 
 class Moments:
-    """The moments of one simulation. `fired`: the pairs that occurred; `last`: the one before."""
+    """The moments of one simulation. `fired`: the pairs that occurred; `last`: the previous one."""
 
     def __init__(self) -> None:
         self._armed: dict[str, list[tuple[int, str, Callable[[], None]]]] = {}
@@ -147,7 +147,7 @@ class Moments:
         self.last = ""
 
     def arm(self, moment: str, skip: int, name: str, action: Callable[[], None]) -> None:
-        """For the moment behind the next `skip` of its kind."""
+        """Arms for the moment after the next `skip` of its kind."""
         self._armed.setdefault(moment, []).append((skip, name, action))
 
     def reach(self, moment: str) -> None:
@@ -170,13 +170,13 @@ class Moments:
         self._due.clear()
 
     def run_due(self) -> None:
-        """Between two steps of the loop."""
+        """Called between two steps of the loop."""
         while self._due:
             self._due.pop(0)()
 
 
 def write_kind(puts: Mapping[bytes, bytes], get: Callable[[bytes], bytes | None]) -> str:
-    """Returns the kind of a write of metadata; "": of no particular kind."""
+    """Returns the kind of a metadata write; "": no particular kind."""
     kinds = {key.partition(b"/")[0] for key in puts}
     if b"cursor" in kinds:
         return "cursor"

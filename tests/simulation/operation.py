@@ -1,8 +1,8 @@
 """The common parts of operations: their table, and administrative calls.
 
-An operation begins something and does not wait for its end; whatever it needs and is not there (a
-reader that was not opened, a broker that is down) makes it do nothing. So any of them can be left
-out, and a failure can be shrunk.
+An operation begins something and does not wait for its end; if something that it needs is missing
+(a reader that was not opened, a broker that is down), it does nothing. So any of them can be
+omitted, and a failure can be minimized.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ def operation(function: Operation) -> Operation:
 
 
 def take_away(actors: Actors, topic: str) -> None:
-    """Readers of compacted data may miss something by rule."""
+    """Readers of compacted data may miss entries by rule."""
     known = actors.world.oracle.topics.get(topic)
     if known is not None:
         known.takings += 1
 
 
 def order_of(actors: Actors, topic: str, order: Order) -> Callable[[], None]:
-    """Entries may be passed over for it from now on; to be called when it is over."""
+    """Entries may be passed over because of it from now on; the result is called when it has
+    ended.
+    """
     oracle = actors.world.oracle
     on_their_way = oracle.orders.setdefault(topic, [])
     on_their_way.append(order)
@@ -62,7 +64,7 @@ def order_of(actors: Actors, topic: str, order: Order) -> Callable[[], None]:
 
 
 def begin_truncation(actors: Actors, asked: str, topics: Iterable[str] = ()) -> None:
-    """`topics`: whose entries go; the one that is asked for, if none is named."""
+    """`topics`: whose entries are deleted; the requested one by default."""
     oracle, names = actors.world.oracle, tuple(topics) or (asked,)
     ends = []
     for name in names:
@@ -81,7 +83,7 @@ def begin_truncation(actors: Actors, asked: str, topics: Iterable[str] = ()) -> 
 
 
 async def seek(world: World, topic: str, name: str, position: Position) -> None:
-    """Moves a subscription; what was acknowledged before is void from then on."""
+    """Moves a subscription; earlier acknowledgements are invalid from then on."""
     oracle = world.oracle
     known = oracle.topics.get(topic)
     sub = known.subscriptions.get(name) if known is not None else None
@@ -96,7 +98,7 @@ async def seek(world: World, topic: str, name: str, position: Position) -> None:
 
     async def serve(broker: Broker) -> None:
         answer = await subscribe_rpc.seek(broker, request)
-        # The topic may have been deleted meanwhile, and made again.
+        # The topic may have been deleted and recreated meanwhile.
         life = oracle.topics.get(topic)
         record = life.cursors.get(name) if life is not None else None
         if record is not None and record.incarnation < answer.incarnation:
@@ -119,7 +121,7 @@ def ask_admin(
     calls: Calls = admin_calls,
     ended: Callable[[], None] = lambda: None,
 ) -> None:
-    """A unary call, of AdminService mostly; what it is answered goes into the trace.
+    """A unary call, usually of AdminService; its answer is added to the trace.
 
     `ended`: called when there is an answer, or will never be one.
     """

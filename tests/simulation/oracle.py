@@ -1,8 +1,8 @@
 """The invariants: a plain memory of what was sent, acknowledged and read.
 
-It hears of each receipt and delivery when the broker sends it, and of each metadata write when it
-takes effect, the one moment at which durable state changes. It looks at files with a reader of its
-own (tests/simulation/storedlog.py). Letters are the invariants of docs/ARCHITECTURE.md.
+It gets each receipt and delivery when the broker sends it, and each metadata write when it takes
+effect, the only moment at which durable state changes. It reads files with a separate reader
+(tests/simulation/storedlog.py). Letters are the invariants of docs/ARCHITECTURE.md.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from tests.simulation.storedlog import Stored
 from tests.simulation.subscriptions import Order, Subscription
 from tests.simulation.trimmed import TrimmedChecks
 
-# What a worker is told that a topic here is.
+# The worker's description of a topic here.
 KAFKA_LABEL = "{}-0"
 
 
 class Oracle(PassedChecks, TrimmedChecks, CommittedChecks):
-    """All of it: told of each metadata write, too."""
+    """All checks; it gets each metadata write, too."""
 
     # Metadata
 
@@ -104,7 +104,7 @@ class Oracle(PassedChecks, TrimmedChecks, CommittedChecks):
             bases = [each.base_offset for each in before.segments]
             for config in configs:
                 count = deletable(before, self._stored, now_ms, config, life.in_flight_bytes)
-                # All of them: an empty one has taken the place of the last.
+                # All of them: an empty one has replaced the last.
                 may_be = count + 1 >= len(bases) or start <= bases[count]
                 if count and may_be:
                     return True
@@ -127,7 +127,7 @@ class Oracle(PassedChecks, TrimmedChecks, CommittedChecks):
                 life.on_plan(plan)
 
     def _on_ledger(self, key: bytes, record: LedgerRecord, store: MemoryKeyValue) -> None:
-        """(h): what a record calls sealed is on the disk as it says."""
+        """(h): a segment recorded as sealed is on the disk as recorded."""
         if record.state == LEDGER_STATE_DELETING:
             return
         before = store.get(key)
@@ -201,7 +201,7 @@ class Oracle(PassedChecks, TrimmedChecks, CommittedChecks):
         return topic.record.policies if parent is None else parent
 
     def _see_policies(self, topic: Topic) -> None:
-        """Records the present policies. A trim uses those in force when it chose."""
+        """Records the present policies. A trim uses those in force when it decided."""
         policies = self.policies_of(topic)
         limits = Limits.of(policies)
         if not topic.limits or topic.limits[-1] != limits:
@@ -218,13 +218,15 @@ class Oracle(PassedChecks, TrimmedChecks, CommittedChecks):
     def _on_partitioned(
         self, record: PartitionedTopicRecord, puts: Mapping[bytes, bytes], store: MemoryKeyValue
     ) -> None:
-        """(a): partitions come with it, and with the first one's subscriptions, from EARLIEST."""
+        """(a): partitions are created with it, and with the first one's subscriptions, from
+        EARLIEST.
+        """
         name, before = record.name, self.partitions.get(record.name, 0)
         self.partitions[name], self.parents[name] = record.partitions, record.policies
         if record.partitions < before:
             self.fail(f"{name} had {before} partitions, and has {record.partitions}")
         first = self.topics.get(partition_name(name, 0))
-        # One of which nobody was told when the call was made may come or not.
+        # A subscription that was unreported at the time of the call may or may not be copied.
         asked = min(self.growing.values(), default=0 if self.is_settling else None)
         known = first.subscriptions.values() if first is not None else ()
         told = {each.name for each in known if asked is None or each.made_step < asked}
@@ -258,7 +260,7 @@ class Oracle(PassedChecks, TrimmedChecks, CommittedChecks):
             topic.subscriptions[name] = Subscription(name, from_earliest=True, step=0)
 
     def _on_run(self, run: RunRecord, puts: Mapping[bytes, bytes]) -> None:
-        """(i), (j): a run that ends well is published by the same write."""
+        """(i), (j): a successful run is published by the same write."""
         topic = self.topics.get(run.topic)
         if topic is None:
             return
@@ -272,14 +274,14 @@ class Oracle(PassedChecks, TrimmedChecks, CommittedChecks):
     # Producers
 
     def _on_producer(self, record: ProducerRecord) -> None:
-        """Checks that what the record calls stored is stored: a load trusts it without looking."""
+        """Checks that the entries that the record counts as stored are stored: a load trusts it."""
         self._numbers.setdefault(record.topic, {})[record.number] = record.name
         topic = self.topics.get(record.topic)
         if topic is not None:
             topic.producers[record.name] = record
 
     def _on_forgotten(self, name: str, producer: str) -> None:
-        """Only one that was away for long; what it sends again is new."""
+        """Only a producer that was disconnected for long; what it sends again is new."""
         topic = self.topics.get(name)
         if topic is None:
             return

@@ -1,8 +1,8 @@
 """Operations of the kind "partitions": a partitioned topic that grows while it is used.
 
-Clients are connected to partitions, as those of the client library are; administrators name the
-partitioned topic itself. It is deleted and made again, its partitions are deleted one by one and
-terminated, and consumers come whose subscription is not durable.
+Clients are connected to partitions, as the client library's are; administrators name the
+partitioned topic itself. It is deleted and recreated, its partitions are deleted one by one and
+terminated, and there are consumers with non-durable subscriptions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.simulation.actors import Actors
 
 PARTITIONED = "persistent://public/default/parts"
-# Those that are there from the beginning are used more often.
+# The initial ones are used more often.
 PARTITIONS = tuple(partition_name(PARTITIONED, index) for index in (0, 0, 1, 1, 2, 3))
 WEIGHTS = {
     "create_partitioned": 2,

@@ -1,6 +1,6 @@
 """Checks that a durable cursor covers nothing without a reason.
 
-The part of the oracle (tests/simulation/oracle.py) that hears of each write of a cursor.
+The part of the oracle (tests/simulation/oracle.py) that gets each write of a cursor.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PassedChecks(Told):
         self.examine(topic, sub)
 
     def examine(self, topic: Topic, sub: Subscription) -> None:
-        """Why its record covers what nobody has looked at yet."""
+        """Returns why its record covers entries that were not examined yet."""
         record = topic.cursors.get(sub.name)
         if record is None:
             return
@@ -57,7 +57,7 @@ class PassedChecks(Told):
     def _on_passed(
         self, topic: Topic, sub: Subscription, position: Position, attempt: Attempt
     ) -> None:
-        """Durably, and no consumer has acknowledged it."""
+        """Passed durably, although no consumer has acknowledged it."""
         birth = topic.births.get(sub.name)
         if birth is not None and not sub.has_moved and covers(birth, position):
             return
@@ -67,8 +67,8 @@ class PassedChecks(Told):
             self.fail(f"{sub.name} passes {attempt} at {position}, and nobody acknowledged it")
 
     def expired(self, topic: Topic, before_ms: int) -> list[tuple[str, Position]]:
-        """Returns the messages published before then, up to the first that was not: every existing
-        subscription has passed them, once it was told to.
+        """Returns the messages published before then, up to the first later one: every existing
+        subscription has passed them, once it got the request.
         """
         there = [at for each in topic.record.ledger_ids for at in self.entries(each)]
         old: list[Position] = []
@@ -91,21 +91,21 @@ class PassedChecks(Told):
                 self.fail(f"{name} keeps {position}, which has expired")
 
     def _is_left_out(self, topic: Topic, sub: Subscription, position: Position) -> bool:
-        """Returns whether a reader of the view skips what compaction removed."""
+        """Returns whether a reader of the view skips entries that compaction removed."""
         if not sub.has_compacted or topic.furthest is None or position > topic.furthest:
             return False
         is_shown = any(row.position == position for row in topic.rows)
         return not is_shown or position < topic.floor or topic.takings > 0
 
     def _on_moved(self, topic: Topic, sub: Subscription, record: CursorRecord) -> None:
-        """By one of the seeks that were asked for: to before the first entry from there on."""
+        """Moved by one of the requested seeks: to before the first entry from there on."""
         mark_delete = position_of(record.mark_delete)
         there = [each for each in topic.at if not topic.is_gone(each)]
         for number, to in enumerate(sub.moves_to):
             early = [each for each in there if mark_delete < each < to]
             late = [each for each in there if to <= each <= mark_delete]
             late = [each for each in late if not self._is_left_out(topic, sub, each)]
-            # One write may have the move, and what an order made of it at once. (examine() counts.)
+            # One write may have the move, and a later request's effect. (examine() counts.)
             if early or not self.may_all_be_passed(topic, sub.name, late):
                 continue
             others = sub.moves_to[number + 1 :]

@@ -1,4 +1,4 @@
-"""Publishers that do not give up: what is not acknowledged is sent again, under the same ids."""
+"""Publishers that retry: unacknowledged entries are sent again, under the same ids."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 KEYS: tuple[bytes | None, ...] = (*(bytes((each,)) for each in b"abcdefghij"), b"", None)
-# The property that holds a version; and how far event times are apart.
+# The property with a version; and the distance of event times.
 VERSION, EVENT_TIMES_MS = "version", 200
 HANDLER = publish
 # Acknowledged entries that a publisher may send once more.
@@ -43,12 +43,12 @@ class Publisher:
         self._sequence = -1
         self._skew = world.random.choice((1, 2, 4))
         self._is_timely = world.random.random() < 0.7
-        # What was acknowledged last.
+        # The last acknowledged entries.
         self._done: OrderedDict[int, tuple[bytes, Attempt]] = OrderedDict()
         self._unanswered: deque[int] = deque()
-        # Entries that this connection was sent already.
+        # Entries that were already sent on this connection.
         self._sent = 0
-        # It stays away until it has something to send.
+        # It stays disconnected until it has something to send.
         self._left_ms: int | None = None
         # When the connection broke.
         self._cut_ms: int | None = None
@@ -58,11 +58,13 @@ class Publisher:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing waits for an acknowledgement."""
+        """No entry waits for an acknowledgement."""
         return not self._pending
 
     def publish(self, random: Random, entries: int) -> None:
-        """So many entries of any shape: messages alone, batches, tombstones, without keys."""
+        """Publishes this number of entries of any shape: single messages, batches, tombstones,
+        without keys.
+        """
         for _ in range(entries):
             count = random.choice((1, 1, 1, 2, 3, 5))
             is_batch = count > 1 or random.random() < 0.3
@@ -71,7 +73,7 @@ class Publisher:
         self._wanted.set()
 
     def delete(self, random: Random, keys: Sequence[bytes]) -> None:
-        """An entry for each of them, which deletes it."""
+        """Publishes an entry for each of the keys, which deletes it."""
         for key in keys:
             self._add(random, 1, is_batch=False, deletes=key)
         self._world.note(f"{self.name} deletes {keys}, up to #{self._sequence}")
@@ -85,9 +87,9 @@ class Publisher:
         rows = []
         for index in range(count):
             number = self._sequence + 1 + index
-            # A few keys come again and again, and are deleted.
+            # A few keys recur, and are deleted.
             key = KEYS[min(random.randrange(len(KEYS)) for _ in range(self._skew))]
-            # Mostly numbers, spaces included; up and down as versions and event times.
+            # Usually numbers, including spaces; rising and falling like versions and event times.
             value = f"{number * 7 % 5}.{number:05}" if number % 4 else f"{self.name}:{number}"
             if deletes is not None:
                 key, value = deletes, ""
@@ -129,14 +131,14 @@ class Publisher:
         self._world.oracle.attempted(self.topic, attempt)
 
     def _event_time_ms(self, number: int, now_ms: int) -> int:
-        """With ties, some without: of long ago, or of late, so that it grows old soon."""
+        """With ties, some without a time: old ones, or recent ones that soon become old."""
         back = number * 7 % 5
         if not (back and self._is_timely):
             return back
         return now_ms - now_ms % EVENT_TIMES_MS - back * EVENT_TIMES_MS
 
     def resend(self, count: int) -> None:
-        """As one that has lost its memory of what was acknowledged: the last so many once more."""
+        """Resends the last acknowledged entries, like a client that has lost its state."""
         known = list(self._done)[-count:]
         if not known:
             return
@@ -147,11 +149,11 @@ class Publisher:
         self._wanted.set()
 
     def leave(self) -> None:
-        """Disconnects in order, and stays away until there is something to send."""
+        """Disconnects normally, and stays away until there is something to send."""
         if self._connection is not None and not self._pending:
             self._world.note(f"{self.name} leaves")
             self._left_ms = self._world.clock.now_ms()
-            # The broker sees it in the millisecond in which it says so.
+            # The broker notices it in the millisecond in which it is reported.
             self._world.loop.hold(_LEAVING_STEPS)
             self._connection.finish()
 
@@ -205,7 +207,7 @@ class Publisher:
             self._sent = 0
             self._world.oracle.connected(self.topic, self.name)
             await self._stream(connection)
-            # An attempt that is refused does not count: the producer is still away.
+            # A refused attempt does not count: the producer is still disconnected.
             away_ms = connection.served_until_ms if self._cut_ms is None else self._cut_ms
             self._world.oracle.disconnected(self.topic, self.name, self._left_ms, away_ms)
         if self._left_ms is not None:
@@ -219,7 +221,7 @@ class Publisher:
             self._connection = None
 
     def _on_refused(self, error: LedgerfoldError | None) -> None:
-        """Gives up a rejected entry; later entries are tried, as topics are created again."""
+        """Gives up a rejected entry; later entries are tried, because topics are recreated."""
         oracle = self._world.oracle
         if isinstance(error, TopicTerminated):
             oracle.told_terminated(self.topic)
@@ -280,7 +282,7 @@ class Publisher:
 def _pulsar_entry(
     name: str, rows: Sequence[StoredMessage], now_ms: int, *, is_batch: bool
 ) -> bytes:
-    """Returns the entry of a client of Pulsar, which says how large its values are."""
+    """Returns the entry of a Pulsar client that sends the sizes of values."""
     first, last = rows[0], rows[-1]
     singles = []
     for row in rows:

@@ -1,7 +1,7 @@
-"""Readers that stay open, raw and compacted, from anywhere; they come back when they are sent away.
+"""Readers that stay open, raw and compacted, from any position; they reconnect when disconnected.
 
-What each must have seen is checked as the broker sends it, and whenever the broker says that there
-is no more (invariants b to g).
+What each must have seen is checked when the broker sends it, and whenever the broker reports that
+there is no more (invariants b to g).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Seen:
         # Key -> the last place at which it was seen, and whether it has a value then.
         self.keys: dict[bytes, tuple[Position, bool]] = {}
         self.takings = -1
-        # It was away, and tombstones may have gone meanwhile.
+        # It was disconnected, and tombstones may have been removed meanwhile.
         self.may_miss_tombstones = False
 
 
 class Reader:
-    """One reader; `sizes` of permits are the operations' business."""
+    """One reader; operations choose the `sizes` of permits."""
 
     def __init__(
         self, world: World, topic: str, name: str, start: Position, *, read_compacted: bool
@@ -62,10 +62,10 @@ class Reader:
         self._seeks = 0
         self._seek_start = EARLIEST
         self._is_closed = False
-        # Set when the broker has said that there is no more, with nothing sent since.
+        # Set when the broker has reported that there is no more, with nothing sent since.
         self.at_end = asyncio.Event()
         self.ended_with: Exception | None = None
-        # The broker has said that there will never be more; and has said so on this connection.
+        # The broker has reported the end of the topic; and has done so on this connection.
         self.has_ended, self._is_told_end = False, False
         self._task = world.client(self._run())
 
@@ -75,7 +75,7 @@ class Reader:
 
     @property
     def is_settled(self) -> bool:
-        """The broker said that there is no more, and no question is open."""
+        """The broker reported that there is no more, and no question is open."""
         return self.at_end.is_set() and not self._checks and self._connection is not None
 
     # Operations
@@ -159,7 +159,7 @@ class Reader:
             self._is_closed |= self._world.oracle.is_beyond(self.topic_name)
 
     def _check_life(self) -> None:
-        """A topic that was deleted and made again is another log."""
+        """A deleted and recreated topic is another log."""
         topic = self._world.oracle.topics.get(self.topic_name)
         if topic is not self._topic:
             if self._topic is not None:
@@ -172,7 +172,7 @@ class Reader:
         if self._world.oracle.topics.get(self.topic_name) is not self._topic:
             start = self._start
             self._check_life()
-            # It was asked to begin there, in whatever log.
+            # It was requested to begin there, in any log.
             self.seen.start = max(start, self.seen.start)
 
     def _on_sent(self, frame: bytes) -> None:
@@ -238,7 +238,7 @@ class Reader:
         if not self.read_compacted:
             self._check_gap(topic, position)
         elif oracle.profile == "pulsar-4" and oracle.is_stale(topic, position, self._run_shown()):
-            # The other profile's readers go on in the view that they began with.
+            # The other profile's readers continue in the view with which they began.
             oracle.fail(f"{self.name} gets {position}, which is compacted away (d)")
         seen.last = max(position, seen.last)
         seen.entries[position] = len(messages)
@@ -249,13 +249,13 @@ class Reader:
         self._start, self._inclusive = position, False
 
     def _run_shown(self) -> int | None:
-        """The run whose view reads come from: the record's, as the broker has it in memory."""
+        """Returns the run whose view reads use: the record's, as the broker has it in memory."""
         broker = self._world.broker
         topic = broker.topics.get(self.topic_name) if broker is not None else None
         return topic.record.compacted.run_number if topic is not None else None
 
     def _check_gap(self, topic: Topic, position: Position) -> None:
-        """A raw reader skips what is gone, and nothing else."""
+        """A raw reader skips exactly the deleted entries."""
         first = max(self.seen.last.next if self.seen.entries else self.seen.start, self.seen.start)
         for at, attempt in topic.at.items():
             if first <= at < position and not topic.is_gone(at):
@@ -264,7 +264,7 @@ class Reader:
                 )
 
     def _on_end(self, number: int) -> None:
-        """(g): all that was acknowledged when the question was asked was sent before."""
+        """(g): everything acknowledged when the question was asked was sent before."""
         asked = self._checks.pop(number, None)
         if asked is None:
             return
@@ -294,7 +294,7 @@ class Reader:
                 )
 
     def _on_end_of_topic(self) -> None:
-        """(g): said once, of a topic that is terminated durably, when all of it was sent."""
+        """(g): reported once, for a durably terminated topic, when all of it was sent."""
         oracle, topic = self._world.oracle, self._topic
         if self._is_told_end:
             oracle.fail(f"{self.name} is told of the end of the topic twice (g)")
@@ -313,7 +313,9 @@ class Reader:
                 oracle.fail(f"{self.name} is at the end of the topic without {attempt} at {at} (g)")
 
     def _check_keys(self, topic: Topic, due: list[tuple[Position, Attempt]]) -> None:
-        """(e): the last value of each key was seen, and so was its deletion by who had a value."""
+        """(e): the last value of each key was seen, and its deletion by a reader that had a
+        value.
+        """
         seen = self.seen
         if seen.takings >= 0 and topic.takings != seen.takings:
             return
@@ -341,9 +343,7 @@ class Reader:
                 )
 
     def _has_later_write(self, topic: Topic, key: bytes, at: Position) -> bool:
-        """Returns whether an entry may lie behind `at` that writes the key, too, acknowledged or
-        not.
-        """
+        """Returns whether an entry after `at` may write the key, acknowledged or not."""
         return any(
             any(key == each.key for each in attempt.rows) and topic.place.get(attempt, LATEST) > at
             for (name, _, _), attempt in self._world.oracle.attempts.items()

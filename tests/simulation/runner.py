@@ -14,12 +14,12 @@ from tests.simulation.drawing import draw
 from tests.simulation.scenario import run
 from tests.simulation.shrink import kind_of
 
-# Seeds that a process takes at once.
+# Seeds that a process runs at once.
 CHUNK = 10
 
 
 class Failure(NamedTuple):
-    """`kind`: what failed, without names and numbers."""
+    """`kind`: the failure, without names and numbers."""
 
     seed: int
     kind: str
@@ -66,7 +66,7 @@ def simulate(
 ) -> Iterator[Done]:
     """Returns the results of `count` seeds, chunk by chunk in any order.
 
-    Bound: two chunks a process are handed out at a time, so `count` may be without end.
+    Bound: two chunks per process are distributed at a time, so `count` may be unlimited.
     """
     end = first + count
     chunks = (range(at, min(at + CHUNK, end)) for at in range(first, end, CHUNK))
@@ -84,5 +84,5 @@ def simulate(
                 for each in done:
                     yield each.result()
         finally:
-            # Who has seen enough need not wait for what was handed out and has not begun.
+            # A caller that has seen enough need not wait for chunks that have not begun.
             pool.shutdown(wait=False, cancel_futures=True)

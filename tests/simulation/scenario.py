@@ -1,4 +1,4 @@
-"""A scenario, and its run. What is drawn from a seed: drawing.py."""
+"""A scenario, and its run. drawing.py describes what is drawn from a seed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.simulation.loop import STEP_S, Hang, Pace
 from tests.simulation.operation import OPERATIONS
 from tests.simulation.world import World
 
-# How often a moment comes and goes before the one at which an operation begins.
+# How often a moment passes before the one at which an operation begins.
 SKIPS = (0, 0, 0, 1, 2, 4)
 _IDLE_STEPS = 5
 
@@ -32,7 +32,7 @@ _IDLE_STEPS = 5
 class Step(NamedTuple):
     """An operation, its numbers, and for how many steps of the loop nothing else is begun.
 
-    `at`: the moment at which it begins, once that comes (moments.py); "": now.
+    `at`: the moment at which the step begins (moments.py); "" means now.
     """
 
     name: str
@@ -54,30 +54,30 @@ class Scenario:
     pace: Pace
     steps: tuple[Step, ...]
     schedule: int
-    # Of the clients; a name that is there twice is used twice as often.
+    # Names of clients; a name listed twice is used twice as often.
     topics: tuple[str, ...]
-    # Of topics that have none of their own.
+    # Settings of topics without their own.
     strategy: CompactionStrategy
     # Pages reach the disk in order.
     in_order: bool = False
     # Some entries are those of Pulsar's clients.
     is_mixed: bool = False
     is_damaged: bool = False
-    # It ends with metadata that are older than their files.
+    # Begins with metadata older than their files.
     loses_metadata: bool = False
-    # Of the broker.
+    # Settings of the broker.
     kafka_config: Mapping[str, str] = field(default_factory=dict)
 
     def with_steps(self, steps: tuple[Step, ...]) -> Scenario:
         return replace(self, steps=steps)
 
 
-# How much of a segment may be dead, by seed.
+# The dead share of a segment that is allowed, by seed.
 _GARBAGE_MAX = (0.0, 0.3, 0.9)
 
 
 class Outcome(NamedTuple):
-    """`failure` None: all that must hold held."""
+    """The result of a simulation; `failure` is None if no check failed."""
 
     failure: BaseException | None
     trace: list[str]
@@ -102,7 +102,7 @@ def run(scenario: Scenario) -> Outcome:
     errors = _Errors(world)
     logging.getLogger().addHandler(errors)
     failure: BaseException | None = None
-    # Collections would come at any time, and end generators that nobody finished.
+    # Collections would run at any time, and end unfinished generators.
     gc.disable()
     refused = frozenset[int]() if scenario.is_mixed else REFUSED_CODECS
     with (
@@ -137,7 +137,7 @@ async def _play(world: World, scenario: Scenario) -> None:
 
 
 async def _pause(world: World, steps: int) -> None:
-    """For so many steps, or for the time that they take, once nobody else has anything to do."""
+    """Waits for that many steps, or for that much time once nothing else runs."""
     idle = 0
     for step in range(steps):
         await asyncio.sleep(0)
@@ -161,7 +161,7 @@ def _begin(actors: Actors, step: Step) -> None:
 
 
 class _Errors(logging.Handler):
-    """Records errors that the broker logs with a stack: each is a defect, even if it was caught."""
+    """Records errors that the broker logs with a stack: each is a defect, even if caught."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.ERROR)

@@ -1,7 +1,6 @@
-"""The smallest scenario that still fails in the same way: steps are left out as long as it does.
+"""Finds the smallest scenario that still fails in the same way by leaving out steps.
 
-Leaving a step out changes what the seed picks afterwards, so each candidate is tried under a few
-schedules.
+Leaving out a step changes the seed's later choices, so each candidate runs under a few schedules.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ TRIES_MAX = 400
 
 
 def kind_of(outcome: Outcome) -> str:
-    """Returns the kind of a failure, without names and numbers, so that shrinking does not slip to
-    another defect.
+    """Returns the kind of a failure without names and numbers, so that shrinking keeps to one
+    defect.
     """
     words = str(outcome.failure).split("\n", 1)[0].split(": ")[0]
     kind = re.sub(r"\br\d+-\w+|\bp\d#\d+|b'.*?'|[\[(].*?[\])]|[-\d:/.]+", "_", words)
@@ -25,7 +24,7 @@ def kind_of(outcome: Outcome) -> str:
 
 
 def shrink(scenario: Scenario, outcome: Outcome) -> tuple[Scenario, Outcome]:
-    """Chunks first, then single steps."""
+    """Leaves out chunks first, then single steps."""
     kind, tries = kind_of(outcome), 0
     size = max(1, len(scenario.steps) // 2)
     while True:

@@ -1,6 +1,6 @@
-"""Reads the files of a ledger as plainly as possible, for the oracle.
+"""Reads the files of a ledger in the simplest way, for the oracle.
 
-Files grow, so what was parsed is remembered with the file until anything else happens to it.
+Files only grow, so the parsed entries are cached until something else happens to the file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.simulation.disk import Disk, File, Folder
 
 
 class Row(NamedTuple):
-    """One message, where it stands."""
+    """One message and its place."""
 
     position: Position
     publish_time_ms: int
@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 class Stored(NamedTuple):
-    """An entry in a file; `end`: the offset behind it."""
+    """An entry in a file; `end` is the offset after it."""
 
     header: EntryHeader
     data: bytes
@@ -47,7 +47,7 @@ def rows_of(entry: Stored) -> list[Row]:
 
 
 def numbered_anew(rows: Sequence[Row]) -> list[Row]:
-    """As strategic compaction numbers what it leaves of batches (profile `pulsar-4`)."""
+    """Numbers batches as strategic compaction does (profile `pulsar-4`)."""
     new = renumbered([(*row.position, row.message.batch_index) for row in rows])
     sizes = [len(list(group)) for _, group in groupby(rows, key=lambda row: row.position)]
     batch_sizes = [size for size in sizes for _ in range(size)]
@@ -58,7 +58,9 @@ def numbered_anew(rows: Sequence[Row]) -> list[Row]:
 
 
 def dead_rows(disk: Disk, segment: Path, may_be_damaged: bool) -> dict[int, set[int]]:
-    """The dead rows of a segment's entries, by offset, as docs/FORMATS.md describes the file."""
+    """Returns the dead rows of a segment's entries, by offset, as docs/FORMATS.md describes
+    them.
+    """
     node = disk.find(segment.with_suffix(".dead"))
     if not isinstance(node, File):
         return {}
@@ -99,7 +101,7 @@ def live_rows(
     segments: Iterable[SegmentRecord],
     may_be_damaged: bool,
 ) -> list[Row]:
-    """The messages that a ledger contains, by the plain reading of its vectors."""
+    """Returns the messages of a ledger by the simplest reading of its vectors."""
     paths = [ledgers / each.path for each in segments if each.HasField("dead")]
     dead = {path: dead_rows(disk, path, may_be_damaged) for path in paths}
     return [
@@ -111,7 +113,9 @@ def live_rows(
 
 
 def scan(disk: Disk, ledgers: Path, ledger_id: int) -> dict[Position, Stored]:
-    """Whole entries of a ledger's segments, in order, up to the first bad one of each file."""
+    """Returns the entries of a ledger's segments, in order, up to the first bad one of each
+    file.
+    """
     folder = disk.find(ledgers / str(ledger_id))
     found: dict[Position, Stored] = {}
     if isinstance(folder, Folder):

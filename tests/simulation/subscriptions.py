@@ -1,12 +1,13 @@
-"""The oracle's memory of a subscription: acknowledged, durably acknowledged, and still owed.
+"""Records for each subscription what was acknowledged, durably acknowledged, and is still due.
 
-An acknowledgement with a request id counts as durable when the broker has answered it; a seek makes
-void what was acknowledged before. What was sent and never answered may count or not: it is neither
-demanded nor forbidden.
+An acknowledgement with a request id counts as durable once the broker has answered it; a seek
+cancels earlier acknowledgements. An acknowledgement without an answer may count or not: the oracle
+neither demands nor forbids it.
 
 A cursor's record may cover an entry only for a reason: a consumer acknowledged it, the subscription
-began or was moved behind it, it had expired, an administrator passed it over, or compaction had
-left it out for who reads the view. `Orders` are those of administrators and of message TTL.
+began or was moved after it, it expired, an administrator skipped it, or compaction removed it from
+the view that the consumer reads. `Orders` are requests of administrators and expirations by message
+TTL.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from ledgerfold.v1.records_pb2 import CursorRecord
 
 @dataclass(eq=False)
 class Order:
-    """A request to skip entries: of one subscription, or of all ("").
+    """A request to skip entries of one subscription, or of all ("").
 
-    `limit_ms`: what is older than that when it is carried out; `entries`: so many at most; `upto`:
-    those up to there, once the order is over. `ended_ms` None: it is in progress, or in force.
+    `limit_ms` skips entries older than that when the request runs; `entries`, at most that many;
+    `upto`, those up to that position, once the request has ended. `ended_ms` is None while the
+    request is in progress or in force.
     """
 
     subscription: str = ""
@@ -35,8 +37,8 @@ class Order:
     def covers(
         self, position: Position, publish_ms: int, closed_ms: int | None, now_ms: int
     ) -> bool:
-        """Returns whether it may have passed that entry. `closed_ms`: of its ledger, if it is
-        closed.
+        """Returns whether the request may have skipped that entry. `closed_ms` is the time at which
+        its ledger was closed, if it was.
         """
         if self.limit_ms is not None:
             before_ms = (now_ms if self.ended_ms is None else self.ended_ms) - self.limit_ms
@@ -51,8 +53,8 @@ class Order:
 
 @dataclass(eq=False)
 class Move:
-    """A seek in progress, and the subscriptions of that name that it may find: another client may
-    delete one and create another while it waits.
+    """A seek in progress and the subscriptions of that name that it may find: another client may
+    delete one and create another meanwhile.
     """
 
     to: Position
@@ -68,32 +70,32 @@ class Move:
 
 
 class Subscription:
-    """A subscription of one life of a topic. The loop's steps define the order of events."""
+    """A subscription in one life of a topic. The loop's steps define the order of events."""
 
     def __init__(self, name: str, *, from_earliest: bool, step: int) -> None:
         self.name = name
-        # Entries first sent after this step are due, and earlier ones from `start` on.
+        # Entries first sent after this step are due, and earlier ones from `start`.
         self.made_step = step
         self.start = EARLIEST if from_earliest else None
         self.sent: set[Position] = set()
         self.sent_upto = EARLIEST
-        # Position -> the step at which the broker said that its acknowledgement is durable.
+        # Position -> the step at which the broker reported its acknowledgement as durable.
         self.durable: dict[Position, int] = {}
         self.durable_upto: tuple[Position, int] = (EARLIEST, 0)
-        # Consumers of compacted data acknowledge what they never got.
+        # Consumers of compacted data acknowledge messages that they never received.
         self.has_compacted = False
-        # Seeks begun and ended; nothing is known for certain while one is in progress.
+        # Seeks begun and ended; while one is in progress, nothing is certain.
         self.moves = 0
         self.is_moving = 0
-        # Where those led to that no record tells of yet, and the incarnation of the last record.
+        # Targets of seeks that no record contains yet, and the incarnation of the last record.
         self.moves_to: list[Position] = []
         self.incarnation: int | None = None
         self.has_moved = False
-        # What its record covers, and somebody has asked why.
+        # What its record covers and a check has looked up.
         self.examined: set[Position] = set()
 
     def acknowledge(self, positions: Iterable[Position], *, cumulative: bool) -> None:
-        """Sent."""
+        """Records a sent acknowledgement."""
         for position in positions:
             if cumulative:
                 self.sent_upto = max(self.sent_upto, position)
@@ -101,7 +103,7 @@ class Subscription:
                 self.sent.add(position)
 
     def answered(self, positions: Iterable[Position], *, cumulative: bool, step: int) -> None:
-        """Durable."""
+        """Records a durable acknowledgement."""
         for position in positions:
             if cumulative and position > self.durable_upto[0]:
                 self.durable_upto = (position, step)
@@ -127,14 +129,14 @@ class Subscription:
         self.durable_upto = (EARLIEST, 0)
 
     def end_move(self) -> None:
-        """The call is over; whether it has moved its record tells, now or later."""
+        """Ends a call; the record shows, now or later, whether it moved the cursor."""
         self.moves += 1
         self.is_moving -= 1
         self.durable.clear()
         self.durable_upto = (EARLIEST, 0)
 
     def moved(self, start: Position) -> None:
-        """Durably: what was acknowledged before counts no more."""
+        """Records a durable move, which cancels earlier acknowledgements."""
         self.moves_to.clear()
         self.sent.clear()
         self.sent_upto = EARLIEST
@@ -142,11 +144,11 @@ class Subscription:
         self.start, self.has_moved = start, True
 
     def begins_behind(self, position: Position) -> bool:
-        """Returns whether that entry lies before where it began, or was moved to."""
+        """Returns whether that entry lies before the start or the target of a move."""
         return self.start is not None and position < self.start
 
     def is_due(self, position: Position, born_step: int) -> bool:
-        """Returns whether a consumer must get it."""
+        """Returns whether a consumer must receive it."""
         if self.is_passed(position):
             return False
         if self.start is not None:
@@ -155,7 +157,7 @@ class Subscription:
 
 
 def covers(record: CursorRecord, position: Position) -> bool:
-    """Returns whether a durable cursor has that entry as acknowledged."""
+    """Returns whether a durable cursor has acknowledged that entry."""
     mark_delete = Position(record.mark_delete.ledger_id, record.mark_delete.entry_id)
     in_range = any(
         each.ledger_id == position.ledger_id

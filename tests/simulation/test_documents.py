@@ -1,4 +1,4 @@
-"""The commands that docs/RELIABILITY.md names do what it says."""
+"""Runs the commands in docs/RELIABILITY.md."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TEXT = (ROOT / "docs" / "RELIABILITY.md").read_text()
 
 
 def commands(script: str) -> list[list[str]]:
-    """The arguments of each call of it."""
+    """Returns the arguments of each call."""
     return [each.split() for each in re.findall(rf"\$ scripts/{script}(.*)", TEXT)]
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("arguments", commands("simulate"), ids=" ".join)
 def test_the_simulator_is_called_so(arguments: list[str]) -> None:
-    """With fewer seeds: their number is what the document chooses."""
+    """Runs fewer seeds than the document does."""
     few = [*arguments, "--count", "4"]
     done = subprocess.run(
         [sys.executable, "-m", "tests.simulation", *few],
@@ -39,7 +39,7 @@ def test_the_simulator_is_called_so(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("arguments", commands("torture"), ids=" ".join)
 def test_the_torture_is_called_so(arguments: list[str]) -> None:
-    """A short round runs in tests/torture."""
+    """Parses the arguments; tests/torture runs a short round."""
     assert torture_parser().parse_args(arguments).minutes >= 20
 
 

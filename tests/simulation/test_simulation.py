@@ -1,6 +1,6 @@
-"""The whole broker under 740 seeds: what must hold holds, and a seed is the same run twice.
+"""Simulates the broker under 740 seeds; a seed gives the same run each time.
 
-scripts/simulate --minutes 60        looks longer
+scripts/simulate --minutes 60 runs longer
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SEEDS = int(os.environ.get("LEDGERFOLD_SEEDS", "400"))
 
 
 def _simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """In processes of its own, whose sets of strings come in one order."""
+    """Runs seeds in separate processes with a fixed hash seed."""
     command = [sys.executable, "-m", "tests.simulation", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
@@ -39,14 +39,14 @@ def _simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_no_seed_fails(kind: str, share: float) -> None:
-    """A failure is printed with its seed and made as small as it goes."""
+    """Prints a failure with its seed, shrunk as far as possible."""
     done = _simulate("--kind", kind, "--count", str(int(SEEDS * share)))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_a_seed_is_the_same_run_twice(seed: int) -> None:
-    """Down to the last word of the trace."""
+    """The traces are equal."""
     first, second = (run(draw(seed)) for _ in range(2))
     assert first.trace == second.trace
     assert first.loop_steps == second.loop_steps
@@ -54,5 +54,5 @@ def test_a_seed_is_the_same_run_twice(seed: int) -> None:
 
 @pytest.mark.process
 def test_usage_is_told() -> None:
-    """A kind that there is none of."""
+    """An unknown kind is refused."""
     assert _simulate("--kind", "nonsense").returncode == 2

@@ -50,7 +50,7 @@ def metadata(world: World) -> MetadataStore:
 
 
 def commit_empty_view(store: MetadataStore) -> TopicRecord:
-    """Run 1 leaves nothing, up to 1:3."""
+    """Commits run 1, which leaves nothing up to 1:3."""
     horizon = PositionRecord(ledger_id=1, entry_id=3)
     view = CompactedView(ledger_id=9, horizon=horizon, run_number=1)
     record = TopicRecord(name=NAME, compacted=view, compaction_cursor=True)
@@ -69,7 +69,7 @@ def is_stale(world: World, position: Position, run_number: int | None) -> bool:
 
 @pytest.mark.usefixtures("metadata")
 def test_a_commit_that_the_broker_has_not_heard_of_is_not_shown(world: World) -> None:
-    """The write is durable; who waits for it comes to know that later."""
+    """The write is durable, but the waiting task has not resumed yet."""
     assert not is_stale(world, INSIDE, 0)
     assert is_stale(world, INSIDE, 1)
     assert not is_stale(world, BEHIND, 1)
@@ -77,14 +77,14 @@ def test_a_commit_that_the_broker_has_not_heard_of_is_not_shown(world: World) ->
 
 @pytest.mark.usefixtures("metadata")
 def test_of_a_topic_that_is_being_unloaded_nobody_can_say(world: World) -> None:
-    """It may have heard of the commit or not."""
+    """The topic may have learned of the commit or not."""
     assert not is_stale(world, INSIDE, None)
 
 
 def test_a_view_that_lags_by_more_than_one_write_is_stale(
     world: World, metadata: MetadataStore
 ) -> None:
-    """Writes of a topic come one after the other."""
+    """Writes of a topic run one after another."""
     record = commit_empty_view(metadata)
     record.last_run_number = 1
     with metadata.batch() as batch:
@@ -96,7 +96,7 @@ def test_a_view_that_lags_by_more_than_one_write_is_stale(
 def test_a_view_that_was_dropped_is_shown_until_the_broker_has_heard_of_it(
     world: World, metadata: MetadataStore
 ) -> None:
-    """Then all there is comes from the raw ledgers."""
+    """Then all entries come from the raw ledgers."""
     with metadata.batch() as batch:
         batch.put(TopicRecord(name=NAME))
     assert is_stale(world, INSIDE, 1)

@@ -1,7 +1,7 @@
-"""Checks that acknowledged messages are on the disk: receipts, and positions of entries.
+"""Checks that acknowledged messages are on disk: receipts and positions of entries.
 
-The part of the oracle that hears of receipts and deliveries, looks into files and knows what damage
-was done on purpose.
+This part of the oracle observes receipts and deliveries, reads files and knows the deliberate
+damage.
 """
 
 from __future__ import annotations
@@ -39,49 +39,49 @@ class Told:
         asked_ms: Callable[[], int] = lambda: 0,
         decided_ms: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`asked_ms`: when the write of metadata that takes effect was asked for; `decided_ms`:
-        when it was handed to a thread, where it may wait for others.
+        """`asked_ms`: when the write of effective metadata was requested; `decided_ms`: when it was
+        handed to a thread, where it may wait.
         """
         self.now_ms, self.asked_ms, self.decided_ms = now_ms, asked_ms, decided_ms
         self._disk, self._pairs, self._ledgers, self.note = disk, pairs, ledgers, note
         self.profile = profile
         self.failure: AssertionError | None = None
-        # The first entry that was damaged on purpose in a file of an open ledger.
+        # The first entry damaged on purpose in a file of an open ledger.
         self._first_hits: dict[Path, Position] = {}
-        # By the sequence id of their last message, and by those of all.
+        # By the sequence id of their last message, and by all their sequence ids.
         self.attempts: dict[tuple[str, str, int], Attempt] = {}
         self._of_message: dict[tuple[str, str, int], Attempt] = {}
-        # In whatever life of their topics.
+        # In any life of their topics.
         self.ever_acked: set[Attempt] = set()
         self.topics: dict[str, Topic] = {}
-        # Kafka topics, and what was sent to them, by its id.
+        # Kafka topics, and the records sent to them, by id.
         self.kafka: dict[str, KafkaLife] = {}
         self.kafka_sent: dict[str, Sent] = {}
-        # Topics of which a subscription was asked for: it may let ledgers go before it is durable.
+        # Topics with a requested subscription, which may release ledgers before it is durable.
         self.subscribed: set[str] = set()
-        # Whether such a subscription, by its topic and name, is to begin with the oldest message.
+        # Whether such a subscription begins at the oldest message, by topic and name.
         self.begins_early: dict[tuple[str, str], bool] = {}
-        # Orders in progress, by topic: they may find the next one of the name.
+        # Requests in progress, by topic: they may find the next subscription of the name.
         self.orders: dict[str, list[Order]] = {}
         # Seeks in progress, by topic and subscription.
         self.moves: dict[tuple[str, str], list[Move]] = {}
-        # Topics from which an administrator takes ledgers, whoever has read them: calls in
-        # progress, and those ever made.
+        # Topics whose ledgers an administrator truncates, read or not: calls in progress, and all
+        # calls.
         self.truncating: Counter[str] = Counter()
         self.ever_truncated: set[str] = set()
-        # After a crash: a write shows whose call is gone.
+        # After a crash: a write becomes visible whose call was lost.
         self.is_settling = False
-        # Names of topics that were terminated durably, in whatever life.
+        # Names of topics that were terminated durably, in any life.
         self.terminated: set[str] = set()
-        # Of partitioned topics.
+        # Numbers of partitions.
         self.partitions: dict[str, int] = {}
         self.parents: dict[str, Policies] = {}
-        # Calls in progress that create partitions: the step at which each was made.
+        # Calls in progress that create partitions: the step of each.
         self.growing: dict[int, int] = {}
         self._of_ledger: dict[int, Topic] = {}
         self._numbers: dict[str, dict[int, str]] = {}
         self._now: MemoryKeyValue | None = None
-        # Files that no record names, and that a start left because something is missing.
+        # Files without a record that a start left because something is missing.
         self.kept: set[str] = set()
         # Files were damaged on purpose: errors are right, silence is wrong.
         self.is_damaged = False
@@ -94,10 +94,10 @@ class Told:
             self.failure = Violation(why)
 
     def unexpected(self, error: object) -> None:
-        """An error that is none of the broker's own."""
+        """Records an error that is not one of the broker's errors."""
         self.fail(f"an error that nobody expected: {error!r}{where(error)}")
 
-    # What publishers do and are told
+    # Receipts of publishers
 
     def attempted(self, topic: str, attempt: Attempt) -> None:
         self.attempts[topic, attempt.producer, attempt.sequence_id] = attempt
@@ -105,7 +105,9 @@ class Told:
             self._of_message[topic, attempt.producer, row.sequence_id] = attempt
 
     def acknowledged(self, name: str, producer: str, sequence_id: int, position: Position) -> None:
-        """(a): what a producer is told is stored is on the disk, at that place, once."""
+        """Checks (a): a message that its producer knows as stored is on disk, at that place,
+        once.
+        """
         attempt = self.attempts[name, producer, sequence_id]
         if position.ledger_id < 0:
             self._told_duplicate(name, attempt)
@@ -134,8 +136,9 @@ class Told:
     def disconnected(
         self, name: str, producer: str, asked_ms: int | None = None, away_ms: int | None = None
     ) -> None:
-        """`asked_ms`: when it wanted to be; the broker may have seen to it at once. `away_ms`: when
-        the network went, or the broker sent it away, which it may have noticed later.
+        """`asked_ms`: when the client closed; the broker may have handled it at once. `away_ms`:
+        when the network failed or the broker ended the connection, which the client may notice
+        later.
         """
         topic = self.topics.get(name)
         if topic is not None:
@@ -149,7 +152,7 @@ class Told:
         if topic is None or attempt in topic.acked:
             return
         if attempt in self.ever_acked and self._has_later(topic, attempt):
-            # Of an earlier life, and sent again behind what this one has.
+            # From an earlier life, and sent again after the messages of this one.
             return
         topic.acked[attempt] = topic.place.get(attempt)
         self.ever_acked.add(attempt)
@@ -158,9 +161,7 @@ class Told:
             self.fail(f"{attempt} is said to be stored already, and is nowhere")
 
     def _has_later(self, topic: Topic, attempt: Attempt) -> bool:
-        """Returns whether that producer has something with a higher sequence id there, told of or
-        not.
-        """
+        """Returns whether that producer has a higher sequence id there, acknowledged or not."""
         stored = (
             self.attempt_of(topic, entry)
             for ledger_id in topic.record.ledger_ids
@@ -175,9 +176,9 @@ class Told:
     def sent_as(
         self, topic: Topic, header: EntryHeader, batch: DecodedBatch, *, read_compacted: bool
     ) -> Attempt | None:
-        """Returns the entry that a reader received part of; None if it is not as it was sent.
+        """Returns the entry that a reader received part of; None if it differs from the sent one.
 
-        A renumbered one has the sequence id of the last message that is left.
+        A renumbered entry has the sequence id of its last remaining message.
         """
         attempt = self._of_message.get((topic.name, batch.producer_name, header.sequence_id))
         is_anew = self.profile == "pulsar-4"
@@ -189,12 +190,12 @@ class Told:
         return attempt
 
     def told_terminated(self, name: str) -> None:
-        """Checks that a publisher's notice of termination also holds after a crash."""
+        """Checks that a termination reported to a publisher survives a crash."""
         if name not in self.terminated:
             self.fail(f"a publisher of {name} is told that it is terminated, and it is not durably")
 
     def is_beyond(self, name: str) -> bool:
-        """Returns whether it is the name of a partition beyond those that there are."""
+        """Returns whether it is a partition number that does not exist."""
         partition = parse_partition(name)
         return partition is not None and partition.index >= self.partitions.get(
             partition.topic, partition.index + 1
@@ -216,13 +217,13 @@ class Told:
             if topic.end is not None and position > topic.end:
                 self.fail(f"{attempt} is stored at {position}, behind the end of its topic")
 
-    # What is in files
+    # Contents of files
 
     def is_stale(self, topic: Topic, position: Position, run_number: int | None) -> bool:
-        """Returns whether a read-compacted read that is up to date passes over that entry.
+        """Returns whether an up-to-date compacted read skips that entry.
 
-        `run_number`: the run whose view the broker shows, 0 for none. It may lag by the write in
-        progress, and by no more. None: the topic, which could say, is being unloaded.
+        `run_number`: the run whose view the broker shows, 0 if none. The view may lag by the write
+        in progress, and by no more. The topic is being unloaded and cannot be asked.
         """
         if self.topics.get(topic.name) is not topic:
             return False
@@ -232,7 +233,9 @@ class Told:
         return all(view.leaves_out(position) for view in shown)
 
     def entries(self, ledger_id: int) -> dict[Position, Stored]:
-        """In files that its record names; all there are when it has none yet."""
+        """Returns the entries in files that its record names, or in all files if there is no
+        record.
+        """
         found = scan(self._disk, self._ledgers, ledger_id)
         value = self._pairs.get(f"ledger/{ledger_id:020d}".encode())
         if value is None:
@@ -259,10 +262,10 @@ class Told:
                 self.stored(topic, position, attempt)
                 topic.acked[attempt] = position
 
-    # Orders to pass entries over
+    # Requests to skip entries
 
     def end_order(self, topic: Topic, order: Order) -> None:
-        """Ends an order: it does not skip what is published from now on."""
+        """Ends a request: it does not skip later entries."""
         if order.ended_ms is None:
             order.ended_ms = self.now_ms()
             order.upto = max(
@@ -271,8 +274,8 @@ class Told:
             )
 
     def may_be_passed(self, topic: Topic, subscription: str, position: Position) -> bool:
-        """Returns whether an order may have passed that entry for it. Counts against what it
-        may.
+        """Returns whether a request may have skipped that entry for the subscription. Counts it
+        against the request's limit.
         """
         attempt = topic.at[position]
         closed_ms = self.closed_ms(position.ledger_id)
@@ -283,8 +286,8 @@ class Told:
         )
 
     def may_all_be_passed(self, topic: Topic, subscription: str, positions: list[Position]) -> bool:
-        """Returns whether orders may have passed all of these for it. Counts against none of
-        them.
+        """Returns whether requests may have skipped all of these for the subscription. Counts none
+        of them.
         """
         orders = [each for each in topic.orders if each.subscription in ("", subscription)]
         left = sum(max(0, each.entries) for each in orders if each.entries is not None)
@@ -299,7 +302,7 @@ class Told:
         return left >= 0
 
     def ledger(self, ledger_id: int) -> LedgerRecord | None:
-        """Returns the ledger's present record."""
+        """Returns the ledger's current record."""
         value = self._pairs.get(f"ledger/{ledger_id:020d}".encode())
         return None if value is None else LedgerRecord.FromString(value[1:])
 
@@ -308,11 +311,12 @@ class Told:
         is_closed = record is not None and record.state == LEDGER_STATE_CLOSED
         return record.closed_ms if record is not None and is_closed else None
 
-    # Damage, and crashes
+    # Damage and crashes
 
     def damaged(self, ledger_id: int, path: Path, at: int, store: MemoryKeyValue) -> None:
-        """Right before a bit flips there. Entries of an open ledger say up to where it was durable
-        when they were written: what lies behind that, behind the damage, may pass for torn.
+        """Records a bit flip right before it happens. Entries of an open ledger state how far it
+        was durable when they were written: what lies after that and after the damage may count as
+        torn.
         """
         topic = self._of_ledger.get(ledger_id)
         value = store.get(f"ledger/{ledger_id:020d}".encode())
@@ -327,8 +331,8 @@ class Told:
             p for p in entries if hit and p >= hit[0] and p.entry_id >= max(proofs, default=0)
         ]
         if path in self._first_hits:
-            # The entries behind the first damage, which are not parsed, may have proved it; now
-            # nothing may be left of them that does.
+            # Entries after the first damage, which are not parsed, may have proved it; none may be
+            # left.
             first = min([self._first_hits[path], *hit])
             excused += [p for p in topic.at if p.ledger_id == ledger_id and p >= first]
         if hit:

@@ -1,6 +1,6 @@
-"""Checks that raw ledgers go only when nobody needs them, and no limit keeps them.
+"""Checks that raw ledgers are trimmed only when unneeded and not kept by a limit.
 
-The part of the oracle (tests/simulation/oracle.py) that hears of ledgers that leave a topic.
+This part of the oracle (tests/simulation/oracle.py) observes ledgers that leave a topic.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ from tests.simulation.told import Told
 
 
 class TrimmedChecks(Told):
-    """Compares the ledgers that go with cursors, producers' records and retention."""
+    """Compares trimmed ledgers with cursors, producers' records and retention."""
 
     def _remember_ledger(self, topic: Topic, ledger_id: int, store: MemoryKeyValue) -> None:
-        """All that its record names: who sends such an entry again is told that it is stored."""
+        """Remembers what its record names: repeating such an entry gets an answer as a
+        duplicate.
+        """
         value = store.get(f"ledger/{ledger_id:020d}".encode())
         if value is None:
             return
@@ -38,7 +40,7 @@ class TrimmedChecks(Told):
     def _on_gone(
         self, topic: Topic, record: TopicRecord, gone: list[int], store: MemoryKeyValue
     ) -> None:
-        """(a): raw ledgers go only when all who need them have passed them, or by an order."""
+        """Checks (a): raw ledgers leave only after all cursors have passed them, or on request."""
         for ledger_id in gone:
             self._remember_ledger(topic, ledger_id, store)
         self.note(f"{short_name(topic.name)}: raw ledgers {gone} go")
@@ -70,16 +72,18 @@ class TrimmedChecks(Told):
             self.fail(f"raw ledgers {gone} are trimmed though nobody has a cursor")
 
     def _is_truncated(self, topic: Topic) -> bool:
-        """Returns whether an administrator may be taking ledgers now."""
+        """Returns whether an administrator may be truncating now."""
         if self.is_settling:
             return topic.name in self.ever_truncated
         return self.truncating[topic.name] > 0
 
     def _check_retention(self, topic: Topic, record: TopicRecord, gone: list[int]) -> None:
-        """None that a limit keeps. Of what nobody needs the oracle knows no less than there is."""
+        """Checks that no limit keeps the ledger. The oracle never underestimates the unneeded
+        entries.
+        """
         known = [self.ledger(each) for each in topic.record.ledger_ids]
         records = [each for each in known if each is not None]
-        # One that was asked for, or moved back, after the choice goes on with what is left.
+        # A subscription requested or moved back after the choice starts with the rest.
         needed = self.needed_from(topic, record.compaction_cursor, self.decided_ms())
         free = unneeded(records, needed)
         for limits in topic.limits:
@@ -90,7 +94,9 @@ class TrimmedChecks(Told):
         self.fail(f"raw ledgers {gone} go, and retention keeps them: {told}")
 
     def may_go(self, topic: Topic) -> list[int]:
-        """The raw ledgers that a trim takes now: while nobody reads, and after every change."""
+        """Returns the raw ledgers that a trim removes now, without readers and after every
+        change.
+        """
         known = [self.ledger(each) for each in topic.record.ledger_ids]
         records = [each for each in known if each is not None]
         told_upto = [position_of(each.position) for each in topic.producers.values()]
@@ -98,12 +104,13 @@ class TrimmedChecks(Told):
         return let_go(unneeded(records, needed), topic.limits[-1], self.now_ms())
 
     def needed_from(self, topic: Topic, has_cursor: bool, before_ms: float = inf) -> Position:
-        """The last entry that no cursor needs any more that is as old, as far as records tell.
-        `has_cursor`: compaction has one, too.
+        """Returns the first entry that some cursor or age needs, as far as records show.
+        `has_cursor`: compaction has a cursor, too.
         """
         moved, known = topic.moved_ms, topic.cursors.items()
         cursors = [c for name, c in known if max(c.created_ms, moved.get(name, 0)) < before_ms]
-        # If all are as young, one of the same millisecond was there: without any nothing may go.
+        # If all are this young, one of the same millisecond was the last: without any, none may be
+        # trimmed.
         cursors = cursors or list(topic.cursors.values())
         passed = [position_of(each.mark_delete) for each in cursors]
         record = topic.record
@@ -117,7 +124,7 @@ class TrimmedChecks(Told):
         return min(passed, default=LATEST)
 
     def is_told(self, topic: Topic, attempt: Attempt) -> bool:
-        """Returns whether a record says that it was stored; otherwise, its header must."""
+        """Returns whether a record states that it was stored; otherwise, its header must."""
         record = topic.producers.get(attempt.producer)
         is_known = record is not None and attempt.sequence_id <= record.last_sequence_id
         return is_known or attempt.producer in topic.forgotten

@@ -1,7 +1,7 @@
-"""Everything of one simulation: loop, disk, metadata, the broker's process, clients, the oracle.
+"""The state of one simulation: loop, disk, metadata, broker process, clients, oracle.
 
-The broker comes and goes (`boot`, `crash`); disk and metadata stay. A crash takes effect between
-two steps of the loop, or in the middle of a call to the disk (`Process.crash_in`).
+The broker starts and ends (`boot`, `crash`); disk and metadata stay. A crash takes effect between
+two steps of the loop, or within a disk call (`Process.crash_in`).
 """
 
 from __future__ import annotations
@@ -102,16 +102,16 @@ class World:
         self.compactor: SimCompactor | None = None
         self.is_up = asyncio.Event()
         self.in_order = False
-        # Some entries are those of clients of Pulsar.
+        # Some entries come from Pulsar clients.
         self.is_mixed = False
-        # Faults are over: nothing goes wrong any more.
+        # No more faults.
         self.is_converging = False
         # Unary calls in progress.
         self.calls = 0
         self._next_crash_is_power = False
         self._workers: list[Process] = []
         self._starts = 0
-        # Of the machine; and the last one in which a broker has recovered.
+        # Boots of the machine; and the last one in which a broker has recovered.
         self._boots, self._recovered_boot = 1, 0
         executor = SimExecutor(self.loop.jobs)
         executor.current_process = PROCESS.get
@@ -119,20 +119,20 @@ class World:
         self._clients: list[asyncio.Task[Any]] = []
 
     def note(self, words: str) -> None:
-        """A line of the trace."""
+        """Adds a line to the trace."""
         if not self.trace or not self.trace[-1].endswith(f"  {words}"):
             self.trace.append(f"{self.loop.steps:6d} {self.loop.time():9.3f}s  {words}")
 
     # Tasks
 
     def client(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """A client's own. What it fails with is a defect of the simulator."""
+        """Starts a task of a client. Its failure is a defect of the simulator."""
         task = self.loop.create_task(work, context=contextvars.Context())
         self._clients.append(task)
         return task
 
     def in_broker(self, work: Any) -> asyncio.Task[Any]:
-        """In the broker's process."""
+        """Starts a task in the broker's process."""
         return self.loop.create_task(work, context=self._context())
 
     def _context(self) -> contextvars.Context:
@@ -143,7 +143,7 @@ class World:
     # The broker's life
 
     async def boot(self) -> None:
-        """Until one is up: a start that meets a failing disk ends, and is tried again."""
+        """Starts the broker; a start that fails because of the disk is repeated."""
         while True:
             self._starts += 1
             process = self.process = Process(f"broker-{self._starts}")
@@ -152,13 +152,13 @@ class World:
             while not (future.done() or process.is_dead):  # noqa: ASYNC110 - a death is silent
                 await asyncio.sleep(0)
             if process.is_dead:
-                # Whoever killed it starts another one.
+                # A supervisor starts the next one.
                 return
             try:
                 metadata, store, report = future.result()
             except DiskFailure as error:
                 self.note(f"a start fails: {error}")
-                # Nothing is left to kill: whoever did would start a second broker.
+                # No broker runs, so there is nothing to kill.
                 self.process = None
                 await asyncio.sleep(0.2)
                 continue
@@ -196,7 +196,7 @@ class World:
 
     @property
     def is_same_boot(self) -> bool:
-        """Returns whether the machine has run on since a broker last recovered."""
+        """Returns whether the machine has kept running since a broker last recovered."""
         return self._recovered_boot == self._boots
 
     def _called(self, operation: str) -> None:
@@ -229,9 +229,9 @@ class World:
         return worker
 
     def crash(self, *, power: bool, calls: int = -1, operation: str = "") -> None:
-        """At that many calls of the disk from now, or before the next call of that kind.
+        """Crashes after that many disk calls, or before the next call of that kind.
 
-        Power: what was not synced may be lost.
+        A power failure may lose what was not synced.
         """
         process = self.process
         if process is not None and not (process.is_dead or process.is_doomed):
@@ -239,14 +239,14 @@ class World:
             self._next_crash_is_power = power
 
     def crash_now(self, *, power: bool) -> None:
-        """Between two steps."""
+        """Crashes between two steps."""
         process = self.process
         if process is not None and not process.is_dead:
             process.is_dead = True
             self._next_crash_is_power = power
 
     async def stop(self) -> None:
-        """As on SIGTERM; then it starts again."""
+        """Stops the broker as SIGTERM does, and starts it again."""
         broker, process = self.broker, self.process
         if broker is None or process is None or process.is_dead:
             return
@@ -300,7 +300,7 @@ class World:
         await self.boot()
 
     def close(self) -> None:
-        """Lets go of all tasks and threads."""
+        """Ends all tasks and threads."""
         asyncio.events._set_running_loop(self.loop)
         try:
             self._close()

@@ -1,4 +1,4 @@
-"""One Spark for the tests of a session, in this process, and one worker process."""
+"""Fixtures: one Spark session per test session, in this process, and one worker process."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def sql(session: Session) -> SparkSession:
 
 @pytest.fixture(scope="session")
 def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Returns where the first worker leaves the JVM's class-data archive for the others."""
+    """Returns the folder in which the first worker leaves the JVM's class-data archive."""
     return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(scope="session")
 def worker(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Iterator[CompactorProcess]:
-    """Warm."""
+    """Yields a warm worker."""
     with CompactorProcess(tmp_path_factory.mktemp("worker"), cache_dir) as started:
         started.wait_until_serving()
         yield started

@@ -20,7 +20,7 @@ from tests.support.compactor_process import CompactorProcess
 from tests.support.spark_cluster import SparkCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-# Spark starts a task again as soon as it takes longer than one that has ended.
+# Spark repeats a task as soon as it takes longer than one that has ended.
 SPECULATION = """
 spark.speculation true
 spark.speculation.interval 100ms
@@ -65,7 +65,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> LogBuilder:
 
 
 def files_of(log: LogBuilder, manifest: Manifest) -> list[tuple[str, bytes]]:
-    """Names within the ledger, and bytes."""
+    """Returns the bytes by name within the ledger."""
     paths = [log.ledgers_dir / each.path for each in manifest.segments]
     return [(path.name, path.read_bytes()) for path in paths]
 
@@ -81,7 +81,7 @@ def test_a_run_writes_what_a_local_one_writes(
 def test_an_executor_is_killed_in_the_middle(
     log: LogBuilder, worker: CompactorProcess, remote: CompactorProcess, cluster: SparkCluster
 ) -> None:
-    """Its tasks run again; the result is the same."""
+    """Its tasks run again with the same result."""
     _, local = worker.run(log.plan(102))
     plan: CompactionPlan = log.plan(103)
     call = remote.stub.Run(RunRequest(plan=plan), timeout=120)
@@ -94,7 +94,7 @@ def test_an_executor_is_killed_in_the_middle(
 def test_slow_tasks_are_started_a_second_time(
     log: LogBuilder, worker: CompactorProcess, remote: CompactorProcess, cluster: SparkCluster
 ) -> None:
-    """Both attempts write the same files. Those of a slow one that goes on later change nothing."""
+    """Both attempts write the same files. Slow attempts that end later change nothing."""
     _, local = worker.run(log.plan(104))
     plan: CompactionPlan = log.plan(105)
     call = remote.stub.Run(RunRequest(plan=plan), timeout=120)

@@ -1,6 +1,6 @@
-"""The inline engine leaves what Spark leaves, byte for byte: files and manifests.
+"""The inline engine writes the same files and manifests as Spark.
 
-`python -m tests.spark.test_inline_equals_spark 2000` compares that many histories.
+`python -m tests.spark.test_inline_equals_spark 2000` compares 2000 histories.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ledgerfold.compactor.kafka import plan as kafka_plan_module
 from tests.support.engine_histories import KINDS, OWN, history
 from tests.support.property_tests import examples
 
-# Tasks so small that a little log is spread over several of each kind.
+# Tasks so small that a short log is spread over several of each kind.
 SMALL = {
     plan_module: ("SOLO_BYTES", "SCAN_TASK_KEY_BYTES", "MESSAGE_TASK_BYTES", "BUCKET_BYTES"),
     kafka_plan_module: ("SOLO_BYTES", "TASK_BYTES", "BUCKET_BYTES"),
@@ -30,7 +30,7 @@ SMALL_BYTES = 1_000
 
 
 def compare(session: Session, kind: str, seed: int) -> None:
-    """Raises AssertionError if a history differs."""
+    """Raises AssertionError if the results of a history differ."""
     with tempfile.TemporaryDirectory() as folder:
         engines: dict[str, Engine] = {"spark": session, "inline": InlineEngine()}
         left, right = (
@@ -46,7 +46,7 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
             patch.setattr(module, name, SMALL_BYTES if name != "SOLO_BYTES" else 0)
     for name in ("BUCKET_KEY_BYTES", "COPY_TASK_BYTES"):
         patch.setattr(plan_module, name, SMALL_BYTES)
-    # So that runs look up keys, and keep segments.
+    # Makes runs look up keys and keep segments.
     patch.setattr(plan_module, "SCANNED_SHARE_MAX", 0.9)
 
 
@@ -55,7 +55,7 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
 def test_inline_equals_spark(
     session: Session, monkeypatch: pytest.MonkeyPatch, kind: str, is_small: bool
 ) -> None:
-    """Every strategy, a class of a user, deletion vectors, and rounds of Kafka's cleaner."""
+    """Covers every strategy, a user's class, deletion vectors, and rounds of Kafka's cleaner."""
     if is_small:
         make_small(monkeypatch)
 
@@ -68,7 +68,7 @@ def test_inline_equals_spark(
 
 
 def main(histories: int) -> None:
-    """Compares that many, over all kinds, half of them spread over many tasks."""
+    """Compares that many histories of all kinds, half of them spread over many tasks."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         session = start_session(SessionSettings("local[2]", Path(folder)))
         try:

@@ -1,4 +1,4 @@
-"""The Spark job, with real shuffles, against the model."""
+"""Compares the Spark job, with real shuffles, to the model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.support.strategies import FIRST
 
 @pytest.fixture(autouse=True)
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks so small that a little log is spread over several of each kind."""
+    """Makes tasks so small that a short log is spread over several of each kind."""
     monkeypatch.setattr(plan_module, "SOLO_BYTES", 0)
     monkeypatch.setattr(plan_module, "SCAN_TASK_KEY_BYTES", 2_000)
     monkeypatch.setattr(plan_module, "MESSAGE_TASK_BYTES", 16_000)
@@ -41,7 +41,7 @@ def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _add(log: LogBuilder, seed: int, ledgers: range) -> None:
-    """Batches of random messages: some tombstones, some without a key."""
+    """Adds batches of random messages, some of them tombstones, some without a key."""
     generator = random.Random(seed)
     for ledger_id in ledgers:
         batches = [
@@ -62,7 +62,9 @@ def _add(log: LogBuilder, seed: int, ledgers: range) -> None:
 def test_two_runs_equal_the_model(
     session: Session, tmp_path: Path, retain: bool, is_mixed: bool
 ) -> None:
-    """A first run, then one on its output and new segments: the model's survivors and counts."""
+    """The first run and one on its output and new segments leave the model's messages and
+    counts.
+    """
     log = LogBuilder(tmp_path, is_mixed=is_mixed)
     _add(log, 1, range(1, 7))
     first = CompactionRun(log.plan(100, retain), session, REAL, time.time)
@@ -99,8 +101,8 @@ def test_runs_that_look_up_old_messages_equal_the_model(
     garbage_max: float,
     is_mixed: bool,
 ) -> None:
-    """A second and a third run keep what did not change, or most of it. If a key index is damaged,
-    everything is read, with the same result.
+    """A second and a third run keep unchanged segments, or most of them. If a key index is damaged,
+    the job reads everything, with the same result.
     """
     monkeypatch.setattr(plan_module, "SCANNED_SHARE_MAX", 0.9)
     log = LogBuilder(tmp_path, is_mixed=is_mixed)
@@ -127,7 +129,7 @@ def test_runs_that_look_up_old_messages_equal_the_model(
 def test_a_damaged_deletion_vector_fails_the_run(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Reading everything needs it as well: without it, dead messages would live again."""
+    """Without the vector, dead messages would reappear."""
     monkeypatch.setattr(plan_module, "SCANNED_SHARE_MAX", 0.9)
     log = LogBuilder(tmp_path)
     _add(log, 1, range(1, 9))
@@ -153,7 +155,9 @@ def test_a_damaged_deletion_vector_fails_the_run(
 def test_a_user_defined_strategy_runs_on_spark(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Registered here, in the driver: Spark's workers, which have no such entry, are handed it."""
+    """The strategy is registered here, in the driver. Spark's workers, which lack the entry point,
+    get it with the job.
+    """
     monkeypatch.setitem(MAKERS, FIRST.name, fixed(FIRST))
     log = LogBuilder(tmp_path)
     _add(log, 4, range(1, 7))
@@ -168,7 +172,9 @@ def test_a_user_defined_strategy_runs_on_spark(
 def test_a_class_is_asked_message_by_message(
     session: Session, tmp_path: Path, renumber: bool
 ) -> None:
-    """Two runs by a ready-made class: what the model leaves, in the numbers that are asked for."""
+    """Two runs by a ready-made class leave what the model leaves, with the expected numbers of
+    calls.
+    """
     log = StrategicLog(tmp_path)
     _add(log, 5, range(1, 7))
     plan = log.strategic_plan(100, "header-version", renumber)
@@ -189,7 +195,7 @@ def test_a_class_is_asked_message_by_message(
 def test_a_class_that_raises_fails_the_run_and_leaves_nothing(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error comes whole out of Spark."""
+    """Spark passes on the full error."""
     bad = Maker(1, lambda _: MessageStrategy("bad", 1, Raises))
     monkeypatch.setitem(MAKERS, "bad", bad)
     log = LogBuilder(tmp_path)
@@ -208,7 +214,9 @@ def test_a_class_that_raises_fails_the_run_and_leaves_nothing(
 def test_strategies_over_columns_equal_the_models(
     session: Session, tmp_path: Path, name: str, settings: dict[str, str]
 ) -> None:
-    """A first run, then one on its output and new segments; event times anyhow, some alone."""
+    """The first run, then one on its output and new segments; event times are random, some messages
+    unbatched.
+    """
     log, generator, previous = LogBuilder(tmp_path), random.Random(7), None
     for ledger_id in range(100, 102):
         for number in range(6):
@@ -235,7 +243,7 @@ def test_strategies_over_columns_equal_the_models(
 
 
 def test_damage_fails_the_run_and_leaves_nothing(session: Session, tmp_path: Path) -> None:
-    """One flipped bit in one of many segments: its file and place, and no folder."""
+    """A flipped bit in one of many segments: the error names file and place."""
     log = LogBuilder(tmp_path)
     _add(log, 3, range(1, 7))
     path = log.ledgers_dir / log.segments[3].path
@@ -248,7 +256,7 @@ def test_damage_fails_the_run_and_leaves_nothing(session: Session, tmp_path: Pat
 
 
 class FullDisk(Files):
-    """The first folder that is closed is not."""
+    """A file system on which closing the first folder fails."""
 
     has_failed = False
 
@@ -260,7 +268,9 @@ class FullDisk(Files):
 
 
 def test_a_ledger_that_cannot_be_closed(session: Session, tmp_path: Path) -> None:
-    """STR-08: the run fails, its ledger is deleted, the one before stays; the next run succeeds."""
+    """STR-08: the run fails and its ledger is deleted; the previous one stays; the next run
+    succeeds.
+    """
     log, files = LogBuilder(tmp_path), FullDisk()
     log.add_segment(1, [[Message(b"a", b"5"), Message(b"b", b"1")]])
     before = CompactionRun(log.plan(100, strategy="newest"), session, REAL, time.time).execute()
@@ -278,7 +288,7 @@ def test_a_ledger_that_cannot_be_closed(session: Session, tmp_path: Path) -> Non
 
 
 def test_nothing_survives_nothing_is_left(session: Session, tmp_path: Path) -> None:
-    """Tombstones for all: a manifest without segments, and no folder."""
+    """Tombstones for all keys leave a manifest without segments, and no folder."""
     log = LogBuilder(tmp_path)
     log.add_segment(1, [[Message(b"k", b"1")]])
     log.add_segment(2, [[Message(b"k", b"")]])
@@ -289,7 +299,7 @@ def test_nothing_survives_nothing_is_left(session: Session, tmp_path: Path) -> N
 
 
 def test_a_plan_without_segments_is_an_empty_manifest(session: Session, tmp_path: Path) -> None:
-    """Nothing in range: no job, no files."""
+    """Nothing is in range: no job, no files."""
     log = LogBuilder(tmp_path)
     manifest = CompactionRun(log.plan(100), session, REAL, time.time).execute()
     assert list(manifest.segments) == []
@@ -297,7 +307,7 @@ def test_a_plan_without_segments_is_an_empty_manifest(session: Session, tmp_path
 
 
 def test_a_folder_that_is_there_is_refused_and_left_alone(session: Session, tmp_path: Path) -> None:
-    """A run makes its own: what is there belongs to somebody else."""
+    """A run creates its folder; an existing one is not its own."""
     log = LogBuilder(tmp_path)
     log.add_segment(1, [[Message(b"k", b"1")]])
     other = log.ledgers_dir / "100" / "00000000000000000000.log"

@@ -31,7 +31,7 @@ from tests.support.waiting import wait_until
 
 @pytest.fixture
 def log(tmp_path: Path) -> KafkaLog:
-    """Two segments of several files each."""
+    """Returns two segments of several files each."""
     log = KafkaLog(tmp_path)
     for start in (0, 60):
         pairs = (f"[{n}:k{n % 17}=v{n} {n + 1}:k{n % 5}]" for n in range(start, start + 60, 2))
@@ -42,7 +42,7 @@ def log(tmp_path: Path) -> KafkaLog:
 
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a little log is spread over several of each kind."""
+    """Makes tasks so small that a short log is spread over several of each kind."""
     monkeypatch.setattr(plan_module, "SOLO_BYTES", 0)
     monkeypatch.setattr(plan_module, "TASK_BYTES", 1_000)
     monkeypatch.setattr(plan_module, "BUCKET_BYTES", 2_000)
@@ -63,7 +63,7 @@ def _comparable(manifest: CleanManifest) -> CleanManifest:
 def test_spark_leaves_what_one_process_leaves(
     session: Session, log: KafkaLog, keys_max: int
 ) -> None:
-    """The map whole, and full."""
+    """Tests a map with room for all keys, and a full one."""
     plan = log.plan(keys_max=keys_max, run_id=f"round-{keys_max}")
     run = CleanRun(plan, session, REAL, time.time)
     manifest = run.execute()
@@ -106,7 +106,7 @@ def test_a_cancelled_round_leaves_nothing(session: Session, log: KafkaLog) -> No
 
 @pytest.mark.usefixtures("small_tasks")
 def test_a_round_takes_the_time_that_its_rate_asks_for(session: Session, log: KafkaLog) -> None:
-    """By its own figures: each phase what it read, and wrote, and no less."""
+    """Each phase takes at least the time of its bytes read and written."""
     plan = log.plan(run_id="paced", io_bytes_per_second=20_000)
     manifest = CleanRun(plan, session, REAL, time.time).execute()
     read = sum(file.size_bytes for segment in plan.segments for file in segment.files)
@@ -125,7 +125,7 @@ def _is_waiting(session: Session) -> bool:
 
 
 def test_a_round_that_waits_is_cancelled(session: Session, log: KafkaLog) -> None:
-    """Its tasks would go on for weeks."""
+    """At this rate its tasks would take weeks."""
     before = sorted(log.ledgers_dir.rglob("*"))
     plan = log.plan(run_id="slow", io_bytes_per_second=0.001)
     run = CleanRun(plan, session, REAL, time.time)
@@ -139,7 +139,7 @@ def test_a_round_that_waits_is_cancelled(session: Session, log: KafkaLog) -> Non
 
 
 def _leaves(pid: int) -> list[int]:
-    """Returns those of the started processes that have no children."""
+    """Returns the started processes without children."""
     listed = Path(f"/proc/{pid}/task").glob("*/children")
     children = [int(each) for path in listed for each in path.read_text().split()]
     return list(chain.from_iterable(map(_leaves, children))) if children else [pid]
@@ -148,7 +148,7 @@ def _leaves(pid: int) -> list[int]:
 def test_a_round_whose_python_worker_was_killed_may_be_tried_again(
     session: Session, log: KafkaLog
 ) -> None:
-    """As by a system that is short of memory: another one may do it."""
+    """A system short of memory may kill it; another round may succeed."""
     before = sorted(log.ledgers_dir.rglob("*"))
     plan = log.plan(run_id="killed", io_bytes_per_second=0.001)
     run = CleanRun(plan, session, REAL, time.time)
@@ -174,7 +174,7 @@ def test_a_folder_that_is_there_is_anothers(session: Session, log: KafkaLog) -> 
 
 
 def test_a_worker_cleans(worker: CompactorProcess, log: KafkaLog) -> None:
-    """Progress, then the manifest."""
+    """It sends progress, then the manifest."""
     plan = log.plan(run_id="cleaned-over-grpc")
     responses = list(worker.stub.Clean(CleanRequest(plan=plan)))
     assert responses[0].HasField("progress")

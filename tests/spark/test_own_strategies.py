@@ -1,4 +1,4 @@
-"""Strategies from a package outside, in the real worker: they are run; their harm stays theirs."""
+"""Runs strategies from an installed package in the real worker, which contains their failures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.waiting import wait_until
 
 MEMORY_BYTES = 200 * 1024 * 1024
 TIMEOUT_SECONDS = 2
-# Beside `longest` and `first`, which are entry points, and the classes behind them.
+# Besides `longest` and `first`, which are entry points, and their classes.
 _NAMES = (
     "Raises",
     "RaisesUnlike",
@@ -60,7 +60,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> OutsidePackage:
 def own_worker(
     tmp_path_factory: pytest.TempPathFactory, cache_dir: Path, package: OutsidePackage
 ) -> Iterator[CompactorProcess]:
-    """Warm; its limits are low."""
+    """Yields a warm worker with low limits."""
     with CompactorProcess(
         tmp_path_factory.mktemp("worker"),
         cache_dir,
@@ -88,7 +88,7 @@ def _left(
     ledger_id: int = 100,
     settings: Mapping[str, str] | None = None,
 ) -> tuple[list[bytes], str]:
-    """The values that a run leaves, and the version that it names."""
+    """Returns the values that a run leaves, and the version that it names."""
     plan = log.plan(ledger_id, strategy=strategy)
     plan.strategy_settings.update(settings or {})
     _, manifest = worker.run(plan)
@@ -124,7 +124,7 @@ def test_one_from_a_package_is_run(
     settings: dict[str, str],
     kept: bytes,
 ) -> None:
-    """By the name of an entry point or of its class, with settings; of either kind."""
+    """Names an entry point or its class, with settings, of either kind."""
     log = _log(tmp_path, A1, A22, B1, A3, A44)
     values, version = _left(own_worker, log, strategy, 100, settings)
     assert sorted(values) == sorted([kept, b"1"])
@@ -132,7 +132,7 @@ def test_one_from_a_package_is_run(
 
 
 def test_settings_that_it_does_not_have(own_worker: CompactorProcess, tmp_path: Path) -> None:
-    """Said by Python, in a sentence that names the strategy."""
+    """The error is Python's, in a sentence that names the strategy."""
     error = _refused(own_worker, _log(tmp_path, A1), "longest", {"width": "3"})
     assert reason_of(error) == "INVALID_STRATEGY"
     assert "'longest' cannot be used: it cannot be created with settings width" in error.details()
@@ -141,7 +141,7 @@ def test_settings_that_it_does_not_have(own_worker: CompactorProcess, tmp_path: 
 def test_the_bound_on_memory_is_for_what_is_taken(
     tmp_path: Path, cache_dir: Path, package: OutsidePackage
 ) -> None:
-    """By default a run on fresh Python processes has room: nothing reserves it all at once."""
+    """A run on fresh Python processes fits the default limit: nothing reserves it at once."""
     log = _log(tmp_path, A1, A22, B1)
     with CompactorProcess(tmp_path, cache_dir, package.environment, ALLOWED) as worker:
         worker.wait_until_serving()
@@ -167,7 +167,9 @@ def test_the_bound_on_memory_is_for_what_is_taken(
 def test_one_that_does_harm_fails_its_run_alone(
     own_worker: CompactorProcess, tmp_path: Path, strategy: str, sentence: str
 ) -> None:
-    """The sentence names it, nothing is left of the run, and the same worker takes the next."""
+    """The error names the strategy, nothing of the run is left, and the worker takes the
+    next run.
+    """
     log = _log(tmp_path, A1, B1, HARM)
     error = _refused(own_worker, log, f"outside:{strategy}")
     assert f"outside:{strategy}" in error.details()
@@ -181,7 +183,7 @@ def test_one_that_does_harm_fails_its_run_alone(
 def test_one_that_does_not_answer_samples_is_refused(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
-    """When it is checked, and when a run asks for it all the same."""
+    """Both the check and a run refuse it."""
     asked = CheckStrategyRequest(strategy=CompactionStrategy(name="outside:Early"))
     with pytest.raises(grpc.RpcError) as raised:
         own_worker.stub.CheckStrategy(asked)
@@ -212,7 +214,7 @@ def test_a_plan_that_names_what_was_not_allowed(
 
 
 def test_a_check_says_what_it_found(own_worker: CompactorProcess) -> None:
-    """Name, version of the code, kind; Spark has no part in it."""
+    """It returns name, version of the code and kind, without Spark."""
     for name, version, kind in [
         ("longest", "2.5", "strategic"),
         ("outside:Hangs", "harmful 1", "strategic"),
@@ -226,7 +228,9 @@ def test_a_check_says_what_it_found(own_worker: CompactorProcess) -> None:
 def test_replaced_code_is_loaded_again(
     own_worker: CompactorProcess, package: OutsidePackage, tmp_path: Path
 ) -> None:
-    """Python processes that have the old one are not asked again, and the record says the new."""
+    """Python processes with the old code are not used again, and the record names the new
+    version.
+    """
     log = _log(tmp_path, A1, A22, A3)
     assert _left(own_worker, log, "longest") == ([b"22"], "2.5")
     package.write(SOURCE.replace("return len(previous.value) > len(current.value)", "return False"))
@@ -239,7 +243,7 @@ def test_replaced_code_is_loaded_again(
 
 
 def test_other_strategies_never_meet_the_code(own_worker: CompactorProcess, tmp_path: Path) -> None:
-    """It is loaded in Python processes of its own: their daemon is another one."""
+    """It is loaded in separate Python processes with a separate daemon."""
     log = _log(tmp_path, A1)
     _left(own_worker, log, "publishing-order")
     _left(own_worker, log, "longest", 101)
@@ -260,7 +264,7 @@ def _asked(worker: CompactorProcess, log: LogBuilder, *names: str) -> TopicWhatI
 def test_what_if_has_the_figures_of_their_runs(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
-    """Tests both kinds; if they keep other messages than the rest, their keys differ."""
+    """Tests both kinds; their keys differ from the others' if they keep other messages."""
     log = _log(tmp_path, A1, A22, B1, A3)
     found = _asked(own_worker, log, "longest", "newest", "first")
     for at, each in enumerate(found.forecasts):
@@ -277,7 +281,7 @@ def test_what_if_has_the_figures_of_their_runs(
 def test_an_error_of_a_what_if_concerns_it_alone(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
-    """Within the bounds of a run, and before it is asked at all; the worker serves on."""
+    """Tests errors within a run's limits and before the first call; the worker keeps serving."""
     wrong = {
         "outside:Hangs": "it did not answer within 2 s, at message 1:1:-1:0",
         "outside:Exits": "the process of its task ended",
@@ -289,7 +293,7 @@ def test_an_error_of_a_what_if_concerns_it_alone(
         assert f"trategy '{name}'" in told[name].not_forecast
         assert why in told[name].not_forecast
     assert told["newest"].messages == 1
-    # There is nothing to compare it with.
+    # There is no reference to compare with.
     assert not found.HasField("differences")
     assert own_worker.is_serving
 
@@ -304,7 +308,7 @@ def _told(worker: CompactorProcess, strategy: str, *values: bytes) -> TellChoice
 
 
 def test_its_words_are_asked_in_the_order_of_the_log(own_worker: CompactorProcess) -> None:
-    """Compares each message with its predecessor; a tombstone has no predecessor after it."""
+    """Compares each message with its predecessor; after a tombstone there is none."""
     told = _told(own_worker, "longest", b"22", b"3", b"444", b"", b"1", b"22")
     assert [(each.left, each.right, each.words) for each in told.choices] == [
         (0, 1, "1 came, 2 stood"),
@@ -332,7 +336,7 @@ def test_its_words_are_asked_in_the_order_of_the_log(own_worker: CompactorProces
 def test_words_that_do_harm_are_told_of_and_nothing_else(
     own_worker: CompactorProcess, strategy: str, values: tuple[bytes, ...], words: str, why: str
 ) -> None:
-    """An answer comes whatever the code does, and the worker serves on."""
+    """An answer arrives whatever the code does, and the worker keeps serving."""
     told = _told(own_worker, f"outside:{strategy}", *values)
     assert words in "".join(each.words for each in told.choices)
     assert why in told.why
@@ -343,7 +347,7 @@ def test_words_that_do_harm_are_told_of_and_nothing_else(
 def test_a_run_is_cancelled_while_its_strategy_is_tried(
     own_worker: CompactorProcess, tmp_path: Path
 ) -> None:
-    """It has not begun, and ends at once; the process of the trial goes with it."""
+    """The run has not begun and ends at once; so does the process of the trial."""
     log = _log(tmp_path, A1)
     plan = log.plan(100, strategy="outside:Slow")
     call = own_worker.stub.Run(RunRequest(plan=plan), timeout=60)

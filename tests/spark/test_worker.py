@@ -1,4 +1,4 @@
-"""The worker process over gRPC: runs, failures, cancellation, its end."""
+"""Tests the worker process over gRPC: runs, failures, cancellation, its end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def _log(folder: Path) -> LogBuilder:
 
 
 def _endless(folder: Path) -> CompactionPlan:
-    """A plan whose first segment is a pipe that nobody writes to: its task waits for ever."""
+    """Returns a plan whose first segment is a pipe without a writer, so that its task waits for
+    ever.
+    """
     log = _log(folder)
     path = log.ledgers_dir / log.segments[0].path
     path.unlink()
@@ -61,11 +63,11 @@ def test_a_run_gives_progress_then_a_manifest(worker: CompactorProcess, tmp_path
 def test_a_killed_worker_leaves_nothing_in_the_temporary_folder(
     tmp_path: Path, cache_dir: Path
 ) -> None:
-    """Its own, the JVM's and Spark's temporary files lie in its local folder, wherever that is."""
+    """The temporary files of the worker, the JVM and Spark lie in its local folder."""
     shared, folder = tmp_path / "shared", tmp_path / "a worker's"
     shared.mkdir()
     folder.mkdir()
-    # What the machine would say: the JVM asks the system, not TMPDIR.
+    # The machine's default: the JVM asks the system, not TMPDIR.
     environment = {"TMPDIR": str(shared), "JDK_JAVA_OPTIONS": f"-Djava.io.tmpdir={shared}"}
     with CompactorProcess(folder, cache_dir, environment) as worker:
         worker.wait_until_serving()
@@ -75,7 +77,7 @@ def test_a_killed_worker_leaves_nothing_in_the_temporary_folder(
 
 
 def test_damage_is_data_loss_with_a_reason(worker: CompactorProcess, tmp_path: Path) -> None:
-    """The caller learns the file and the place in one sentence, not from a stack trace."""
+    """The caller gets file and place in one sentence, not a stack trace."""
     log = _log(tmp_path)
     damage(log.ledgers_dir / log.segments[0].path, 100)
     with pytest.raises(grpc.RpcError) as raised:
@@ -87,7 +89,7 @@ def test_damage_is_data_loss_with_a_reason(worker: CompactorProcess, tmp_path: P
 
 
 def test_calls_without_the_secret_are_refused(worker: CompactorProcess, tmp_path: Path) -> None:
-    """Any process of the machine can find the port: what it asks for is not even looked at."""
+    """Any process of the machine can find the port; its requests are not even parsed."""
     log = _log(tmp_path)
     with grpc.insecure_channel(worker.address) as channel:
         stranger: Any = CompactorServiceStub(channel)
@@ -106,7 +108,7 @@ def test_calls_without_the_secret_are_refused(worker: CompactorProcess, tmp_path
 
 
 def test_an_unknown_strategy_is_refused(worker: CompactorProcess, tmp_path: Path) -> None:
-    """Before anything is written; the error lists those that are known."""
+    """It is refused before anything is written; the error lists the known ones."""
     plan = _log(tmp_path).plan(100, strategy="oldest")
     with pytest.raises(grpc.RpcError) as raised:
         worker.run(plan)
@@ -117,7 +119,7 @@ def test_an_unknown_strategy_is_refused(worker: CompactorProcess, tmp_path: Path
 
 
 def test_cancel_ends_the_run(worker: CompactorProcess, tmp_path: Path) -> None:
-    """Running or waiting in line, a cancelled run leaves nothing; the next one works."""
+    """Running or queued, a cancelled run leaves nothing; the next one succeeds."""
     plan = _endless(tmp_path / "endless")
     waiting = _log(tmp_path / "waiting").plan(100)
     waiting.run_id = "waiting"
@@ -149,12 +151,12 @@ def test_a_client_that_leaves_ends_its_run(worker: CompactorProcess, tmp_path: P
 
 
 def test_an_idle_worker_leaves_a_class_archive(worker: CompactorProcess, cache_dir: Path) -> None:
-    """The first run did not wait for it; later workers of the machine start with it."""
+    """The first run does not wait for it; later workers of the machine start with it."""
     wait_until(lambda: list(cache_dir.glob("*.jsa")), "the class-data archive")
 
 
 def test_it_says_what_it_is(worker: CompactorProcess) -> None:
-    """Versions, master and pid."""
+    """It returns versions, master and pid."""
     info = worker.stub.GetCompactorInfo(GetCompactorInfoRequest())
     assert (info.pid, info.spark_master) == (worker.process.pid, "local[2]")
     assert info.spark_version
@@ -162,10 +164,10 @@ def test_it_says_what_it_is(worker: CompactorProcess) -> None:
 
 
 def test_a_killed_task_fails_its_run_only(tmp_path: Path, cache_dir: Path) -> None:
-    """SIGKILL of Spark's Python process in the middle of a write; then the parent goes.
+    """Kills Spark's Python process within a write, then ends the parent.
 
-    The run fails in plain words and leaves nothing, the worker goes on serving. When its standard
-    input ends it exits with 0 and takes its JVM and its folder along.
+    The run fails with a clear error and leaves nothing, and the worker keeps serving. When its
+    standard input ends, it exits with 0 and ends its JVM and removes its folder.
     """
     environment = {"LEDGERFOLD_CRASH_AT": "worker.segment-written"}
     with CompactorProcess(tmp_path, cache_dir, environment) as deletable:
@@ -185,7 +187,9 @@ def test_a_killed_task_fails_its_run_only(tmp_path: Path, cache_dir: Path) -> No
 
 
 def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:
-    """Killed in the middle of a run: the run fails, the process ends with 1 for its supervisor."""
+    """Kills the JVM within a run: the run fails, and the process exits with 1 for its
+    supervisor.
+    """
     plan = _endless(tmp_path)
     with CompactorProcess(tmp_path, cache_dir) as orphaned:
         orphaned.wait_until_serving()
@@ -206,7 +210,7 @@ def test_the_worker_ends_with_its_jvm(tmp_path: Path, cache_dir: Path) -> None:
 
 
 def test_a_worker_that_is_stopped_while_spark_starts_leaves_no_jvm(tmp_path: Path) -> None:
-    """Without its temporary folder a JVM that starts neither gets on nor ends."""
+    """Without its temporary folder a starting JVM neither continues nor ends."""
     with CompactorProcess(tmp_path) as hurried:
         wait_until(lambda: any("java" in command(pid) for pid in hurried.children()), "its JVM")
         hurried.process.terminate()
@@ -216,7 +220,7 @@ def test_a_worker_that_is_stopped_while_spark_starts_leaves_no_jvm(tmp_path: Pat
 
 
 def test_a_worker_whose_input_is_no_pipe_stays(tmp_path: Path, cache_dir: Path) -> None:
-    """Started by hand or by a service manager, on /dev/null: nobody will close that."""
+    """A user or a service manager starts it on /dev/null, which never closes."""
     with CompactorProcess(tmp_path, cache_dir, stdin=subprocess.DEVNULL) as started:
         started.wait_until_serving()
         assert started.process.poll() is None

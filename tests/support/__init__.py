@@ -1,8 +1,8 @@
-"""The shared parts of tests.
+"""Shared parts of the tests.
 
-Spark is started in the tests' own process, too, and forks there: gRPC must not try to make its
-threads survive that, or the child may die before it is Spark. Read when grpc is imported, so it is
-said here, before any of these modules is.
+Spark also runs in the tests' process and forks there: gRPC must not try to keep its threads across
+the fork, or the child may die before it becomes Spark. gRPC reads this when it is imported, so it
+is set here, before these modules are.
 """
 
 import os

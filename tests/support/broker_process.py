@@ -1,9 +1,10 @@
-"""The real broker, in a process of its own.
+"""Runs the real broker in a separate process.
 
 The process is `python -m ledgerfold serve --data DIR --listen 127.0.0.1:0`. It is ready when it has
-printed its JSON line. Standard error of all its lives goes to one file, which a failure shows.
-Whatever it started (worker, JVM, Python workers) carries a mark in its environment, so that `close`
-ends"""
+printed its JSON line. The standard error of all its lives goes to one file, which a failure shows.
+All processes that it starts (worker, JVM, Python workers) carry a mark in their environment, so
+that `close` ends
+"""
 
 from __future__ import annotations
 
@@ -32,14 +33,16 @@ _LOG_TAIL_BYTES = 8_000
 
 
 class BrokerFailed(AssertionError):
-    """The process ended, or did not become ready. The message ends with its standard error."""
+    """The process ended, or did not become ready. The message ends with the process's standard
+    error.
+    """
 
 
 class BrokerProcess:
-    """One data directory and the broker that serves it, from start to start.
+    """One data directory and the broker that serves it, across restarts.
 
-    `arguments` go to `serve`. `environment` is added to this process's own; `crash_at` is a point
-    of storage/crash_points.py, for the first life only.
+    `arguments` go to `serve`. `environment` is added to this process's; `crash_at` is a point of
+    storage/crash_points.py, for the first life only.
     """
 
     def __init__(
@@ -60,11 +63,11 @@ class BrokerProcess:
         self._process: subprocess.Popen[str] | None = None
         self.start(crash_at=crash_at)
 
-    # What it is.
+    # State
 
     @property
     def url(self) -> str:
-        """host:port, also of a process that is gone."""
+        """host:port, also after the process has ended."""
         return str(self.ready["listen"])
 
     @property
@@ -73,27 +76,27 @@ class BrokerProcess:
 
     @property
     def returncode(self) -> int | None:
-        """None while it runs; negative: the signal that ended it."""
+        """None while it runs; negative for a signal."""
         return None if self._process is None else self._process.poll()
 
     @property
     def stderr(self) -> str:
-        """The end of what all its lives wrote there."""
+        """Returns the last lines of the standard error of all its lives."""
         if not self.log.exists():
             return ""
         return self.log.read_bytes()[-_LOG_TAIL_BYTES:].decode(errors="replace")
 
-    # Its life.
+    # Lifecycle
 
     def start(self, *, crash_at: str | None = None, wait: bool = True) -> None:
         """Starts the process and waits for its ready line. Raises BrokerFailed.
 
-        `wait` False returns at once: for starts that are meant to fail or to crash.
+        `wait` False returns at once, for starts that should fail or crash.
         """
         assert self.returncode is not None or self._process is None, "The broker is running."
         environment = os.environ | self._environment
         environment.pop("LEDGERFOLD_CRASH_AT", None)
-        # The tests' own (tests/support/__init__.py).
+        # The tests' setting (tests/support/__init__.py).
         environment.pop("GRPC_ENABLE_FORK_SUPPORT", None)
         if crash_at is not None:
             environment["LEDGERFOLD_CRASH_AT"] = crash_at
@@ -115,17 +118,17 @@ class BrokerProcess:
             self._wait_ready(lines)
 
     def kill(self) -> None:
-        """SIGKILL, to the broker alone; its worker notices by itself."""
+        """Sends SIGKILL to the broker alone; its worker notices by itself."""
         self._running().kill()
         self.wait()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM, then waits for the clean end. Returns the exit code."""
+        """Sends SIGTERM and waits for the clean end. Returns the exit code."""
         self._running().terminate()
         return self.wait(timeout_s)
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Waits for the process to end by itself. Returns the exit code, negative for a signal."""
+        """Waits for the process to end. Returns the exit code, negative for a signal."""
         assert self._process is not None
         try:
             return self._process.wait(timeout_s)
@@ -133,13 +136,13 @@ class BrokerProcess:
             raise BrokerFailed(f"Still running after {timeout_s:g} s.\n{self.stderr}") from None
 
     def restart(self, *, crash_at: str | None = None) -> None:
-        """Stops it if it runs, and starts it on the same data."""
+        """Stops the process if it runs, and starts it on the same data."""
         if self.returncode is None:
             self.stop()
         self.start(crash_at=crash_at)
 
     def close(self) -> None:
-        """Ends every process of every life, whatever state it is in."""
+        """Ends every process of every life, in any state."""
         try:
             if self._process is not None and self.returncode is None:
                 self.stop()
@@ -162,17 +165,17 @@ class BrokerProcess:
         self.close()
 
     def processes(self) -> list[int]:
-        """Returns the pid, and those of all started processes that still run, also of a former
-        life.
+        """Returns the pid and those of all started processes that still run, also from former
+        lives.
         """
         return processes.marked(self._mark)
 
-    # Its compactor.
+    # The compactor
 
     def wait_for_compactor(
         self, timeout_s: float = COMPACTOR_TIMEOUT_S
     ) -> admin_pb2.GetBrokerInfoResponse:
-        """Waits until the worker is warm. Raises BrokerFailed when it cannot be."""
+        """Waits until the worker is warm. Raises BrokerFailed if it does not start."""
         with Admin(self.url) as admin:
 
             def is_settled() -> admin_pb2.GetBrokerInfoResponse | None:
@@ -193,7 +196,7 @@ class BrokerProcess:
             assert info is not None
             return info
 
-    # Details.
+    # Details
 
     def _command(self) -> list[str]:
         return [
@@ -222,7 +225,7 @@ class BrokerProcess:
     def _end_at_once(self) -> None:
         assert self._process is not None
         try:
-            # One that died says why by its own exit code.
+            # A process that died explains itself by its exit code.
             self._process.wait(1.0)
         except subprocess.TimeoutExpired:
             self._process.kill()
@@ -230,7 +233,7 @@ class BrokerProcess:
 
 
 def _drain(stdout: IO[str], lines: queue.Queue[str]) -> None:
-    # Read to the end, so that the process never waits for room in the pipe. "" marks the end.
+    # Read to the end, so that the process never blocks on a full pipe. "" marks the end.
     with stdout:
         for line in stdout:
             lines.put(line)

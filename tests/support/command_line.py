@@ -1,4 +1,4 @@
-"""The command line, in this process or in one of its own.
+"""Runs the command line, in this process or in a separate one.
 
 >>> from tests.support.command_line import ledgerfold
 >>> ledgerfold("--version").code
@@ -35,24 +35,24 @@ class Ran(NamedTuple):
 
 
 def ledgerfold(*arguments: str, stdin: bytes = b"") -> Ran:
-    """Runs it in this process, as in a pipe."""
+    """Runs the command in this process, as in a pipe."""
     out, err = io.StringIO(), io.StringIO()
     given = io.TextIOWrapper(io.BytesIO(stdin))
     with mock.patch.object(sys, "stdin", given), redirect_stdout(out), redirect_stderr(err):
         try:
             code = main(arguments)
-        except SystemExit as end:  # argparse's way out
+        except SystemExit as end:  # argparse's exit
             code = end.code if isinstance(end.code, int) else 0
     return Ran(code, out.getvalue(), err.getvalue())
 
 
 def command(*arguments: str) -> list[str]:
-    """For a process of its own."""
+    """Returns the arguments for a separate process."""
     return [sys.executable, "-m", "ledgerfold", *arguments]
 
 
 def run(arguments: Sequence[str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Runs it in a process of its own."""
+    """Runs the command in a separate process."""
     return subprocess.run(
         command(*arguments), input=stdin, capture_output=True, timeout=TIMEOUT_S, check=False
     )

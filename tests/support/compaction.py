@@ -1,4 +1,4 @@
-"""Segments and plans made from plain messages, and compacted ledgers read back, without a broker.
+"""Builds segments and plans from plain messages, and reads compacted ledgers, without a broker.
 
 log = LogBuilder(data_dir)
 log.add_segment(1, [[Message(b"a", b"1"), Message(b"a", b"2")], [Message(b"b", b"3")]])
@@ -50,9 +50,10 @@ KEYS = st.one_of(st.none(), st.sampled_from([b"", b"a", b"b", b"c", b"key-\xff\x
 VALUES = st.sampled_from([b"", b"1", b"two", b"x" * 300])
 MESSAGES = st.tuples(KEYS, VALUES).map(lambda drawn: Message(*drawn))
 BATCHES = st.lists(MESSAGES, min_size=1, max_size=5)
-# A log: segments of batches of messages.
+# Logs: segments of batches of messages.
 LOGS = st.lists(st.lists(BATCHES, min_size=1, max_size=4), min_size=1, max_size=4)
-# The same with event times, some alone: LOGS tells each kind of value apart, these each tie.
+# The same with event times, some messages unbatched: LOGS has distinct values of each kind, these
+# have ties.
 TIMED_MESSAGES = st.builds(
     Message,
     st.one_of(st.none(), st.sampled_from([b"a", b"b", b"c"])),
@@ -70,7 +71,7 @@ COMPRESSIONS = st.sampled_from(list(Compression))
 
 
 class Stored(NamedTuple):
-    """A message as a reader sees it: its whole id, key, value."""
+    """A message as a reader gets it: its full id, key, value."""
 
     ledger_id: int
     entry_id: int
@@ -80,12 +81,11 @@ class Stored(NamedTuple):
 
 
 class LogBuilder:
-    """A raw log, segment by segment; each segment is a ledger of its own.
+    """A raw log; each segment is a separate ledger.
 
-    Every other entry is of version 1, as if an older build had written it. A batch whose first
-    message says that it is alone is an entry for each of its messages, all of them alone. Entries
-    of messages that name no publish time have PUBLISH_TIME_MS. If it is mixed, two of three entries
-    are those of clients of Pulsar.
+    Every other entry has version 1, as if an older build had written it. A batch whose first
+    message is unbatched becomes one entry per message, all unbatched. Entries of messages without a
+    publish time have PUBLISH_TIME_MS. If `mixed`, two of three entries come from Pulsar clients.
     """
 
     def __init__(self, data_dir: Path, *, is_mixed: bool = False) -> None:
@@ -163,7 +163,9 @@ class LogBuilder:
         time_ms: int = 0,
         segment_garbage_max: float = 0,
     ) -> CompactionPlan:
-        """Over the segments above the previous run's horizon, and what that run wrote."""
+        """Returns a plan over the segments above the previous run's horizon and that run's
+        output.
+        """
         compacted = list(previous.segments) if previous else []
         horizon = _pair(previous.horizon) if previous else (-1, -1)
         raw = [record for record in self.segments if _pair(record.first) > horizon]
@@ -186,7 +188,7 @@ class LogBuilder:
 
 
 def _pulsar_entry(batch: Batch, compression: int, **fields: int) -> bytes:
-    """Returns the same messages as a client of Pulsar sends them."""
+    """Returns the same messages as a Pulsar client sends them."""
     singles = []
     for index, (key, value, event_time_ms, *_) in enumerate(batch):
         single, _ = pulsar_entries.message(value or None, key, event_time=event_time_ms)
@@ -214,12 +216,12 @@ def _entries(batches: Iterable[Batch]) -> Iterator[Batch]:
 
 
 def read_stored(ledgers_dir: Path, segments: Iterable[SegmentRecord]) -> list[StoredMessage]:
-    """The messages of a compacted ledger, decoded; all checksums and records verified."""
+    """Returns the decoded messages of a compacted ledger; verifies all checksums and records."""
     return [message for _, message in _read(ledgers_dir, segments)]
 
 
 def read_messages(ledgers_dir: Path, segments: Iterable[SegmentRecord]) -> list[Stored]:
-    """The same as ids, keys and values."""
+    """Returns the same as ids, keys and values."""
     return [
         Stored(*position, message.batch_index, message.key, message.value)
         for position, message in _read(ledgers_dir, segments)
@@ -250,7 +252,7 @@ def _read(
 
 
 def reader_of(ledgers_dir: Path, segments: Iterable[SegmentRecord]) -> LedgerReader:
-    """A reader of a compacted ledger that has these segments."""
+    """Returns a reader of a compacted ledger with these segments."""
     record = LedgerRecord(kind=LEDGER_KIND_COMPACTED, segments=segments)
     vectors = VectorCache(ledgers_dir, REAL)
     return LedgerReader(

@@ -1,4 +1,4 @@
-"""A broker without files, Spark or network, for tests of compaction control.
+"""A broker without files, Spark or network, for tests of the compaction's control.
 
 >>> from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS, RUN_TRIGGER_ADMIN
 >>> async def example() -> bool:
@@ -53,7 +53,7 @@ FIRST_LEDGER_ID = 100
 
 
 class FailingPairs(MemoryKeyValue):
-    """A store of metadata whose writes can fail. `failure`: the error that a write raises."""
+    """A metadata store whose writes can fail. `failure`: the error that a write raises."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ class FailingPairs(MemoryKeyValue):
 
 
 def _metadata(pairs: FailingPairs) -> MetadataStore:
-    """The next ledger id is FIRST_LEDGER_ID, and needs no write."""
+    """The next ledger id is FIRST_LEDGER_ID and needs no write."""
     metadata = MetadataStore(pairs)
     metadata.skip_ledger_ids(FIRST_LEDGER_ID - 2)
     assert metadata.allocate_ledger_id() == FIRST_LEDGER_ID - 1
@@ -74,7 +74,7 @@ def _metadata(pairs: FailingPairs) -> MetadataStore:
 
 
 class FakeStore:
-    """Remembers whose files were removed. Failures: what a removal, a verification raises."""
+    """Records whose files were removed. Errors that a removal or a verification raises."""
 
     def __init__(self) -> None:
         self.ledgers_dir = Path("/ledgers")
@@ -91,13 +91,13 @@ class FakeStore:
         return LedgerRecord(ledger_id=ledger_id)
 
     def label_compacted(self, ledger: LedgerRecord, *, run: RunRecord) -> None:
-        """Nobody reads it."""
+        """Does nothing."""
 
     def mark_deleting(self, ledger_id: int, batch: MetadataBatch) -> None:
-        """The old view's, which has no record."""
+        """Marks the files of the old view, which has no record."""
 
     def damage_of(self, ledger_id: int) -> None:
-        """There is none."""
+        """Returns no damage."""
 
     def record(self, ledger_id: int) -> LedgerRecord:
         return LedgerRecord(ledger_id=ledger_id)
@@ -215,11 +215,11 @@ class LabTopic:
         return 0
 
     def remove_files(self, ledger_id: int) -> None:
-        """Nobody asks for those of an old view."""
+        """Does nothing."""
 
 
 class HeldCompactor:
-    """A worker whose runs wait until the test lets them go. Plans are kept in order."""
+    """A worker whose runs wait until the test releases them. Plans are kept in order."""
 
     def __init__(self) -> None:
         self.is_disabled = False
@@ -249,7 +249,7 @@ class HeldCompactor:
             self._outcome = None
 
     async def started(self) -> CompactionPlan:
-        """The next plan that arrived."""
+        """Returns the next plan that arrived."""
         async with asyncio.timeout(5):
             return await self._arrivals.get()
 
@@ -280,7 +280,7 @@ class HeldCompactor:
 
 @dataclass
 class Lab:
-    """Everything together. `now_ms` is the clock; `settings` may be replaced before `scheduler`."""
+    """All parts together. `now_ms` is the clock; `settings` may be replaced before `scheduler`."""
 
     settings: BrokerSettings = field(
         default_factory=lambda: BrokerSettings(data_dir=Path("unused"), compaction_queue_max=3)
@@ -339,13 +339,13 @@ class Lab:
                 pass
 
     def topic_record(self, topic: LabTopic) -> TopicRecord:
-        """As it is in the metadata."""
+        """Returns the record in the metadata."""
         record = self.metadata.topic(topic.name)
         assert record is not None
         return record
 
     def run_of(self, topic: LabTopic, number: int) -> RunRecord:
-        """As it is in the metadata."""
+        """Returns the record in the metadata."""
         return next(run for run in self.metadata.runs(topic.name) if run.number == number)
 
 

@@ -1,4 +1,4 @@
-"""`python -m ledgerfold.compactor` as a child process, and calls to it."""
+"""Runs `python -m ledgerfold.compactor` as a child process and calls it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from ledgerfold.v1.compactor_pb2_grpc import CompactorServiceStub
 from tests.support.processes import MARK, end, marked, new_mark
 
 SERVICE = "ledgerfold.v1.CompactorService"
-# In the environment, for the brokers that a test starts with this process's address.
+# In the environment, for brokers that a test starts with this process's address.
 SECRET = os.environ.setdefault("LEDGERFOLD_COMPACTOR_SECRET", secrets.token_hex())
 
 
 class CompactorProcess:
-    """Ends with the `with` block, children included.
+    """The process; it ends with the `with` block, children included.
 
-    `cache_dir` is for several to share; None is the machine's own.
+    `cache_dir` can be shared by several; None is the machine's own.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class CompactorProcess:
         return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     def stop(self) -> None:
-        """Holds the process in whatever it does; its children run on."""
+        """Sends SIGSTOP; the process's children keep running."""
         self.process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
@@ -114,13 +114,13 @@ class CompactorProcess:
         return [pid for pid in marked(self.mark) if pid != self.process.pid]
 
     def run(self, plan: CompactionPlan) -> tuple[list[RunResponse], Manifest]:
-        """All responses, and the manifest. Raises grpc.RpcError."""
+        """Returns all responses, and the manifest. Raises grpc.RpcError."""
         responses = list(self.stub.Run(RunRequest(plan=plan), timeout=60))
         return responses, responses[-1].manifest
 
     @contextmanager
     def running(self, plan: CompactionPlan) -> Iterator[Any]:
-        """A Run call that is read in the background; yields the call once the run has begun."""
+        """Reads a Run call in the background; yields the call once the run has begun."""
         call = self.stub.Run(RunRequest(plan=plan), timeout=60)
         next(call)
         reader = threading.Thread(target=_read_to_end, args=(call,))

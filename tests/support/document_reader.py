@@ -1,13 +1,12 @@
-"""Somebody who reads a document from its top to its end, and does what it says.
+"""Reads a document from top to end, as a user does, and follows it.
 
-In a folder of theirs, with the terminal that README.md has them open: commands are run in bash as
-they are written, files are written, snippets of Python are run, and what the document says that
-they print is compared with what they print. `serve` runs on in a terminal of its own; whoever
-serves ends the broker that served before. A command that needs a broker, where none runs, has the
-one of README.md started, and one that wants a data directory for itself has it ended.
+In a new folder, with the terminals that README.md opens, it runs commands in bash, writes files,
+runs Python snippets, and compares what they print with the document. `serve` runs in a separate
+terminal; a second `serve` ends the first broker. A command that needs a broker gets the one of
+README.md started, and one that needs the data directory exclusively gets it ended.
 
-The address of the documents is 127.0.0.1:7650, as the product's default. Where another process
-listens there, or another reader is at work, all that is read has another port instead.
+The documents use 127.0.0.1:7650, the product's default. If another process or reader uses it, the
+text is read with another port.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ PORTS = (7650, 6650, 8080, 9464)
 # Spark's queries may have the machine to themselves, or not.
 _STOP_S, _COMMAND_S = 60.0, 300.0
 _SERVES = re.compile(r"(?:\w+=\S* )*ledgerfold serve\b")
-# They take the data directory.
+# These take the data directory.
 _ALONE = re.compile(r"ledgerfold (?:compact --data|verify|repair)\b")
-# Whatever else has no broker.
+# All others have no broker.
 _NEEDS_NONE = re.compile(r"(?!.*\bledgerfold )|.*ledgerfold what-if --(?:csv|jsonl)\b", re.DOTALL)
 _PRINTS = re.compile(r"print\(.*\)  # (.*)")
 
 
 class Done(NamedTuple):
-    """A command or a snippet, and what it printed."""
+    """A command or a snippet, and its output."""
 
     what: str
     out: str
 
 
 class Reader:
-    """Used as a context: at its end every process that it started is gone."""
+    """A context manager; at its end every process that it started has ended."""
 
     def __init__(self, folder: Path, passes_over: Mapping[str, str]) -> None:
-        """`passes_over`: why commands with these words are left out."""
+        """`passes_over`: why commands with these words are skipped."""
         self.folder, self._passes_over = folder, passes_over
         self._ending = ExitStack()
         self._mark = processes.new_mark()
@@ -63,7 +62,7 @@ class Reader:
         self._ending.callback(processes.end, self._mark)
         self._ending.callback(self.stop)
         self._ports = _ports_of(self._ending)
-        # As in the checkout, whose environment the tests run in.
+        # As in the checkout, whose environment the tests use.
         (self.folder / ".venv").symlink_to(sys.prefix)
         return self
 
@@ -73,7 +72,7 @@ class Reader:
     # -- reading ---------------------------------------------------------------------------
 
     def read(self, blocks: Iterable[Block]) -> list[Done]:
-        """Raises AssertionError where something does not go as it says."""
+        """Raises AssertionError at the first difference."""
         done = list[Done]()
         tests = list[Block]()
         for block in blocks:
@@ -118,7 +117,7 @@ class Reader:
         return Done(block.text, out)
 
     def _run_tests(self, blocks: Iterable[Block]) -> Done:
-        """As files of somebody's own, who has pytest: they bring brokers of their own."""
+        """Runs the files as tests of a user with pytest; they start brokers themselves."""
         tests = self.folder / "tests"
         tests.mkdir(exist_ok=True)
         for block in blocks:
@@ -127,7 +126,7 @@ class Reader:
         return Done("pytest", out)
 
     def here(self, text: str) -> str:
-        """With the ports that the broker has here."""
+        """Returns the text with the ports that the broker has here."""
         for port, other in self._ports.items():
             text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{other}")
         return text
@@ -135,14 +134,14 @@ class Reader:
     # -- terminals -------------------------------------------------------------------------
 
     def _run(self, command: str) -> str:
-        """Runs a command that succeeds. Returns its standard output."""
+        """Runs a command that must succeed. Returns its standard output."""
         with self._start(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
             out, err = process.communicate(timeout=_COMMAND_S)
         assert process.returncode == 0, f"{command}\n{out}{err}{self._broker_said()}"
         return out
 
     def _start(self, command: str, *, stdout: int, stderr: int | IO[str]) -> subprocess.Popen[str]:
-        """In a new terminal, where the environment is activated."""
+        """Starts a command in a new terminal with the environment activated."""
         own = f"{sys.prefix}/bin"
         path = [each for each in os.environ["PATH"].split(os.pathsep) if each != own]
         environment = {
@@ -151,7 +150,7 @@ class Reader:
             "LEDGERFOLD_URL": self.here("127.0.0.1:7650"),
             processes.MARK: self._mark,
         }
-        # Of the tests' own.
+        # The tests' own.
         for name in ("GRPC_ENABLE_FORK_SUPPORT", "PYTHONPATH"):
             environment.pop(name, None)
         return subprocess.Popen(
@@ -172,7 +171,7 @@ class Reader:
             self._serve(SERVE)
 
     def _serve(self, command: str) -> None:
-        """Returns when it says that it is ready."""
+        """Starts the broker and waits until it is ready."""
         command = f"{command} --listen 127.0.0.1:7650" if self._ports else command
         started = self.here(command).replace("ledgerfold serve", "exec ledgerfold serve", 1)
         with self._log.open("a") as log:
@@ -186,7 +185,7 @@ class Reader:
         assert json.loads(line)["listen"] == self.here("127.0.0.1:7650")
 
     def stop(self) -> None:
-        """As Ctrl-C in its terminal."""
+        """Stops the broker as Ctrl-C in its terminal does."""
         broker, self._broker = self._broker, None
         if broker is not None:
             with broker:
@@ -199,7 +198,7 @@ class Reader:
 
 
 def _ports_of(ending: ExitStack) -> dict[int, int]:
-    """By those of the documents, others where they cannot be had."""
+    """Returns the ports of the documents, or others if these are in use."""
     path = Path(tempfile.gettempdir(), f"ledgerfold-ports-{os.getuid()}.lock")
     lock = ending.enter_context(path.open("w"))
     try:
@@ -212,7 +211,7 @@ def _ports_of(ending: ExitStack) -> dict[int, int]:
 
 
 def _free(port: int) -> int:
-    """Returns that port, or any; 0: it is in use."""
+    """Returns that port, or any if it is 0 or in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,13 +1,13 @@
-r"""The fenced blocks of a document, and the commands in them, in the order in which they stand.
+r"""Returns the fenced blocks of a document, and the commands in them, in order.
 
     >>> page = "Here:\n\n```console\n$ echo a \\\n>   b\na b\n$ true  # nothing\n```\n"
     >>> (block,) = blocks_of(page)
     >>> [(step.command, step.shown) for step in block.steps]
     [('echo a \\\n  b', ['a b']), ('true  # nothing', [])]
 
-In ```` ```console ```` commands stand behind a prompt, and what they print below them; in
-```` ```sh ```` each line is one. Code whose first line is `# name.py`, and any other block behind a
-line that ends with a name in backquotes and a colon, is a file.
+In ```` ```console ```` blocks, a command follows a prompt, and its output follows below; in ````
+```sh ```` blocks, each line is a command. A code block whose first line is `# name.py`, and any
+block after a line that ends with a name in backquotes and a colon, is a file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMMANDS = ("console", "sh")
 
 
 class Step(NamedTuple):
-    """A command, and what the document says that it prints; [] where it says nothing."""
+    """A command and its output in the document; [] if the document shows none."""
 
     command: str
     shown: list[str]
@@ -38,9 +38,9 @@ class Step(NamedTuple):
 class _Block(NamedTuple):
     language: str
     text: str
-    # Of the first line in it.
+    # The number of its first line.
     line: int
-    # What stands in front of it.
+    # The text before it.
     before: str
 
 
@@ -53,7 +53,7 @@ class Block(_Block):
 
     @property
     def file(self) -> str | None:
-        """The name of the file that it is; None: it is none."""
+        """The name of the file; None if it is none."""
         if self.language in COMMANDS:
             return None
         named = _FILE_OF_CODE.match(self.text) or _FILE_NAMED_BEFORE.search(self.before)

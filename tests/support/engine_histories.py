@@ -1,7 +1,7 @@
 """Histories for the comparison of engines: runs of every kind over a random log.
 
-A history is made from a seed, in a folder of its own, and told as the bytes of all files that its
-runs left, and their manifests without what is measured.
+A seed determines a history; its result is the bytes of all files that its runs leave, and their
+manifests without measured values.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.support.kafka_log import KafkaLog
 from tests.support.strategic_log import StrategicLog
 
 OWN = "tests.support.strategic_classes:Everything"
-# What each history draws one of: strategies, and a round of Kafka's cleaner.
+# Each history draws one of these: strategies, and a round of Kafka's cleaner.
 KAFKA = "kafka"
 KINDS: dict[str, dict[str, str]] = {
     "publishing-order": {},

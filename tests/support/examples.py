@@ -1,7 +1,7 @@
-"""The examples in docstrings: found by their prompts, and run as they are written.
+"""Finds the examples in docstrings by their prompts, and runs them.
 
-An example may use `folder`, a new folder. One that connects to DOCUMENTED_ADDRESS gets a broker of
-its own there, without a compactor (tests/grpc/test_client_examples.py); all others need nothing
+An example may use `folder`, a new folder. An example that connects to DOCUMENTED_ADDRESS gets a
+broker there without a compactor (tests/grpc/test_client_examples.py); all others need nothing
 (tests/unit/test_examples.py).
 
     >>> DOCUMENTED_ADDRESS == "127.0.0.1:7650"
@@ -19,12 +19,12 @@ from tests.tidy import PRODUCT, Module, modules
 
 DOCUMENTED_ADDRESS = "127.0.0.1:7650"
 _PROMPT = ">>> "
-# What shows that an example needs a broker: there, or one of its own.
+# Signs that an example needs a broker: the documented one, or its own.
 _BROKERS = (f'("{DOCUMENTED_ADDRESS}"', "with Broker(")
 
 
 def with_examples(*, connecting: bool) -> list[str]:
-    """The modules of the product and of what tests share that hold examples of this kind."""
+    """Returns the modules of the product and of the shared test code with examples of this kind."""
     return [
         module.name
         for module in modules(*PRODUCT, "tests")

@@ -1,6 +1,6 @@
 """A server around the fake data service, for tests of the client.
 
-It runs on the client's own event loop (gRPC wants one per process).
+It runs on the client's event loop (gRPC wants one per process).
 
     >>> from ledgerfold.broker.client import Client
     >>> with running_broker() as broker:

@@ -52,7 +52,7 @@ class _Call:
         self.news.set()
 
     async def wait(self, *others: asyncio.Event) -> None:
-        """Until a request came, no more will come, or one of the events is set."""
+        """Waits until a request arrived, no more will arrive, or one of the events is set."""
         if self.is_over:
             return
         waits = [asyncio.ensure_future(event.wait()) for event in (self.news, *others)]
@@ -183,7 +183,7 @@ class SubscribeCall(_Call):
         elif request.HasField("redeliver"):
             subscription.redelivered.append(positions)
             first = min((one.entry_id for one in positions), default=subscription.next)
-            # What is yet to be delivered again is not passed over.
+            # Pending redeliveries are not skipped.
             self.next = min(self.next, first)
         self.topic.notify()
 

@@ -7,12 +7,11 @@
     python fake_compactor.py family FILE            listens, with a child in a session of its own
                                                     that appends to FILE without end
 
-What a run does is the plan's `strategy`: "publishing-order" answers with a manifest;
-"hang" waits for Cancel;
-"stubborn" does not heed it; "corrupt" fails with DATA_CORRUPT;
-"orphaned" ends its health, fails when a FIFO, its `ledgers_dir`, was written to, and ends;
-"ending" is refused by a first worker that then ends, "dying" ends it at once; "break" fails without
-an ErrorInfo; "empty" ends without a manifest.
+The plan's `strategy` says what a run does: "publishing-order" answers with a manifest; "hang" waits
+for Cancel; "stubborn" does not heed it; "corrupt" fails with DATA_CORRUPT; "orphaned" ends its
+health, fails when a FIFO, its `ledgers_dir`, was written to, and ends; "ending" is refused by a
+first worker that then ends, "dying" ends it at once; "break" fails without an ErrorInfo; "empty"
+ends without a manifest.
 
 Of user-defined strategies it knows "fake:Good"; a check of "fake:Slow" does not end.
 """

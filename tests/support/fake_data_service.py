@@ -1,7 +1,7 @@
 """A small data service in memory, for tests of the client alone.
 
-It speaks data.proto through the generated classes and does what a test tells it to: lose a
-connection before or after storing an entry, keep receipts back, stay away. Its topics are in
+It speaks data.proto through the generated classes and follows the test: it loses a connection
+before or after storing an entry, withholds receipts, stays unavailable. Its topics are in
 tests/support/fake_topics.py, its server in tests/support/fake_broker.py.
 """
 
@@ -50,7 +50,7 @@ def _combined(receipts: list[data_pb2.Receipt]) -> list[data_pb2.Receipt]:
 
 
 class FakeDataService(data_pb2_grpc.DataServiceServicer):
-    """The service. What a test may set stands at the top."""
+    """The service. A test may set the attributes at the top."""
 
     def __init__(self) -> None:
         self.topics: dict[str, FakeTopic] = {}

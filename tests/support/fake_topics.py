@@ -69,12 +69,12 @@ class FakeTopic:
         return [message.value for entry in self.entries for message in decode(entry).messages()]
 
     def notify(self) -> None:
-        """Wakes everyone who waits for a change."""
+        """Wakes all tasks that wait for a change."""
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 
     def index_at(self, start: data_pb2.StartPosition) -> int:
-        """The entry at which a read begins."""
+        """Returns the index of the entry at which a read begins."""
         at = start.WhichOneof("at")
         if at == "earliest":
             return 0
@@ -93,7 +93,7 @@ class FakeTopic:
 
 
 class FakeKafkaTopic:
-    """Takes batches as a Kafka topic does that is compacted, and knows one that comes again."""
+    """Takes batches as a compacted Kafka topic does, and recognises duplicates."""
 
     def __init__(self) -> None:
         self.producers = Producers("t-0", expiration_ms=10**15)

@@ -1,9 +1,9 @@
-"""Programs that fork while they use the client, each run in a process of its own.
+"""Programs that fork while they use the client, each in a separate process.
 
     python -m tests.support.forking SCENARIO URL
 
-prints one JSON document. A child that hangs is ended by its own alarm, and its exit code says so.
-(gRPC reads the environment when it is imported: so these are no part of the tests' own process.)
+prints one JSON document. An alarm ends a child that hangs, and its exit code shows it. (gRPC reads
+the environment when it is imported, so these cannot run in the tests' process.)
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def in_child(
 ) -> tuple[Any, int]:
     """Returns the answer of `work` in a forked child, and its exit code.
 
-    It leaves by sys.exit, so that the interpreter comes to its end as any does.
+    It leaves by sys.exit, so that the interpreter ends normally.
     """
     reading, writing = os.pipe()
     pid = os.fork()
@@ -61,7 +61,7 @@ def in_child(
 
 
 def publish_once(url: str) -> str:
-    """With a client of this process's own."""
+    """Publishes with a client of this process."""
     with Client(url) as client, client.create_producer("forked") as producer:
         producer.send(b"from a child")
     with Admin(url) as admin:
@@ -94,7 +94,7 @@ class Opened:
                 self.producer.flush()
 
     def finish(self) -> str:
-        """The parent goes on: everything it sent is stored."""
+        """Checks that the parent continues: everything it sent is stored."""
         before = self.sent
         while self.sent < before + 1000:
             threading.Event().wait(0.01)
@@ -141,7 +141,7 @@ class Opened:
 
 
 def inherited(url: str) -> dict[str, Any]:
-    """Uses after a fork what was open before, while the parent is busy."""
+    """Uses inherited clients after a fork while the parent is busy."""
     opened = Opened(url)
     calls = opened.calls()
     children = [
@@ -209,7 +209,7 @@ def beside_threads_that_end(url: str) -> dict[str, Any]:
 
 
 def asyncio_client(url: str) -> dict[str, Any]:
-    """The asyncio API's: in the child a loop of its own runs."""
+    """Tests the asyncio API: the child runs a separate loop."""
 
     async def run() -> dict[str, Any]:
         client = AioClient(url)

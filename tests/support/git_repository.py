@@ -1,4 +1,4 @@
-"""A git repository of a test's own, made with git, as if nobody had ever configured it."""
+"""A new git repository made with git, without any configuration of the user."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 class GoClient:
-    """One client. Calls raise AssertionError with the client's own words when it has an error."""
+    """One client. Calls raise AssertionError with the client's error text."""
 
     def __init__(self, program: Path, url: str) -> None:
         self._process = subprocess.Popen(

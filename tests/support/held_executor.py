@@ -1,4 +1,4 @@
-"""An executor whose work waits to be let go: what a thread does happens when the test says so.
+"""An executor whose work runs when the test says so.
 
 held = HeldExecutor()
 lab.broker.executor = held
@@ -18,12 +18,12 @@ from typing import Any
 
 
 class HeldExecutor(ThreadPoolExecutor):
-    """Work is done on the caller's thread: at once, or in order when it is let go."""
+    """Runs work on the caller's thread: at once, or in order when it is released."""
 
     def __init__(self) -> None:
         super().__init__(1)
         self.holds = False
-        # Work is being done now, beside the loop.
+        # Work runs now, besides the loop.
         self.is_working = False
         self._held: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._came = asyncio.Event()

@@ -32,7 +32,7 @@ class Heard(NamedTuple):
 
 
 class HttpLab:
-    """The lab's loop runs in a thread; a test asks from its own."""
+    """The lab's loop runs in a thread; a test sends requests from another."""
 
     def __init__(
         self, pulsar_url: str | None = "pulsar://b:6650", connection_s: float = CONNECTION_S
@@ -57,7 +57,7 @@ class HttpLab:
         raw: bytes | None = None,
         headers: dict[str, str] | None = None,
     ) -> Heard:
-        """Asks for a path below /admin/v2; `raw`: a body as it is."""
+        """Requests a path below /admin/v2; `raw` is an unencoded body."""
         connection = http.client.HTTPConnection(self.address, timeout=30)
         data = raw if body is None else json.dumps(body).encode()
         kind = {} if data is None else {"Content-Type": "application/json"}

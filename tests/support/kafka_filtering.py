@@ -1,5 +1,5 @@
-"""Filters a batch's records as a cleaning does, record by record: the oracle of
-compactor/kafka/rewrite.py, which has the rules.
+"""Filters a batch record by record, as a cleaning does: the oracle of compactor/kafka/rewrite.py,
+which has the rules.
 
     >>> from ledgerfold.storage.kafka.records import build_columns, records_of
     >>> batch = build_columns([b"a", b"b"], [b"1", None], [10, 20])

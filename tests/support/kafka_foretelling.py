@@ -1,8 +1,8 @@
 """A Kafka topic's history, foretold and then lived through: the replay and the product.
 
-Both are in this process. What is foretold of a log that was never cleaned is compared with what the
-broker's cleaner and the worker's rounds do to one that gets the same batches at the same times, and
-whose cleaner wakes each `log.cleaner.backoff.ms`.
+Both are in this process. The forecast for a log that was never cleaned is compared with what the
+broker's cleaner and the worker's rounds do to a log with the same batches at the same times, whose
+cleaner wakes each `log.cleaner.backoff.ms`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Step(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A batch as it is sent, or a marker."""
+    """A batch as sent, or a marker."""
 
     time_ms: int
     batch: bytes
@@ -91,7 +91,7 @@ class Lived:
     sizes: list[tuple[int, int]] = field(default_factory=list)
 
     def mean_bytes(self, end_ms: int) -> float:
-        """Over the time up to then, which is later than the first append."""
+        """Returns the mean up to that time, which is after the first append."""
         times = [min(time_ms, end_ms) for time_ms, _ in self.sizes]
         lasted = [after - before for before, after in pairwise([*times, end_ms])]
         total = sum(ms * size for ms, (_, size) in zip(lasted, self.sizes, strict=True))

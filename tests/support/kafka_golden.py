@@ -1,4 +1,4 @@
-"""Batches that Kafka 4.1.0's own classes wrote, by name.
+"""Batches that Kafka 4.1.0's classes wrote, by name.
 
 MemoryRecordsBuilder wrote the first five, setMaxTimestamp the one with append time, filterTo those
 that lost records (at `NOW_MS`, delete.retention.ms a day), withEndTransactionMarker the markers.

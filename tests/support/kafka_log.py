@@ -1,4 +1,4 @@
-"""Kafka logs written directly to ledger files, rounds over them, and what they leave, as text.
+"""Writes Kafka logs directly to ledger files, runs rounds over them, and shows the result as text.
 
     >>> from tempfile import mkdtemp
     >>> log = KafkaLog(Path(mkdtemp()))
@@ -6,9 +6,9 @@
     >>> log.clean().end_offset, log.text()
     (4, '1:B=b0 2..3[2:A=a1 3:C=c0]')
 
-In a log's text `[...]` is one batch, and a record that stands alone is one, too; `3:C` is a
-tombstone, `1:=v` has no key, `|` ends a segment. Behind the last `|` begins the active segment, of
-which a round knows nothing.
+In a log's text `[...]` is one batch, and a record outside of brackets is one, too; `3:C` is a
+tombstone, `1:=v` has no key, `|` ends a segment. After the last `|` begins the active segment,
+which a round does not see.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A process with the real log cleaner of Kafka: a JSON request a line in, an answer a line out.
 
-The environment variable LEDGERFOLD_KAFKA_ORACLE names its command; without it, what needs it is
-skipped. Its logs lie in a temporary folder below `home`, which is given.
+The environment variable LEDGERFOLD_KAFKA_ORACLE names its command; without it, its tests are
+skipped. Its logs lie in a temporary folder below `home`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ COMMAND = "LEDGERFOLD_KAFKA_ORACLE"
 
 
 class KafkaOracle:
-    """Calls raise AssertionError with the oracle's own words when it refuses."""
+    """Calls raise AssertionError with the oracle's error text when it refuses."""
 
     def __init__(self, home: Path, command: str | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""A round of Kafka's cleaner in this process: what is left the pure model says.
+"""Runs a round of Kafka's cleaner in this process; the pure model decides what is left.
 
 It reads and writes through the file-system seam (storage/files.py), so that a disk that forgets or
-fails can be put under it. What it writes is what the real worker writes: segments of whole or
-rebuilt batches, and a manifest.
+fails can be put under it. It writes what the real worker writes: segments of whole or rebuilt
+batches, and a manifest.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Stored:
 
 
 class _PlannedLog(Log):
-    """The log of a plan. It notes what replaces what."""
+    """The log of a plan. It records the replaced segments."""
 
     def __init__(self, plan: CleanPlan, sizer: Callable[[Batch], int]) -> None:
         settings = {
@@ -79,7 +79,7 @@ class KafkaRound:
     ) -> None:
         self._plan, self._files, self._check = plan, files, check
         self._folder = Path(plan.ledgers_dir)
-        # Of the log before the round, by last offset and by token; of what is left, by token.
+        # The log before the round, by last offset and by token; the result, by token.
         self._stored: dict[int, _Stored] = {}
         self._tokens: dict[int, int] = {}
         self._rebuilt: dict[int, bytes] = {}

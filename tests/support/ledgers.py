@@ -27,7 +27,7 @@ def append(
 ) -> tuple[Position, bytes]:
     """Queues one entry of one message, unlike any other; its position and its bytes as stored.
 
-    But for what it says was durable when it was written: here nothing was (see `plain`).
+    The exception is the field for the durable length at that time: here it is 0 (see `plain`).
     """
     number = writer.next_entry_id
     value = f"{writer.ledger_id}:{number} ".encode()

@@ -23,7 +23,7 @@ def analyze(
     returns_survivors: bool = False,
     given: Sequence[Survivors] = (),
 ) -> Figures:
-    """`is_spread`: a task for each segment. Raises what a task raises."""
+    """`is_spread`: a task for each segment. Raises the task's error."""
     segments = input_segments(plan, check_input)
     runs = tuple((each,) for each in segments) if is_spread else (segments,)
     cut = Cut(runs, buckets, runs)

@@ -12,7 +12,7 @@ from ledgerfold.v1.records_pb2 import SegmentRecord
 
 
 def run_tasks(plan: CompactionPlan | TaskPlan) -> tuple[list[SegmentRecord], Counts]:
-    """The files in order of id, and the sum of all counts. Raises what a task raises."""
+    """The files in order of id, and the sum of all counts. Raises the task's error."""
     tasks = plan if isinstance(plan, TaskPlan) else cut(plan, 2)
     tasks.output.folder.mkdir(exist_ok=True)
     firsts = [run[0].ordinal for run in tasks.copies]

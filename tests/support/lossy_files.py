@@ -1,15 +1,15 @@
 """A disk that forgets: Files and a key-value store for tests of durability.
 
-It keeps two states: what programs see, and what would be left if the power went now. A file's bytes
+It keeps two states: what programs see, and what a power failure would leave now. A file's bytes
 become durable when it is synced; a name (a new file, a rename, a removal, a folder) becomes durable
 when its folder is synced. crash() makes the second state the first. A metadata write is one atomic,
 synced step, as RocksDB promises.
 
 Every call that changes something is counted, and one of them can be made to go wrong:
 
-    files.fail_at(n)    the n-th call from now raises DiskFailure; nothing of it, or half, happened
-    files.crash_at(n)   the n-th call from now takes effect, then Crash is raised
-    files.during = f    f("sync /disk/..") is called in the middle of each call: what others do then
+    files.fail_at(n) the n-th call from now raises DiskFailure, with no effect or half of it;
+    files.crash_at(n) the n-th call from now takes effect, then Crash is raised; files.during = f
+    calls f("sync /disk/..") within each call, as a concurrent task
 
 What survives of the unsynced end of a file is the `tail` argument of crash(): nothing, the front
 half, the back half, zeros.
@@ -78,7 +78,7 @@ class _Node:
 
 
 class LossyFiles(Files):
-    """Files in memory below `root`, which is there from the beginning."""
+    """Files in memory below `root`, which exists from the beginning."""
 
     def __init__(self, root: Path) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class LossyFiles(Files):
         self.calls: list[str] = []
         self.during: Callable[[str], None] = lambda call: None
         self._fail_at = self._crash_at = -1
-        # Crash was raised; whoever it met may have swallowed it.
+        # Crash was raised; the caller may have swallowed it.
         self.has_crashed = False
         self._error = errno.EIO
         self._short = False
@@ -107,7 +107,7 @@ class LossyFiles(Files):
         self._crash_at = len(self.calls) + number
 
     def crash(self, tail: Tail = nothing) -> None:
-        """Forgets what was not synced; what was armed is disarmed."""
+        """Drops what was not synced, and disarms armed failures."""
         self._fail_at = self._crash_at = -1
         self.has_crashed = False
         self._seen = {
@@ -210,7 +210,7 @@ class LossyFiles(Files):
         with self.step("replace", target):
             self._seen[target] = self._node(source)
             del self._seen[source]
-            # Of a folder: until its own folder is synced, a crash shows the old name.
+            # For a folder: until its parent is synced, a crash shows the old name.
             for each in [each for each in self._seen if source in each.parents]:
                 self._seen[target / each.relative_to(source)] = self._seen.pop(each)
             for each in [each for each in self._durable if source in each.parents]:
@@ -303,11 +303,11 @@ class LossyAppendFile:
             raise
 
     def close(self) -> None:
-        """Closing makes nothing durable."""
+        """Closes the file without making anything durable."""
 
 
 class LossyReadFile:
-    """Every other read that asks for what is in memory finds nothing; on a cold disk, each."""
+    """Every other read of cached data misses the cache; on a cold disk, every read."""
 
     def __init__(self, files: LossyFiles, node: _Node) -> None:
         self._files, self._node = files, node
@@ -329,7 +329,7 @@ class LossyReadFile:
         return True
 
     def close(self) -> None:
-        """Nothing to let go."""
+        """Does nothing."""
 
 
 class CountedKeyValue(MemoryKeyValue):

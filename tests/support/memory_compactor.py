@@ -1,8 +1,8 @@
 """A compactor in this process, for tests of the broker: the plan's result by the pure model.
 
 It reads and writes through the file-system seam (storage/files.py), so that a disk that forgets or
-fails can be put under it. What it writes is what the real worker writes: segments of whole or
-rebuilt entries, and a manifest.
+fails can be put under it. It writes what the real worker writes: segments of whole or rebuilt
+entries, and a manifest.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.survivors import Survivors
 class MemoryCompactor(Compactor):
     """Stands in for the supervisor (broker/worker/supervisor.py).
 
-    `failure`: what the next run raises, half done; as of a worker that was killed, its files stay.
+    `failure`: the error that the next run raises halfway; its files stay, as after a killed worker.
     `may_go`: while it is cleared, a run waits; `has_begun` tells that one does.
     """
 
@@ -61,7 +61,7 @@ class MemoryCompactor(Compactor):
         return TellChoicesResponse()
 
     async def check_strategy(self, strategy: CompactionStrategy) -> None:
-        """Accepts Ledgerfold's own strategies, and those that its oracles know."""
+        """Accepts Ledgerfold's strategies, and those that its oracles know."""
         if strategy.name not in CLASSES:
             raise InvalidStrategy(strategy.name, "it is not known here")
 
@@ -75,7 +75,7 @@ class MemoryCompactor(Compactor):
         return manifest
 
     async def analyze(self, request: AnalyzeRequest) -> TopicWhatIf:
-        """Only notes what it was asked; `may_go` holds it, too."""
+        """Only records its arguments; `may_go` holds it, too."""
         self.analyses.append(request)
         self.has_begun.set()
         await self.may_go.wait()

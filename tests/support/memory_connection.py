@@ -1,8 +1,7 @@
 """A client's connection to the fake data service without a network, on one event loop.
 
-Nothing in between takes time or has threads, so a test decides in which order things happen, and
-the same decisions end the same way.
-`break_off` is noticed by both ends; messages in flight are lost.
+Nothing takes time or uses threads in between, so a test decides the order of events and can repeat
+it. `break_off` is noticed by both ends; messages in flight are lost.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from tests.support.memory_compactor import MemoryCompactor
 
 
 class Copying:
-    """Pure Python: the plan's result by the model. Of a broker's own parts it knows none."""
+    """Pure Python: the plan's result by the model. It knows no internal parts of a broker."""
 
     reads_deletion_vectors = True
 
@@ -59,7 +59,7 @@ class Strange(Copying):
 
 
 class Stuck(Copying):
-    """Neither its run nor its closing ends, nor heeds that it is to, until it is let go."""
+    """A task whose run and closing do not end before the test releases it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Every text that a request may have, and what a stranger may write there.
+"""Every text that a request may have, and hostile values for it.
 
 >>> from ledgerfold.v1 import admin_pb2
 >>> [" ".join(path) for path in text_paths(admin_pb2.CreateTopicRequest.DESCRIPTOR)]
@@ -53,7 +53,7 @@ def text_paths(descriptor: Descriptor, of: Path = ()) -> Iterator[Path]:
 
 
 def request_with(kind: type[Message], path: Path, text: str, fill: Fill) -> Message:
-    """`fill` gives each message on the way what else it needs to make sense."""
+    """`fill` gives each message on the path the other fields that it needs."""
     request = kind()
     fill(request)
     _put(request, path, text, fill)
@@ -101,9 +101,9 @@ def _as_written(text: str) -> str:
 
 
 def _repeats(told: str, text: str, most: int = 200) -> bool:
-    """Returns whether more than that of the text stands in what was told, in one place."""
+    """Returns whether the output repeats more than that of the text in one place."""
     half = most // 2
-    # What is longer holds one of these whole.
+    # Longer texts contain one of these in full.
     parts = (told[at : at + half] for at in range(0, len(told) - half, half))
     return any(part in text for part in parts) and any(
         told[at : at + most + 1] in text for at in range(len(told) - most)

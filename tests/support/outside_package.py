@@ -1,4 +1,4 @@
-"""A package of somebody else's, as an installer leaves it: a module, and its .dist-info beside it.
+"""A third-party package as an installer leaves it: a module, and its .dist-info beside it.
 
 >>> package = OutsidePackage(folder)
 >>> package.write()
@@ -12,7 +12,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-# What may be asked of it by "outside:NAME"; `longest` and `first` are entry points, too.
+# Names that may be used as "outside:NAME"; `longest` and `first` are entry points, too.
 SOURCE = '''
 """Strategies: some do, some do harm once they meet what no sample holds."""
 import os
@@ -123,7 +123,7 @@ class Early:
     def should_keep_left(self, previous, current):
         return "maybe"
 '''
-# It uses something of the tests' own.
+# It uses a module of the tests.
 _CHECKOUT = Path(__file__).resolve().parents[2]
 _ENTRY_POINTS = "[ledgerfold.strategies]\nlongest = outside:Longest\nfirst = outside:FIRST\n"
 
@@ -133,7 +133,7 @@ class OutsidePackage:
     folder: Path
 
     def write(self, source: str = SOURCE, version: str = "2.5") -> None:
-        """Puts it in place of what was there."""
+        """Replaces the package."""
         (self.folder / "outside.py").write_text(source)
         info = self.folder / "outside-2.5.dist-info"
         info.mkdir(exist_ok=True)
@@ -146,5 +146,5 @@ class OutsidePackage:
     def environment(self) -> dict[str, str]:
         """For a process that is to find it."""
         paths = (str(self.folder), str(_CHECKOUT), os.environ.get("PYTHONPATH", ""))
-        # Else Python may take the compiled form of what was there a moment ago.
+        # Otherwise, Python may load the previous version's compiled form.
         return {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -1,8 +1,8 @@
-"""A program of somebody's, copied beside packages of its own whose names this checkout has, too.
+"""A user's program, copied beside packages with the same names as folders of this checkout.
 
     python program.py [compact]
 
-It prints what tests/grpc/test_package.py wants to know, as JSON.
+It prints facts that tests/grpc/test_package.py checks, as JSON.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tests that start processes carry the mark `process`; the others are what `--fast` runs.
 
-A test has the mark by a fixture that starts one, by its folder, or by its own word
-(`pytestmark = pytest.mark.process`). An audit hook sees each start, whoever makes it, and refuses
-it in a test without the mark: so nothing slow creeps into the fast run.
+A test has the mark by a fixture that starts a process, by its folder, or explicitly (`pytestmark =
+pytest.mark.process`). An audit hook sees each start and refuses it in a test without the mark, so
+that the fast run stays fast.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _refusing: list[str] = []
 
 
 class ProcessStarted(BaseException):
-    """Not to be swallowed by what catches exceptions."""
+    """A BaseException, so that no `except Exception` swallows it."""
 
 
 def _refuse(event: str, arguments: tuple[object, ...]) -> None:
@@ -31,7 +31,7 @@ sys.addaudithook(_refuse)
 
 @contextmanager
 def no_processes(test: str) -> Iterator[None]:
-    """Within the block nothing of this process starts another one."""
+    """Refuses each start of a process within the block."""
     _refusing.append(test)
     try:
         yield

@@ -5,9 +5,8 @@
     0
     >>> end(mark)
 
-A child inherits the mark whatever session or group it puts itself into, and keeps it when its
-parent dies. Read from /proc: where there is none (macOS) nothing is found, and what the product
-does by itself must do.
+A child inherits the mark in any session or group, and keeps it when its parent dies. The mark is
+read from /proc: without it (macOS) nothing is found, and only the product's cleanup works.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ def end(mark: str) -> None:
 
 
 def clean_up_when_terminated() -> None:
-    """For a main program: SIGTERM ends its `with` blocks, and so what they started."""
+    """For a main program: SIGTERM ends its `with` blocks, and thereby the started processes."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
@@ -101,5 +100,5 @@ def _environment(pid: int) -> bytes:
     try:
         return (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
-        # Gone, or somebody else's.
+        # Ended, or another user's.
         return b""

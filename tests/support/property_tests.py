@@ -19,7 +19,7 @@ settings.register_profile("dev", deadline=None)
 
 
 def load_profile(*, fast: bool) -> None:
-    """Before any property is made: a profile gives what `@settings` does not."""
+    """Loads the profile before any property is made: it sets what `@settings` does not."""
     name = "ci" if os.environ.get("CI") else "dev"
     chosen = settings.get_profile(name)
     settings.register_profile("chosen", chosen, max_examples=EXAMPLES_FAST if fast else EXAMPLES)
@@ -27,5 +27,5 @@ def load_profile(*, fast: bool) -> None:
 
 
 def examples(whole: int) -> int:
-    """For `@settings`, and for loops over what chance makes: fewer in the fast run."""
+    """Returns the number for `@settings` and for random loops: fewer in the fast run."""
     return max(1, whole * settings().max_examples // EXAMPLES)

@@ -13,7 +13,7 @@ from ledgerfold.v1.pulsar_pb2 import KeyValue, MessageMetadata, SingleMessageMet
 
 Sent = tuple[SingleMessageMetadata, bytes]
 _TEXTS = st.text(max_size=4)
-# A field that no build of ours knows.
+# A field that no build of Ledgerfold knows.
 UNKNOWN_FIELD = b"\xa2\x06\x03new"
 
 

@@ -34,7 +34,7 @@ from tests.model.broker_lab import BrokerLab
 
 _OPTIONS = [("grpc.max_receive_message_length", FRAME_BYTES_MAX)]
 _TIMEOUT_S = 60
-# All calls of the broker, by what they take: no two take the same.
+# All calls of the broker by request type, which is unique.
 METHODS = {
     method.input_type.full_name: method
     for service in (DATA_SERVICE, ADMIN_SERVICE, KAFKA_SERVICE)
@@ -59,7 +59,7 @@ async def end_of(call: Any) -> grpc.RpcError | None:
 
 
 class _Ended(grpc.RpcError):
-    """A stream that was read to its end tells of its error in this way alone."""
+    """The error of a stream that was read to its end."""
 
     def __init__(self, code: grpc.StatusCode, details: str, metadata: Any) -> None:
         super().__init__(details)
@@ -80,7 +80,7 @@ def _bytes(request: Message) -> bytes:
 
 
 class ServedLab:
-    """`channel` is a grpc.aio.Channel to it; what uses it goes through run()."""
+    """`channel` is a grpc.aio.Channel to it; coroutines that use it run through run()."""
 
     def __init__(self, lab: BrokerLab) -> None:
         self.lab = lab
@@ -115,7 +115,7 @@ class ServedLab:
         assert self._server is not None
         await self.channel.close()
         await self._server.stop(0)
-        # Its end is a task on the loop, too: that comes to its turn before the loop is closed.
+        # Its end is a task on the loop, too, which runs before the loop is closed.
         self._server = None
         for _ in range(10):
             await asyncio.sleep(0)

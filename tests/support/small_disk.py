@@ -1,4 +1,4 @@
-"""A disk of a few MiB, to be filled: a tmpfs of its own.
+"""A disk of a few MiB that can be filled: a separate tmpfs.
 
 Mounting needs root. Where that is not allowed, `CannotMount` says so.
 """
@@ -16,11 +16,11 @@ _BLOCK_BYTES = 64 * 1024
 
 
 class CannotMount(Exception):
-    """With what `mount` said."""
+    """Raised with the error text of `mount`."""
 
 
 class SmallDisk:
-    """Mounted at `path`, which is made; use as a context manager."""
+    """A context manager that creates `path` and mounts the disk there."""
 
     def __init__(self, path: Path, size_mb: int = SIZE_MB) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class SmallDisk:
         subprocess.run(("umount", "--lazy", str(self.path)), check=True)
 
     def fill(self, leave_bytes: int = 0) -> None:
-        """Until nothing more goes in, then gives `leave_bytes` back."""
+        """Fills the disk, then frees `leave_bytes`."""
         with self._ballast.open("ab", buffering=0) as ballast:
             size_bytes = _BLOCK_BYTES
             while size_bytes:
@@ -59,5 +59,5 @@ class SmallDisk:
         os.truncate(self._ballast, max(self._ballast.stat().st_size - leave_bytes, 0))
 
     def free(self) -> None:
-        """Takes out what `fill` put in."""
+        """Removes what `fill` wrote."""
         self._ballast.unlink(missing_ok=True)

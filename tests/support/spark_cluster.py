@@ -28,7 +28,7 @@ def _free_port() -> int:
 class SparkCluster:
     """Two workers of one core each. Ends with the `with` block, executors included.
 
-    Each has a host of its own: Spark starts no task a second time on the same host.
+    Each has a separate host: Spark starts no task a second time on the same host.
     """
 
     def __init__(self, folder: Path) -> None:

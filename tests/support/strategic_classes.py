@@ -1,6 +1,6 @@
-"""Classes that no product has: what strategies of messages may be, and what goes wrong with them.
+"""Strategy classes that only tests have: all forms of message strategies, and failures.
 
-In a module of their own, so that Spark's workers find them by name.
+They are in a separate module, so that Spark's workers find them by name.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Everything:
 
 
 class Stubborn:
-    """Takes nothing that begins with an x, not even where nothing stands; remembers what it skips.
+    """Never accepts a value that begins with x, even as the first; remembers what it skips.
 
-    A class attribute, because each task makes its own.
+    A class attribute, because each task creates an instance.
     """
 
     reads = ("value",)

@@ -1,4 +1,4 @@
-"""A log whose messages have event times and properties, and what a strategy sees of them."""
+"""A log whose messages have event times and properties, and a strategy's view of them."""
 
 from __future__ import annotations
 

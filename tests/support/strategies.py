@@ -1,7 +1,7 @@
 """A strategy that no product has, and how tests ask one without a log.
 
-FIRST, in a module of its own, so that Spark's workers find the functions by name: of each key the
-first value. Tombstones are nothing to it.
+FIRST, in a separate module, so that Spark's workers find its functions by name: each key's first
+value. Tombstones are nothing to it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def fold(
         parts.append((_keys(found, folded), folded.fragments))
         removed += folded.removed_events
     random = Random(seed)
-    # Neighbours, as the law wants it, then all; the rows of each in any order.
+    # First neighbours, as the law demands, then all; the rows of each in any order.
     for is_all in (False, True):
         count = len(parts) if is_all else random.randint(1, len(parts))
         found_keys, columns = _together(parts[:count], random)

@@ -82,7 +82,7 @@ class MemoryTopic:
         deleted()
 
     async def restart(self, name: str = "s") -> Subscription:
-        """As after a crash: what was last written is all there is."""
+        """Restarts as after a crash: only the last write remains."""
         old = self.subscriptions.pop(name)
         await old.close(keep_cursor=False)
         self.subscriptions[name] = load_subscription(self, self.written[-1])
@@ -103,7 +103,7 @@ def run(test: Callable[[MemoryTopic], Awaitable[None]]) -> None:
 async def subscribed(
     topic: MemoryTopic, options: ConsumerOptions, *, permits: int = 1_000
 ) -> Consumer:
-    """A consumer of subscription s, which begins at earliest when it is new."""
+    """Returns a consumer of subscription s, which begins at earliest when it is new."""
     subscription = await create_subscription(
         topic, "s", FROM_EARLIEST, durable=options.durable, read_compacted=options.read_compacted
     )

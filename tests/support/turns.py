@@ -1,4 +1,4 @@
-"""Measures how long work occupies the loop: in its own steps, not in time.
+"""Measures how long work occupies the loop: in loop steps, not in time.
 
 >>> async def example() -> int:
 ...     done: list[int] = []
@@ -7,7 +7,7 @@
 ...             done.append(number)
 ...             if number % 10 == 9:
 ...                 await asyncio.sleep(0)
-...     return turns.most  # steps between two turns of anybody else
+...     return turns.most  # steps between two turns of other tasks
 >>> asyncio.run(example())
 10
 """

@@ -1,10 +1,10 @@
 """Records which messages were sent, acknowledged and read, and the errors found.
 
-A producer sends in order and goes on only when what came before has its receipt, so what is
-acknowledged is a prefix of its sequence ids. A snapshot has, of each key, the last acknowledged
+A producer sends in order and continues only after the previous receipt, so the acknowledged
+messages are a prefix of its sequence ids. A snapshot has, of each key, the last acknowledged
 sequence id; a read that began later must have met that one or a later one of the same key. It may
 have met none, or an older one (of a reader that a compaction overtook), when the last one deletes
-the key. What was sent and has no receipt may be there or not.
+the key. A sent message without a receipt may exist or not.
 
 >>> books = Books({"t": ["p"]}, seed=1)
 >>> books.acknowledged("p", 9)
@@ -66,13 +66,13 @@ class Books:
         self.disordered: set[MessageKey] = set()
         self.foreign: set[MessageKey] = set()
         self.errors: Counter[str] = Counter()
-        # Where what is lost was missed first.
+        # Where lost messages were missed first.
         self.missed_by: Counter[str] = Counter()
         self._lost: set[MessageKey] = set()
         self._tell = tell
         self._lock = threading.Lock()
 
-    # What clients report.
+    # Reports of clients.
 
     def sent(self, producer: str, last: int) -> None:
         with self._lock:
@@ -84,7 +84,7 @@ class Books:
             self.producers[producer].advance(last)
 
     def stored(self, producer: str, first: int, count: int, offset: int) -> None:
-        """At that offset and those behind it; receipts come in order, and each once."""
+        """Records receipts from that offset on; receipts arrive in order, each once."""
         with self._lock:
             offsets = self.offsets[producer]
             if first != len(offsets):
@@ -92,7 +92,7 @@ class Books:
             offsets.extend(range(offset, offset + count))
 
     def met(self, producer: str, pairs: Sequence[int]) -> None:
-        """Sequence ids, and the offset at which each was read."""
+        """Records sequence ids, and the offset at which each was read."""
         with self._lock:
             known = self.offsets[producer]
             for sequence_id, offset in zip(pairs[::2], pairs[1::2], strict=True):
@@ -157,7 +157,7 @@ class Books:
             }
 
     def judge(self, expected: Latest, found: Latest, where: str, *, is_exact: bool = False) -> int:
-        """Compares what a read has met with a snapshot that was taken before it began.
+        """Compares the messages of a read with a snapshot taken before it began.
 
         `is_exact`: nothing was sent or compacted meanwhile, so a deleted key must be gone. Returns
         how many messages it missed.

@@ -24,7 +24,7 @@ _Report = dict[str, Any]
 
 
 class Child:
-    """One client process. `task` is what it was told at its start."""
+    """One client process. `task` is its task from the start."""
 
     def __init__(self) -> None:
         self.task: _Report = json.loads(sys.argv[1])
@@ -55,7 +55,7 @@ class Child:
             print(line, flush=True)
 
     def pause(self, longest_s: float) -> None:
-        """A random part of that, less when the process is told to end."""
+        """Pauses for a random part of that, or less if the process must end."""
         self.is_ending.wait(self.random.uniform(0, longest_s))
 
     def fault(self, what: str, error: LedgerfoldError) -> None:
@@ -65,6 +65,6 @@ class Child:
         self.pause(0.5)
 
     def end(self) -> None:
-        """Ends the process, whatever its client still waits for."""
+        """Ends the process, even if its client still waits."""
         sys.stdout.flush()
         os._exit(0)

@@ -1,7 +1,6 @@
 """The Kafka topic of a torture: made, looked at while faults go on, and cleaned at the end.
 
-The broker's own threads clean it, one round after the other; what is counted is how often its
-checkpoint was seen to have moved.
+The broker's threads clean it, one round after another; the count is how often its checkpoint moved.
 """
 
 from __future__ import annotations

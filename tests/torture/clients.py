@@ -1,7 +1,7 @@
-"""The client processes, from the side of the torture: started, listened to, told what to do.
+"""Controls the client processes: starts them, reads their reports, sends them commands.
 
-Each reports JSON lines, which a thread of ours takes down in the books. A client that makes no step
-for long hangs.
+Each reports JSON lines, which a thread records in the books. A client that makes no progress for
+long hangs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def child_environment(mark: str) -> dict[str, str]:
 
 
 class ClientProcess:
-    """One of them. `on_report` is called in a thread of its own, report by report."""
+    """One of them. `on_report` is called in a separate thread for each report."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class ClientProcess:
 
 
 class Clients:
-    """All of a torture's. `passes`: what passes and followers have met, and in words, by number."""
+    """All of a torture's. `passes`: what passes and followers have read, and texts, by number."""
 
     def __init__(self, settings: TortureSettings, url: str, folder: Path, books: Books) -> None:
         self.mark = processes.new_mark()

@@ -1,8 +1,8 @@
 """Compactions of one topic without a pause: each run is triggered as soon as the one before ended.
 
-Each run is counted once, by how it ended, from the broker's own history. A run that changes in
-nothing for `run_stall_s` while the compactor is ready never ends: it is counted, and `is_stuck`
-asks for a restart.
+Each run is counted once, by its end in the broker's history. A run that changes in nothing for
+`run_stall_s` while the compactor is ready never ends: it is counted, and `is_stuck` asks for a
+restart.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.torture.tally import Tally
 
 _WATCH_S = 2.0
 _CALL_TIMEOUT_S = 10.0
-# Between two runs: nobody asks without end where there is nothing to do.
+# Between two runs: avoids a busy loop when there is nothing to compact.
 _PAUSE_S = 0.05
 
 
@@ -113,7 +113,7 @@ class Compactions:
         return any(run.state == RUN_STATE_RUNNING for run in admin.runs(self._topic, limit=1))
 
     def count(self, admin: Admin) -> None:
-        """Takes in the runs that ended. Raises what the call raises."""
+        """Takes in the runs that ended. Raises the call's error."""
         for run in admin.runs(self._topic):
             if run.state in (RUN_STATE_QUEUED, RUN_STATE_RUNNING) or run.number in self._counted:
                 continue

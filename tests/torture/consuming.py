@@ -1,8 +1,8 @@
-"""A durable consumer in a process of its own: `python -m tests.torture.consuming TASK`.
+"""A durable consumer in a separate process: `python -m tests.torture.consuming TASK`.
 
-It must be given every message of its topic, in order, each producer's without a gap, and
-acknowledges what it has met: some one by one, some cumulatively. After a restart some come again,
-under the ids they had; then it holds them to be what they were. Now and then it is closed and
+It must receive every message of its topic, in order, each producer's without a gap, and
+acknowledges the received ones: some individually, some cumulatively. After a restart some are
+redelivered under the same ids; then their content must be the same. Now and then it is closed and
 subscribes again.
 
 Reports {"event": "gap", "producer": P, "first": S, "last": S} for what was never given to it.
@@ -23,7 +23,7 @@ from tests.torture.seen import is_as_sent
 
 _WAIT_MS = 500
 _OPEN_S = (5.0, 40.0)
-# Ids of messages that may come again: more than a consumer can have without an acknowledgement.
+# Ids of messages that may be redelivered: more than a consumer can hold unacknowledged.
 _REMEMBERED_MAX = 200_000
 
 
@@ -84,7 +84,7 @@ class Consuming:
             try:
                 self._live()
             except SubscriptionBusy:
-                # Our own former self.
+                # Our previous process.
                 self._child.pause(0.3)
             except LedgerfoldError as error:
                 self._child.fault("consumer", error)

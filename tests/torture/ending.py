@@ -3,12 +3,12 @@
 1. Producers finish: all that was sent gets its receipt.
 2. The broker stops cleanly and starts once more; a compaction of each topic succeeds.
 3. Producers send a raw tail behind that horizon.
-4. The compacted view, the raw tail, the readers that stayed open and the durable consumer have all
-   that was acknowledged; `stats-internal` says what is so.
+4. The compacted view, the raw tail, the open readers and the durable consumer have all acknowledged
+   messages; `stats-internal` is right.
 5. The broker stops cleanly; no process is left. The store opens without damage, and no file lies
    about that no record names.
 
-Each step is bounded; one that fails is told, and the others go on.
+Each step has a limit; a failed one is reported, and the others still run.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Ending:
         self._cleanings.clean_all(_RUN_TIMEOUT_S)
 
     def _check_kafka(self) -> None:
-        """Nothing changes any more: a pass meets exactly what it must."""
+        """Nothing changes any more: a pass must read exactly the expected records."""
         expected = self._books.snapshot(KAFKA_TOPIC)
         self._clients.readers[KAFKA_TOPIC].tell("pass", number=_LAST_PASS)
         self._wait(lambda: _LAST_PASS in self._clients.passes, "the last pass over the Kafka log")

@@ -1,16 +1,14 @@
 """Faults at random moments, one round after another.
 
-    quick   the broker is killed a moment after its start: while it recovers, loads its topics,
-            meets its clients and what is left of the former life
-    run     a run is in progress, in a phase that was drawn: then one of the four kinds is killed;
-            if there is time, another run has succeeded before in half of these rounds
-    calm    a run succeeds, and nothing is harmed until then
-    full    the disk fills up, but for some random room; the broker may be killed meanwhile, and
-            must start then or say why not; then there is room again
+    quick: the broker is killed shortly after its start, while it recovers, loads its topics and
+    connects clients; run: a run is in progress, in a drawn phase, and one of the four kinds is
+    killed; if there is time, another run has succeeded before in half of these rounds; calm: a run
+    succeeds without a fault; full: the disk fills up, except some random space; the broker may be
+    killed meanwhile, and must then start or report why it cannot; then space is freed
 
-Kills come at `kills_per_minute`, fillings at `fillings_per_minute`. Behind the first, rounds that
-wait long give way to quick ones, but some of them still let the compactor come up. Each wait is
-bounded: a round that waits in vain is over, and what hangs is counted elsewhere.
+Kills come at `kills_per_minute`, fillings at `fillings_per_minute`. After the first ones, rounds
+that wait long give way to quick ones, but some of them still let the compactor start. Each wait has
+a limit: a round that waits in vain ends, and hangs are counted elsewhere.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ _IN_RUN_S = 0.2
 _RUN_WAIT_S = 40.0
 _CALM_WAIT_S = 25.0
 _FULL_S = 4.0
-# Kills behind the pace at which rounds are hurried.
+# Kills behind schedule from which rounds are hurried.
 _BEHIND_MAX = 2
 # In so many of the rounds that are not, a run succeeds before another one is killed.
 _SUCCESS_FIRST = 0.5
@@ -45,7 +43,7 @@ _POLL_S = 0.005
 # Of the kills of the broker, so many are looked at by `verify` before the next start.
 _VERIFIED = 0.5
 _STEP_EVERY_S = 2.0
-# The most that is left on a disk that fills up: between nothing at all and a few ledgers.
+# The most space left on a disk that fills up: between nothing and a few ledgers.
 _ROOM_BYTES = (0, 4_096, 100_000, 2_000_000)
 _KINDS = (BROKER, WORKER, JVM, PYTHON)
 _KIND_WEIGHTS = (35, 20, 10, 35)

@@ -1,10 +1,9 @@
 """An idempotent producer of a Kafka topic: `python -m tests.torture.kafka_producing TASK`.
 
-It builds its batches itself, numbers them as sequence ids go, and sends one at a time, the very
-same again and again until it is answered: the broker must know what it has, over any number of
-kills.
+It builds its batches itself with sequence ids, and sends one at a time, unchanged, until it is
+answered: the broker must recognise duplicates over any number of kills.
 
-Reports, beside those of tests/torture/producing.py: {"event": "stored", "first": sequence id,
+Reports besides those of tests/torture/producing.py: {"event": "stored", "first": sequence id,
 "count": records, "offset": of the first}.
 """
 

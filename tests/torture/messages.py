@@ -1,9 +1,9 @@
 """The messages of producers, derived from the seed, the producer and the sequence id.
 
-So nobody has to remember what was sent. A message's key is the producer's alone, which makes the
-order of a key's messages that of their sequence ids. Half of the messages go round COLD_KEYS keys,
-so that a lost one is its key's last for a while and is missed; they are large, so that a run takes
-its time to copy them. The others fall on HOT_KEYS keys and leave little.
+So no sent message has to be stored. A key belongs to one producer, so the order of its messages is
+that of their sequence ids. Half of the messages go round COLD_KEYS keys, so that a lost one is its
+key's last for a while and is missed; they are large, so that a run takes its time to copy them. The
+others fall on HOT_KEYS keys and leave little.
 
 >>> messages = Messages("p", seed=1)
 >>> messages.parse(messages.content(5)) == (5, messages.key_index(5))

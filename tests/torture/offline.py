@@ -1,4 +1,4 @@
-"""A data directory that nobody serves: what is wrong with it.
+"""Returns the defects of a data directory without a broker.
 
 Opened as a broker opens it at its start. After a clean stop there is nothing to recover, no damage,
 and no file but those that records name and the copies of torn tails.
@@ -57,7 +57,7 @@ def _damage(record: LedgerRecord, root: Path) -> Iterator[str]:
     for segment in record.segments:
         try:
             found = tally_segment(root / segment.path, segment)
-            # The entries do not tell of the files beside them.
+            # Entries say nothing about the files beside them.
             if segment.HasField("key_index"):
                 found.key_index.CopyFrom(segment.key_index)
             if segment.HasField("dead"):

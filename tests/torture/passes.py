@@ -1,7 +1,7 @@
-"""Passes over the compacted view while everything goes on: each must meet what was acknowledged.
+"""Passes over the compacted view under load: each must contain the acknowledged messages.
 
-One at a time on each topic, in the topic's reader process, over restarts of the broker. Judged
-against what had its receipt before the pass was asked for.
+One at a time on each topic, in the topic's reader process, over restarts of the broker. A pass is
+judged against the receipts before its request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Passes:
         self._pause_s = settings.pass_pause_s
         self._last_number = 0
         self._next_s = dict.fromkeys((*TOPICS, KAFKA_TOPIC), 0.0)
-        # By topic: number, since when, and what it must meet.
+        # By topic: number, start time, and the expected messages.
         self._asked: dict[str, tuple[int, float, Latest]] = {}
 
     def go_on(self) -> None:

@@ -1,10 +1,10 @@
 """A producer in a separate process: `python -m tests.torture.producing TASK`.
 
 It sends sequence ids 0, 1, 2 ... under one name, over restarts of the broker. When its stream has
-ended for good (a full disk) it creates a producer again under that name and sends again what has no
-receipt. It does so in two ways, by turns: it sends all of it, and the broker must recognise what it
-has; or it goes on behind what the broker says it has, which must be there then. With batches only
-the second is possible: what makes one batch the first time may not do so the second time.
+ended for good (a full disk), it creates a producer again under that name and repeats what has no
+receipt. It alternates two ways: it repeats all, and the broker must recognise duplicates; or it
+continues after the broker's last sequence id, up to which everything must exist. With batches only
+the second works: the second time, batches may be cut differently.
 
 Reports: {"event": "progress", "sent": last, "acknowledged": last}. Commands: {"do": "finish"} until
 everything has its receipt, {"do": "more", "count": N}.
@@ -52,7 +52,7 @@ class Sender:
             try:
                 self._live(client)
             except ProducerBusy:
-                # Our own former self.
+                # Our previous process.
                 self._child.pause(0.3)
             except LedgerfoldError as error:
                 self._child.fault("producer", error)
@@ -103,7 +103,7 @@ class Sender:
                     event_timestamp=sequence_id + 1,
                 )
                 sequence_id += 1
-            # The first round of the keys as fast as it goes: then there is something to compact.
+            # Writes the first round of keys at full speed, so that there is something to compact.
             due_s = burst / self._rate if self.acknowledged > 2 * COLD_KEYS else 0.0
             pause.wait(max(0.01, due_s - (time.monotonic() - began_s)))
 

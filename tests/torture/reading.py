@@ -1,4 +1,4 @@
-"""The readers of a topic, in a process of their own: `python -m tests.torture.reading TASK`.
+"""The readers of a topic, in a separate process: `python -m tests.torture.reading TASK`.
 
 * A raw and a read-compacted follower stay open over restarts of the broker; now and then each is
   closed, and opened again behind the last id it was given.
@@ -6,8 +6,8 @@
   when it began.
 
 Commands: {"do": "pass", "number": N} is answered with {"event": "pass", "number": N, "latest": ...}
-(tests/torture/seen.py); {"do": "catch-up", "number": N} likewise, with what the read-compacted
-follower has met once there was nothing more to read.
+(tests/torture/seen.py); {"do": "catch-up", "number": N} likewise, with the messages of the
+compacted follower once there was nothing more to read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _seen(child: Child) -> Seen:
 
 
 class Follower:
-    """Reads on behind the last id it was given, whatever happens."""
+    """Continues after the last received id, after any failure."""
 
     def __init__(self, child: Child, client: Client, *, is_compacted: bool) -> None:
         self._child, self._client, self._is_compacted = child, client, is_compacted
@@ -61,7 +61,7 @@ class Follower:
             )
         ) as reader:
             while time.monotonic() < deadline_s or self.asked:
-                # What was asked before the end was met is answered by it.
+                # Requests from before the end are answered by it.
                 asked = tuple(self.asked)
                 for message in reader:
                     self.seen.take(message)

@@ -1,7 +1,7 @@
 """One round of torture, from an empty directory to the verdict.
 
-Everything it starts ends with the `with` block. The data lie on a tmpfs of their own where one may
-be mounted; after a failure, or when told to keep them, they are copied to `folder` before it goes.
+Everything it starts ends with the `with` block. The data lie on a separate tmpfs if it can be
+mounted; after a failure, or on request, they are copied to `folder` before it is removed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DATA = "data"
 
 
 class Outcome(NamedTuple):
-    """`wrong`: what is not zero and should be. `kept`: where the data are, if they are."""
+    """`wrong`: counts that should be zero and are not. `kept`: where the data are, if they are."""
 
     tally: Tally
     books: Books
@@ -111,7 +111,7 @@ class Round:
             self._disk.free()
 
     def run(self) -> Outcome:
-        """To its end. What went wrong is in the outcome."""
+        """To its end. The outcome contains all failures."""
         compactions = {
             topic: Compactions(topic, self._life.url, self._tally, self._settings.run_stall_s)
             for topic in TOPICS

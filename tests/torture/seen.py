@@ -1,8 +1,8 @@
 """The messages that one reader, or one pass over a view, has met, by producer.
 
-It holds each message to its place: ids rise strictly, a producer's sequence ids rise strictly, a
-value says what its sequence id says. `latest` has of each key the last sequence id that was met, -1
-for none: an array a producer, by key index.
+It checks each message in its place: ids rise strictly, a producer's sequence ids rise strictly, a
+value matches its sequence id. `latest` has of each key the last sequence id that was met, -1 for
+none: an array a producer, by key index.
 
 >>> seen = Seen({"p": Messages("p", 1)})
 >>> seen.latest["p"][0]
@@ -19,7 +19,7 @@ from ledgerfold.broker.client import Message, MessageId
 from tests.torture.messages import KEYS, Messages
 
 Latest = dict[str, "array[int]"]
-# Told one by one, at most; counted without end.
+# The most that are reported one by one; all are counted.
 _TOLD_MAX = 1_000
 
 
@@ -35,7 +35,7 @@ class Seen:
         self.problems: list[tuple[str, str, int]] = []
 
     def take(self, message: Message) -> None:
-        """The next message. What is wrong with it goes to `problems`: (kind, producer, id)."""
+        """The next message. Adds defects to `problems`: (kind, producer, id)."""
         self.count += 1
         name, sequence_id = self.origin(message)
         at = message.message_id()

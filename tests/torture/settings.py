@@ -13,11 +13,11 @@ SEGMENT_SIZE = "64k"
 TOPICS = ("torture-0", "torture-1")
 # A Kafka topic, which the broker's cleaner cleans without a pause.
 KAFKA_TOPIC = "torture-kafka"
-# The topic whose durable consumer sees every message. The other one has none: there, what a
-# compaction has passed is trimmed at once.
+# The topic whose durable consumer sees every message. The other topic has none: there, ledgers that
+# a compaction has passed are trimmed at once.
 AUDITED = TOPICS[0]
-# The topic that is compacted by event time; event times rise with sequence ids, so what must be
-# left is what publishing order leaves.
+# The topic compacted by event time; event times rise with sequence ids, so the result equals that
+# of publishing order.
 BY_EVENT_TIME = TOPICS[1]
 AUDIT = "audit"
 PRODUCERS_PER_TOPIC = 2

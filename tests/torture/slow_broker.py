@@ -1,8 +1,8 @@
 """The broker on a slow disk: `python -m tests.torture.slow_broker serve ...`.
 
-What is memory answers a sync at once, and a flush is over before anything else can happen. On a
-disk it takes milliseconds: that is where a flush, a roll and a compaction meet. So each sync of a
-segment waits up to LEDGERFOLD_SYNC_DELAY_MS, after it is done. All else is the broker as it is.
+Memory answers a sync at once, and a flush ends before anything else can happen. On a disk it takes
+milliseconds, in which a flush, a roll and a compaction can meet. So each sync of a segment waits up
+to LEDGERFOLD_SYNC_DELAY_MS, after it is done. All else is the real broker.
 """
 
 from __future__ import annotations

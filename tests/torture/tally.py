@@ -36,10 +36,10 @@ class Tally:
     kills: Counter[str] = field(default_factory=Counter)
     fillings: int = 0
     starts: int = 0
-    # Refused for want of room, as documented.
+    # Refused for lack of space, as documented.
     starts_without_room: int = 0
     starts_failed: int = 0
-    # Kills behind which `verify` met damage.
+    # Kills after which `verify` found damage.
     damaged: int = 0
     # How often the Kafka topic's checkpoint was seen to have moved.
     cleanings: int = 0

@@ -85,7 +85,7 @@ def test_a_deleted_key_may_be_gone_and_must_be_at_the_end() -> None:
 
 
 def test_a_later_deletion_explains_an_absent_key() -> None:
-    """The receipt may come after the snapshot; at the end there is no such thing."""
+    """The receipt may arrive after the snapshot; at the end this is impossible."""
     hot = next(each for each in range(COUNT, 2 * COUNT) if MESSAGES.is_tombstone(each) and each % 2)
     index, found = MESSAGES.key_index(hot), latest()
     assert not MESSAGES.is_tombstone(found[index])
@@ -153,7 +153,7 @@ def test_the_verdict_names_every_count() -> None:
 
 
 def test_a_record_stays_at_the_offset_of_its_receipt() -> None:
-    """Others may lie between; what has no receipt yet may be anywhere."""
+    """Others may lie between; a record without a receipt may have any offset."""
     made = books()
     made.stored("p", 0, 3, 10)
     made.stored("p", 3, 1, 20)

@@ -21,7 +21,7 @@ SHORT = TortureSettings(
     kills_per_minute=14,
     fillings_per_minute=2.5,
 )
-# Less than it is on any machine: a round in which nothing happens shows nothing.
+# Less than on any machine: a round in which nothing happens shows nothing.
 MESSAGES_MIN = 2_000
 
 

@@ -1,4 +1,4 @@
-"""The processes of a broker, told apart, for killing one of them.
+"""Finds the processes of a broker by kind, to kill one of them.
 
     broker -> worker (`ledgerfold.compactor`) -> JVM -> Spark's daemon -> Spark's Python workers
 
@@ -40,7 +40,7 @@ def _children(pids: Iterable[int]) -> dict[int, list[int]]:
     children: dict[int, list[int]] = {}
     for pid in pids:
         with contextlib.suppress(OSError):
-            # Behind the name, which may hold anything: state, then the parent.
+            # After the name, which may contain anything: state, then the parent.
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
             children.setdefault(int(fields[1]), []).append(pid)
     return children
@@ -54,7 +54,7 @@ def _below(pid: int, children: dict[int, list[int]]) -> list[int]:
 
 
 def kill(pid: int) -> bool:
-    """As kill -9. False when it was gone."""
+    """As kill -9. Returns False if it had ended."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

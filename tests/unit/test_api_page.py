@@ -1,4 +1,4 @@
-"""docs/API.md: its tables are complete. (What it shows runs in test_documents_followed.py.)"""
+"""docs/API.md: its tables are complete. (test_documents_followed.py runs its examples.)"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def names(cell: str) -> set[str]:
 
 
 def test_the_table_of_errors() -> None:
-    """Every class, and for each all the names of Pulsar's that stand for it."""
+    """Lists every class with all of Pulsar's names for it."""
     told = {cells[0].strip("`"): names(cells[1]) for cells in rows("Errors")}
     classes: Mapping[str, type] = {
         name: cls

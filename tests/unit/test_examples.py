@@ -1,4 +1,4 @@
-"""The examples in docstrings do what they say."""
+"""Runs the examples in docstrings."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tests.support.examples import failures, with_examples
 
 @pytest.mark.parametrize("module", with_examples(connecting=False))
 def test_the_examples_of_a_module(module: str, tmp_path: Path) -> None:
-    """Each in the order in which it is written; they share no names with other docstrings."""
+    """In order; docstrings share no names."""
     assert not failures(module, tmp_path)
 
 
 def test_an_example_can_fail(tmp_path: Path) -> None:
-    """A canary: what it says does depend on the address."""
+    """A canary: its result depends on the address."""
     assert "Got:" in failures("tests.support.examples", tmp_path, "10.0.0.1:1")

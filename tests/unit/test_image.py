@@ -22,7 +22,7 @@ IMAGE = ROOT / "scripts" / "image"
 
 
 def lines(instruction: str) -> list[str]:
-    """Returns the arguments of an instruction, each time it stands there."""
+    """Returns the arguments of each use of an instruction."""
     return re.findall(rf"^ *{instruction} +(.*)$", DOCKERFILE, re.MULTILINE)
 
 
@@ -37,7 +37,7 @@ def test_what_it_copies_exists_and_is_not_ignored() -> None:
     kept = [line[1:] for line in ignored if line.startswith("!")]
     assert "*" in ignored
     assert all((ROOT / each).exists() for each in kept)
-    # The package is what hatch builds it from, its links included.
+    # hatch builds the package from these files, links included.
     links = [path.name for path in (ROOT / "ledgerfold").iterdir() if path.is_symlink()]
     targets = {(ROOT / "ledgerfold" / name).resolve().relative_to(ROOT).parts[0] for name in links}
     assert targets | {"ledgerfold", "requirements.lock", "pyproject.toml", "scripts/image"} <= {
@@ -58,7 +58,7 @@ def test_ports_and_the_data_folder_agree() -> None:
 
 
 def test_the_lock_becomes_constraints() -> None:
-    """The image installs the versions of the lock, which pip takes as constraints."""
+    """The image installs the lock's versions, as constraints of pip."""
     (step,) = (each for each in lines("RUN") if "requirements.lock" in each)
     expression = shlex.split(step)[2]
     assert expression == r"/^ +(--hash|#)/d; s/ *\\$//"

@@ -1,4 +1,4 @@
-"""Imports of the product go one way, and whoever looks for circles is able to find one."""
+"""Imports of the product have one direction, and the check finds circles."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def parsed(sources: dict[str, str]) -> list[Module]:
 
 @pytest.mark.parametrize("kind", CIRCLES)
 def test_a_circle_of_modules_is_found(kind: str) -> None:
-    """A canary: one circle, with every import that is part of it, and without what leads to it."""
+    """A canary: returns the circle with every import of it, and without the imports that lead to
+    it.
+    """
     outside = {"storage/z.py": "import ledgerfold.storage.a\nimport ledgerfold.broker.log.a"}
     (found,) = import_graph.module_circles(parsed({**CIRCLES[kind], **outside}))
     assert found.count(" imports ") == len(CIRCLES[kind])

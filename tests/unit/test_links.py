@@ -1,4 +1,4 @@
-"""A checkout that has lost its links is told so in a sentence (tests/links.py)."""
+"""A checkout without its links gets an error that says so (tests/links.py)."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tests.tidy import ROOT
 
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
 FOLDERS = sorted(path.name for path in ROOT.iterdir() if path.is_dir() and path.name[0] != ".")
-# `path/to/file.py`, and `folder/` of the checkout with whatever comes behind it.
+# `path/to/file.py`, and `folder/` of the checkout with any text after it.
 NAMED = re.compile(
     rf"`(?:[\w./-]+/[\w-]+\.(?:py|proto|cases|patch|md)|(?:{'|'.join(FOLDERS)})/[\w./-]*)`"
 )
@@ -27,7 +27,7 @@ def missing(text: str, folder: Path = ROOT) -> list[str]:
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
 def test_names_in_documents_exist(document: Path) -> None:
-    """By its path from the top of the checkout, or a link from where it stands."""
+    """By the path from the top of the checkout, or by a link relative to the document."""
     assert not missing(document.read_text(), document.parent)
 
 

@@ -1,4 +1,4 @@
-"""Parts of the suite beside each other: none is left out, and what they say comes together."""
+"""Runs parts of the suite side by side: none is left out, and their outputs are merged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_each_test_is_of_one_part() -> None:
 
 
 def test_the_worst_counts_and_failures_are_said_again(tmp_path: Path) -> None:
-    """Each line says whose it is; what is alone begins when the others are over."""
+    """Each line names its part; exclusive parts begin after the others."""
     said = io.StringIO()
     stages = (
         {

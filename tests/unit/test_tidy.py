@@ -1,4 +1,4 @@
-"""The tree keeps its own rules, and each rule is able to find what it is for."""
+"""The tree keeps its rules, and each rule can find a violation."""
 
 from __future__ import annotations
 

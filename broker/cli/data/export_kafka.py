@@ -133,7 +133,7 @@ def _write(writer: FolderWriter, log: DescribeLogResponse, logs: KafkaLogs, topi
     for number in range(at + 1, len(bases)):
         writer.begin_segment(bases[number])
         end(number)
-    # Kafka would load the others, and expire them at once.
+    # Kafka would load the other producers, and expire them at once.
     known = (each for each in log.producers if not each.is_forgotten)
     writer.write_snapshot(map(_producer, known), log.log_end_offset)
 
@@ -196,10 +196,10 @@ def _read_checkpoints(folder: Path) -> dict[str, dict[TopicPartition, int]]:
     from ledgerfold.broker.kafka.log.checkpoint_file import CHECKPOINT_FILE
 
     names = (CHECKPOINT_FILE, LOG_START_FILE, RECOVERY_POINT_FILE)
-    return {name: read_beside(folder, name) for name in names}
+    return {name: read_checkpoint_file(folder, name) for name in names}
 
 
-def read_beside(folder: Path, name: str) -> dict[TopicPartition, int]:
+def read_checkpoint_file(folder: Path, name: str) -> dict[TopicPartition, int]:
     """Reads a checkpoint file next to the folder. Raises Corruption, OSError."""
     from ledgerfold.broker.kafka.log.checkpoint_file import read_checkpoint
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from ledgerfold.broker.cli.data.export_kafka import LOG_START_FILE, read_beside
+from ledgerfold.broker.cli.data.export_kafka import LOG_START_FILE, read_checkpoint_file
 from ledgerfold.broker.cli.ending import Interrupts
 from ledgerfold.broker.cli.exit_codes import DONE
 from ledgerfold.broker.cli.settings_files import read_settings
@@ -276,9 +276,9 @@ def checkpoints_of(folder: Path) -> Checkpoints:
     from ledgerfold.storage.kafka.folder import partition_of
 
     partition = TopicPartition(*partition_of(folder))
-    first_dirty = read_beside(folder, CHECKPOINT_FILE).get(partition)
-    log_start = read_beside(folder, LOG_START_FILE).get(partition)
-    # Without one, Kafka begins at the log start, too.
+    first_dirty = read_checkpoint_file(folder, CHECKPOINT_FILE).get(partition)
+    log_start = read_checkpoint_file(folder, LOG_START_FILE).get(partition)
+    # Without a checkpoint, Kafka begins at the log start, too.
     return Checkpoints(first_dirty if (first_dirty or 0) >= 0 else None, log_start)
 
 

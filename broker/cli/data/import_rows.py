@@ -4,7 +4,7 @@
     >>> row.texts["id"], row.content
     ('1.10', b'{"id": 1.10, "n": [1,  2]}')
 
-Numbers are not parsed: a JSON line is published byte for byte, and the text of a field is its exact
+Numbers are not parsed: a JSON line is published byte for byte. The text of a field is its exact
 text (a string without its quotes and escapes). A CSV row becomes a JSON object of strings. Files
 are UTF-8, with or without a byte order mark.
 

@@ -1,8 +1,8 @@
 """`import`: publishes a CSV or JSON-lines file to a keyed topic.
 
 A row becomes a message: the text of one field is the key; the row, or the text of another field, is
-the value (import_rows.py defines these texts). An invalid row is reported with its line number; the
-rows before it are imported, and with `--on-error skip` those after it, too. An import that ends
+the value (import_rows.py defines these texts). An invalid row is reported with its line number. The
+rows before it are imported; with `--on-error skip`, so are the rows after it. An import that ends
 early reports its progress, and `--skip-rows` continues from there.
 """
 

@@ -1,8 +1,8 @@
 """`demo`: publishes, compacts on Spark, reads the compacted view back, checks it, prints the
 figures.
 
-A demonstration uses the broker at --url if one answers, else a temporary one. It prints its topic's
-name, and deletes the topic at the end, unless --topic or --keep is given.
+A demonstration uses the broker at --url if one answers, otherwise a temporary one. It prints its
+topic's name, and deletes the topic at the end, unless --topic or --keep is given.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Demo = Callable[[Stage], int]
 
 
 def _demo(name: str, help_: str, *arguments: Argument) -> Callable[[Demo], Demo]:
-    """Declares the demonstration that the decorated function gives on a stage."""
+    """Declares the demonstration that the decorated function performs on a stage."""
 
     def declare(show: Demo) -> Demo:
         DEMOS.verb(

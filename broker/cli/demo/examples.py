@@ -1,8 +1,8 @@
 """`demo addresses` and `demo prices`: the worked examples, with each message shown.
 
-On a Kafka topic, `addresses` shows a clean tail, a dirty head, and the offset map that is built of
-it. Offsets are counted from 1, as in the text of Kafka's documentation. In `prices` the last record
-is in the active segment, and is retained whatever its key.
+On a Kafka topic, `addresses` shows a clean tail, a dirty head, and the offset map built from the
+head. Offsets are counted from 1, as in the text of Kafka's documentation. In `prices` the last
+record is in the active segment, and is therefore retained.
 """
 
 from __future__ import annotations

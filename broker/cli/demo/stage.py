@@ -1,7 +1,7 @@
 """The steps of every demonstration: publish, compact, read back, compare.
 
 With `--cleanup-policy` the topic is a Kafka topic, and Kafka's cleaner compacts it. Its dirty ratio
-prevents automatic cleaning: the demonstration starts each turn.
+prevents automatic cleaning: the demonstration starts each pass.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Stage:
         print(f"rolled      the active segment begins at offset {base}")
 
     def clean(self) -> None:
-        """Runs turns until everything cleanable is clean. Raises LedgerfoldError if one fails."""
+        """Runs passes until everything cleanable is clean. Raises LedgerfoldError if one fails."""
         if why := why_waiting(self.admin):
             print(f"cleaning    {why}", flush=True)
         while (turn := self._turn()).checkpoint is not None:

@@ -7,7 +7,7 @@ ledgerfold cleaner status
 For a partitioned topic, the partitions are planned, cleaned or paused one after the other.
 
 The cleaner runs passes automatically (docs/KAFKA.md, "A pass of the cleaner"); `run` runs one
-more, now.
+immediately.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ VERBS = COMMANDS.command(
 )
 
 
-@VERBS.verb("run", "run one turn now: choose a log, clean it, and report why")
+@VERBS.verb("run", "run one pass now: choose a log, clean it, and report why")
 @argument("--topic", "clean this topic; default: the cleaner chooses", default="")
 @ROWS
 def _run(options: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
     return code
 
 
-@VERBS.verb("plan", "show what a turn would do, without changes", TOPIC)
+@VERBS.verb("plan", "show what a pass would do, without changes", TOPIC)
 @flag("--map", "include up to 1000 keys of the offset map, which the compactor builds")
 @ROWS
 def _plan(options: argparse.Namespace) -> None:
@@ -199,7 +199,7 @@ def _print(row: Row, width: int | None) -> None:
         print(f"\n{aligned(table, width)}")
 
 
-@VERBS.verb("status", "show gauges by Kafka's names, states, the last turns", DOCUMENT)
+@VERBS.verb("status", "show gauges by Kafka's names, states, the last passes", DOCUMENT)
 def _status(options: argparse.Namespace) -> None:
     cleaner = admin_of(options).kafka.cleaner()
     document: dict[str, Any] = {
@@ -216,13 +216,13 @@ def _status(options: argparse.Namespace) -> None:
     width = width_of(options)
     print(aligned([{"gauge": name, "value": value} for name, value in document["gauges"].items()]))
     if cleaner.is_starting:
-        print("starting: topics are being loaded, and no turn starts automatically yet")
+        print("starting: topics are being loaded, and no pass starts automatically yet")
     for topic, text in document["states"].items():
         print(cut(f"states: {topic}: {printable(text)}", width))
     for topic, text in document["uncleanable"].items():
         kind = cleaner.uncleanable_kinds[topic]
         print(cut(f"uncleanable: {topic}: {kind}: {printable(text)}", width))
-    print(f"last turns: {len(document['last_turns']) or 'none that did anything'}")
+    print(f"last passes: {len(document['last_turns']) or 'none that did anything'}")
     for line in document["last_turns"]:
         print(cut(f"  {printable(line)}", width))
 
@@ -262,7 +262,7 @@ def _pause(options: argparse.Namespace) -> None:
 
 @VERBS.verb("resume", "undo one pause", TOPIC, ANSWER)
 def _resume(options: argparse.Namespace) -> None:
-    """Resumes the partitions that are paused. Fails only if none is."""
+    """Resumes the partitions that are paused. Fails only if none was paused."""
     admin = admin_of(options)
     partitions = partitions_of(admin, options.topic)
     refusals = list[InvalidRequest]()

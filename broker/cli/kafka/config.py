@@ -56,7 +56,7 @@ def created_with(options: argparse.Namespace) -> dict[str, str] | None:
 
 
 def config_verbs(what: str, of: Argument) -> Verbs:
-    """Returns the verbs for the settings of a topic, or of the broker: the topic ""."""
+    """Returns the verbs for the settings of a topic, or of the broker (topic "")."""
     verbs = Verbs(of)
     verbs.verb("set-config", f"change {what}, all or none")(_set)
     verbs.verb("get-config", f"show {what}")(_get)
@@ -80,7 +80,7 @@ def _unset(options: argparse.Namespace) -> None:
 @argument("name NAME", "show only this setting's value", nargs="?")
 @one_of(
     flag("--all", "include the documentation of each"),
-    flag("--set", "only those set on it"),
+    flag("--set", "only settings of the topic itself, or of the broker itself"),
 )
 @ROWS
 def _get(options: argparse.Namespace) -> None:
@@ -88,7 +88,7 @@ def _get(options: argparse.Namespace) -> None:
     if options.name is not None:
         if options.name not in config:
             of = "topic" if options.topic else "broker"
-            raise InvalidRequest(f"Kafka has no setting {options.name} of a {of}'s logs.")
+            raise InvalidRequest(f"Kafka has no {of} setting {options.name} for logs.")
         if options.output is None:
             print(config[options.name].value)
             return
@@ -140,7 +140,7 @@ def _check_known(pairs: Mapping[str, str]) -> None:
     ignored.)
     """
     for name in _others(pairs):
-        raise InvalidRequest(f"Kafka has no setting {name} of a broker's logs.")
+        raise InvalidRequest(f"Kafka has no broker setting {name} for logs.")
 
 
 def _others(pairs: Mapping[str, str]) -> list[str]:

@@ -91,7 +91,7 @@ def _set_retention(options: argparse.Namespace) -> None:
     _set(options, retention_ms=options.time, retention_bytes=options.size)
 
 
-@POLICIES.verb("get-retention", "show time in ms and size in bytes", ANSWER, _APPLIED)
+@POLICIES.verb("get-retention", "show the retention time in ms and size in bytes", ANSWER, _APPLIED)
 def _get_retention(options: argparse.Namespace) -> None:
     policies = _policies(options)
     if policies.HasField("retention_ms") or policies.HasField("retention_bytes"):
@@ -156,7 +156,9 @@ def _set_compatibility(options: argparse.Namespace) -> None:
     _set(options, schema_compatibility_strategy=f"{_COMPATIBILITY.upper()}_{options.compatibility}")
 
 
-@POLICIES.verb("get-schema-compatibility-strategy", "show the schemas' strategy", _APPLIED, ANSWER)
+@POLICIES.verb(
+    "get-schema-compatibility-strategy", "show the compatibility strategy", _APPLIED, ANSWER
+)
 def _get_compatibility(options: argparse.Namespace) -> None:
     from ledgerfold.broker.schemas.compatibility import strategy_name
 
@@ -166,7 +168,7 @@ def _get_compatibility(options: argparse.Namespace) -> None:
     print_object(options, {_COMPATIBILITY: name}, name or "null")
 
 
-@POLICIES.verb("remove-schema-compatibility-strategy", "inherit the schemas' strategy")
+@POLICIES.verb("remove-schema-compatibility-strategy", "inherit the compatibility strategy")
 def _remove_compatibility(options: argparse.Namespace) -> None:
     _remove(options, _COMPATIBILITY)
 
@@ -184,19 +186,19 @@ _SWITCHES = (
         "schema-validation-enforce",
         "schema_validation_enforced",
         "refuse producers without a schema",
-        "whether they are refused",
+        "whether producers without a schema are refused",
     ),
     (
         "is-allow-auto-update-schema",
         "allow_auto_update_schema",
         "let clients add schemas",
-        "whether they may",
+        "whether clients may add schemas",
     ),
     (
         "deduplication",
         "deduplication",
-        "store messages of Pulsar's clients once only",
-        "whether they are stored once only",
+        "store a message that a Pulsar client sends again only once",
+        "whether messages sent again are stored only once",
     ),
 )
 
@@ -228,7 +230,7 @@ for _each in _SWITCHES:
 @POLICIES.verb("set-backlog-quota", "limit the size of the backlog, or the age of its messages")
 @argument("-l --limit", "10M; -1: no limit", **LIMIT_SIZE, dest="size")
 @argument("-lt --limitTime", "1h; -1: no limit", **LIMIT_TIME, dest="age")
-@argument("-p --policy", "what happens above it", choices=_BACKLOG_POLICIES, required=True)
+@argument("-p --policy", "what happens above the limit", choices=_BACKLOG_POLICIES, required=True)
 @argument("-t --type", "which quota", choices=tuple(_QUOTAS), default="destination_storage")
 def _set_quota(options: argparse.Namespace) -> None:
     from ledgerfold.v1.records_pb2 import BacklogQuota
@@ -264,7 +266,7 @@ def _remove_quota(options: argparse.Namespace) -> None:
 
 
 @POLICIES.verb("set-delayed-delivery", "hold delayed messages back, or deliver them at once")
-@argument("active true|false", "whether they are held back", choices=("true", "false"))
+@argument("active true|false", "hold them back or not", choices=("true", "false"))
 def _set_delays(options: argparse.Namespace) -> None:
     _set(options, delayed_delivery=options.active == "true")
 

@@ -38,7 +38,7 @@ def _version(text: str) -> int:
 
 
 @VERBS.verb("get", "show the schema of a topic", TOPIC)
-@argument("-v --version", "of this version; default: the latest", type=_version)
+@argument("-v --version", "the version; default: the latest", type=_version)
 @ANSWER
 def _get(options: argparse.Namespace) -> None:
     record = admin_of(options).get_schema(options.topic, options.version)

@@ -41,7 +41,7 @@ def strategy_options(meaning: str, setting: str = "--set") -> Argument:
             argument("--compaction-strategy NAME", meaning),
             argument(
                 "--compactor-type",
-                "the strategy, by the name in Pulsar's tool",
+                "the strategy, by its name in Pulsar's tool",
                 dest="compaction_strategy",
                 choices=_COMPACTOR_TYPES,
             ),
@@ -118,7 +118,7 @@ def emulation_of(options: argparse.Namespace) -> Emulation:
     first, *others = options.profile or [None]
     if others and (DOCUMENTED in options.profile or first in others or len(others) > 1):
         raise InvalidRequest(
-            "--profile takes one of Pulsar and one of Kafka; documented excludes the others."
+            "Give at most one --profile of Pulsar and one of Kafka; documented cannot be combined."
         )
     others_changes = [change for each in others for change in changes_of(each)]
     return parse_settings(first, [*others_changes, *options.emulate])

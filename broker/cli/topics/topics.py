@@ -184,7 +184,7 @@ def _delete_partitioned(options: argparse.Namespace) -> None:
 
 
 @VERBS.verb("partitioned-stats", "show stats, summed over all partitions", TOPIC)
-@flag("--per-partition", "also for each partition")
+@flag("--per-partition", "also show the stats of each partition")
 @ANSWER
 def _partitioned_stats(options: argparse.Namespace) -> None:
     admin = admin_of(options)
@@ -215,8 +215,8 @@ def _expire(options: argparse.Namespace) -> None:
     "reset-cursor", "move a subscription to a message, or back to a time", TOPIC, _SUBSCRIPTION
 )
 @one_of(
-    argument("-t --time", "to this time ago", **TIME),
-    argument(f"-m --message-id earliest|latest|{ID}", "to this message"),
+    argument("-t --time", "move back by this time: 10m, 3d", **TIME),
+    argument(f"-m --message-id earliest|latest|{ID}", "move to this message"),
     required=True,
 )
 @flag("-e --exclude-reset-position", "start after the message")

@@ -6,7 +6,7 @@ settings. Changes nothing.
     ledgerfold what-if --csv prices.csv --strategy publishing-order --strategy event-time
     ledgerfold what-if addresses --config min.cleanable.dirty.ratio=0.1,0.5,0.9
 
-Tables on a terminal; in a pipe JSON lines, each with `topic` and `about`: `input`, `strategy`,
+On a terminal, tables; in a pipe, JSON lines, each with `topic` and `about`: `input`, `strategy`,
 `difference`, `differences`, `replay` or `cleaning`.
 """
 

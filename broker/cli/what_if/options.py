@@ -68,7 +68,7 @@ QUESTION = together(
     ),
     argument(
         "--diff KEYS",
-        f"list up to KEYS keys for which the results differ; default {_DIFFERENCES}",
+        f"list up to KEYS keys whose results differ; default {_DIFFERENCES}",
         nargs="?",
         type=parse_count,
         const=_DIFFERENCES,
@@ -76,10 +76,10 @@ QUESTION = together(
     ),
     repeated(
         "--threshold SIZE,...",
-        "replay the history with a run when more than SIZE follows the horizon",
+        "replay the history, with a run whenever the backlog exceeds SIZE",
         type=parse_thresholds,
     ),
-    repeated("--every TIME,...", "replay the history with a run every TIME", type=parse_intervals),
+    repeated("--every TIME,...", "replay the history, with a run every TIME", type=parse_intervals),
     repeated(
         "--config NAME=VALUE,...",
         "for a Kafka topic: replay its log with each value of a setting, by Kafka's name; may "

@@ -4,7 +4,7 @@ They show the result of each strategy, as bars; the space over time, as a line p
 cost of each replay: rewritten bytes against bytes that a reader has to read. For a Kafka topic: the
 space over time for each trial's settings, and rewritten bytes against peak space.
 
-Drawn by matplotlib, which is in the extra `plot`.
+matplotlib, of the extra `plot`, draws them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _ENDINGS = ("svg", "png", "html")
 _PANEL_INCHES = (8.0, 3.2)
 _LAST_SECOND = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
-# Equal figures give equal files.
+# Equal figures produce equal files.
 _STYLE: Any = {"svg.hashsalt": "ledgerfold", "svg.fonttype": "none", "font.size": 9}
 
 

@@ -55,7 +55,7 @@ class PolicyCalls(Calls):
         topic: str = "",
         namespace: str = "",
     ) -> None:
-        """Sets the compaction strategy, from the next run on (STRATEGIES.md).
+        """Sets the compaction strategy, from the next run on (docs/STRATEGIES.md).
 
         Raises InvalidRequest for an unknown strategy or invalid settings.
         """

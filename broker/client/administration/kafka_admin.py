@@ -101,7 +101,7 @@ class KafkaAdmin(Calls):
         return int(self._call(request).log_start_offset)
 
     def truncate_log(self, topic: str, offset: int) -> TruncatedLog:
-        """Deletes the batches that end at or after `offset`, though they were acknowledged.
+        """Deletes the batches that end at or after `offset`, although they were acknowledged.
 
         Their offsets are assigned again: a reader may then find other records there. An offset at
         or after the log end changes nothing. The time depends on the size of the last segment.
@@ -145,7 +145,7 @@ class KafkaAdmin(Calls):
         return list(map(CleaningPlan.of, response.plans))
 
     def clean(self, topic: str = "") -> CleanerTurn:
-        """Runs one pass of a cleaner thread; "": on the filthiest log, as a thread chooses."""
+        """Runs one pass of a cleaner thread; "": on the dirtiest log, as a thread chooses."""
         return CleanerTurn.of(self._call(kafka_pb2.CleanTurnRequest(topic=topic), timeout_s=None))
 
     def run_retention(self) -> int:

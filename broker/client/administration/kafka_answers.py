@@ -29,7 +29,7 @@ class _Response:
 
     @classmethod
     def _with(cls, response: Message, **converted: Any) -> Self:
-        """Converts `response`, except for the fields that are given."""
+        """Converts `response`; `given` replaces the fields that it has."""
         names = [each.name for each in fields(cls)]
         copied = {name: _value(response, name) for name in names if name not in converted}
         return cls(**copied, **converted)
@@ -174,7 +174,7 @@ class ConfigEntry(_Response):
 class CleaningPlan(_Response):
     """The cleaner's plan for a log, with its reasons.
 
-    `ratio`: dirty bytes of all bytes, 0 to 1. `first_uncleanable_offset`: by the rules;
+    `ratio`: dirty bytes divided by all bytes, 0 to 1. `first_uncleanable_offset`: by the rules;
     `bound_offset`: rounded down to the base of its segment. `map_entries`: (offset, key), by
     offset.
     """

@@ -17,7 +17,9 @@ from ledgerfold.v1 import admin_pb2
 
 
 class NamespaceCalls(Calls):
-    """The calls about tenants and namespaces. Both also exist as soon as something in them does."""
+    """The calls about tenants and namespaces. A tenant or namespace also exists as soon as it
+    contains something.
+    """
 
     def list_tenants(self) -> list[str]:
         return list(self._call(admin_pb2.ListTenantsRequest()).tenants)

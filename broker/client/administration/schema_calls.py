@@ -40,7 +40,7 @@ class SchemaCalls(Calls):
         data: bytes = b"",
         properties: Mapping[str, str] | None = None,
     ) -> int:
-        """Adds a version of the topic's schema, unless one is the same. Returns its number.
+        """Adds a version of the topic's schema, unless an equal one exists. Returns its number.
 
         `type_`: "AVRO", "JSON", "STRING" and so on, with a definition in `data` if it has one.
         Raises InvalidSchema, IncompatibleSchema.
@@ -64,7 +64,7 @@ class SchemaCalls(Calls):
         data: bytes = b"",
         properties: Mapping[str, str] | None = None,
     ) -> admin_pb2.CheckSchemaResponse:
-        """Returns whether put_schema() would accept it, and which version it is already, or -1.
+        """Returns whether put_schema() would accept it, and the number of an equal version, or -1.
 
         Raises InvalidSchema.
         """
@@ -81,7 +81,7 @@ def _definition(
     known.remove(_NONE)
     if f"{_PREFIX}{type_}" not in known:
         names = ", ".join(each.removeprefix(_PREFIX) for each in known)
-        raise InvalidRequest(f"{type_!r} is no type of a schema; known types: {names}.")
+        raise InvalidRequest(f"{type_!r} is not a schema type; known types: {names}.")
     return records_pb2.SchemaDefinition(
         type=f"{_PREFIX}{type_}", data=data, properties=properties or {}
     )

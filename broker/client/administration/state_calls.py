@@ -15,15 +15,15 @@ class StateCalls(Calls):
     def reset(self) -> int:
         """Deletes everything: topics, schemas, policies, namespaces, tenants. Ends all runs.
 
-        Clients that are connected reconnect, as after a deletion. Returns how many topics there
-        were, partitions included. Raises NotAllowed.
+        Connected clients reconnect, as after a deletion. Returns the number of deleted topics,
+        partitions included. Raises NotAllowed.
         """
         return int(self._call(admin_pb2.ResetRequest()).topics)
 
     def save_snapshot(self, name: str) -> records_pb2.Snapshot:
         """Saves everything under a name of 1 to 64 letters, digits, "-" and "_".
 
-        Clients that are connected reconnect, and runs in progress are ended. Raises NotAllowed,
+        Connected clients reconnect, and runs in progress are ended. Raises NotAllowed,
         SnapshotExists, InvalidRequest.
         """
         saved: records_pb2.Snapshot = self._call(admin_pb2.SaveSnapshotRequest(name=name)).snapshot
@@ -34,10 +34,10 @@ class StateCalls(Calls):
         return list(self._call(admin_pb2.ListSnapshotsRequest()).snapshots)
 
     def restore_snapshot(self, name: str) -> records_pb2.Snapshot:
-        """Replaces everything by what the snapshot has, with the same message ids.
+        """Replaces everything by the contents of the snapshot, with the same message ids.
 
-        The snapshot stays. Clients that are connected reconnect, as after a deletion. Raises
-        NotAllowed, SnapshotNotFound.
+        The snapshot stays. Connected clients reconnect, as after a deletion. Raises NotAllowed,
+        SnapshotNotFound.
         """
         request = admin_pb2.RestoreSnapshotRequest(name=name)
         restored: records_pb2.Snapshot = self._call(request).snapshot

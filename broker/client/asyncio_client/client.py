@@ -84,7 +84,7 @@ class Client:
 
     @takes(ClientSettings, CLIENT_NOT_EMULATED)
     def __init__(self, settings: ClientSettings) -> None:
-        # Nothing here may block, and messages are added without waiting.
+        # Nothing here may block, so messages are added without waiting.
         self._core = ClientCore(settings, lambda: True)
         forks.invalidate_after_fork(self)
 

@@ -123,9 +123,9 @@ class Consumer(BaseConsumer):
         return await _next_message(self._core, timeout_millis)
 
     async def batch_receive(self) -> list[Message]:
-        """Returns the next messages, as many as the `batch_receive_policy` says.
+        """Returns the next messages, up to the limits of the `batch_receive_policy`.
 
-        Messages of a call that is cancelled are returned by the next one.
+        If a call is cancelled, the next one returns its messages.
         """
         core, clock = self._core, asyncio.get_running_loop().time
         batch = self._new_batch(clock(), self._uncollected)

@@ -36,7 +36,7 @@ class ConsumerCore(Core):
         """`config.topic` is ignored: it may be that of several consumers."""
         self.config = config
         self.topic = full_topic_name(topic)
-        # Messages of other topics have no ids of their own, and nobody awaits acknowledgements.
+        # Messages of other topics have no ids here, and nobody waits for their acknowledgements.
         self._is_stored = not is_non_persistent(self.topic)
         self._connection = connection
         self.inbox = Inbox()
@@ -50,7 +50,8 @@ class ConsumerCore(Core):
             diverted=self._is_dead,
         )
         self._dead_letters: DeadLetters | None = None
-        # As in Pulsar, ordered subscriptions have none: they redeliver everything, in order.
+        # As in Pulsar, ordered subscriptions have no dead letters: they redeliver everything, in
+        # order.
         if config.dead_letter_policy is not None and config.is_shared:
             self._dead_letters = DeadLetters(
                 connection,
@@ -123,8 +124,8 @@ class ConsumerCore(Core):
         indexes = [batch.batch_index(row) for row in rows]
         wanted = self._acknowledgements.opened(position, indexes) if rows else ()
         if not wanted:
-            # All wanted messages precede the seek target: without this, the entry would stay
-            # unacknowledged.
+            # All messages that are wanted precede the seek target: without this, the entry would
+            # stay unacknowledged.
             self.stream.acknowledge(position)
             return ()
         if len(wanted) == len(rows):
@@ -327,15 +328,15 @@ class ConsumerCore(Core):
         if self._dead_letters is not None:
             await self._dead_letters.close()
         await self.stream.close()
-        # Queued messages are not received any more.
+        # Queued messages are no longer received.
         self.inbox.clear()
 
 
 def is_after(last: MessageId, received: MessageId) -> bool:
     """Returns whether the topic's last message is after the last one received.
 
-    A batch that nobody can open is received as one message, without an index; the broker gives that
-    of its last one.
+    A batch that cannot be opened is received as one message, without an index; the broker reports
+    the index of its last message.
     """
     if received.batch_index() < 0:
         return last.position > received.position
@@ -347,7 +348,7 @@ def id_of(message: Message | MessageId) -> MessageId:
     if isinstance(message, Message):
         return message.message_id()
     if isinstance(message, MessageId):
-        # One that is out of range would fail all later acknowledgements of its frame.
+        # An id that is out of range would fail all later acknowledgements of its frame.
         message.to_record()
         return message
     raise InvalidRequest(f"Expected a message or a message id, not {type(message).__name__}.")

@@ -11,10 +11,10 @@ Rules (Pulsar's MultiTopicsConsumerImpl):
 
 A partition added later is read from its beginning: all its messages were published after this
 consumer had subscribed. A topic that a pattern finds later is read from the configured position, as
-in Pulsar: from latest on, messages published before it was found are not received.
+in Pulsar: with "latest", messages published before it was found are not received.
 
-Memory: all together queue `max_total_receiver_queue_size_across_partitions` messages; each topic
-found later at least one more.
+Memory: together they queue `max_total_receiver_queue_size_across_partitions` messages; each topic
+found later adds at least one.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class ConsumerSet(PartitionSet[ConsumerCore]):
 
     def __init__(self, connection: Connection, config: ConsumerConfig, source: TopicSource) -> None:
         super().__init__(connection, source.title, source)
-        # As long as names that the broker generates; the broker would generate another one on each
-        # topic.
+        # As long as names that the broker generates. (The broker would generate another name on
+        # each topic.)
         name = config.consumer_name or secrets.token_hex(5)
         self.config = replace(config, consumer_name=name)
         self.inbox = MergedInbox()

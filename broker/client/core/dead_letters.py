@@ -5,7 +5,7 @@ durable there, the entry is acknowledged. If that fails, the entry is redelivere
 lost connection or a crash in between, its messages may be published again, as in Pulsar.
 
 Entries wait here in the order of arrival, outside the consumer's inbox; one is published at a time.
-They keep their permits until they are acknowledged: all together, with the inbox, they have at most
+They keep their permits until they are acknowledged: together with the inbox, they have at most
 `receiver_queue_size` messages and one entry.
 
 Source of the rules: Pulsar's ConsumerImpl (processPossibleToDLQ) and RetryMessageUtil.
@@ -68,7 +68,7 @@ class DeadLetters:
         self._waiting: deque[Delivery] = deque()
         self._task: asyncio.Task[None] | None = None
         self._producer: AnyProducer | None = None
-        # Another number once the entries received before are void.
+        # A number that changes when the entries received before become invalid.
         self._generation = 0
 
     def is_dead(self, delivery: Delivery) -> bool:
@@ -166,20 +166,20 @@ class DeadLetters:
         return producer
 
     def _letter(self, message: Message) -> NewMessage:
-        """Returns the message to publish: a copy that tells where it is from."""
-        origin = _id_text(message.message_id())
-        told = {
+        """Returns the message to publish: a copy with its origin."""
+        message_id = _id_text(message.message_id())
+        origin = {
             "REAL_TOPIC": base_of(self._source),
-            "ORIGIN_MESSAGE_ID": origin,
+            "ORIGIN_MESSAGE_ID": message_id,
             # The name that older clients read.
-            "ORIGIN_MESSAGE_IDY_TIME": origin,
+            "ORIGIN_MESSAGE_IDY_TIME": message_id,
         }
         entry, row = message
         batch, batch_row = entry.decoded(row)
         return NewMessage(
             None if message.has_null_value() else message.data(),
             entry.key(row),
-            properties=told | message.properties(),
+            properties=origin | message.properties(),
             event_time_ms=message.event_timestamp(),
             ordering_key=batch.ordering_key(batch_row),
             key_is_base64=batch.key_is_base64(batch_row),

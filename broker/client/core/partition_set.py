@@ -1,9 +1,10 @@
 """The streams on the partitions of a topic, or on several topics, with new ones added over time.
 
-It opens one producer, consumer, reader or follower on each partition (all, or none if one fails),
-and then asks its source (topic_sources.py) for the names at intervals: it opens what is new, all
-partitions of a topic or none, and closes what is gone. A failure is retried at the next interval.
-Source: Pulsar's PartitionedProducerImpl and MultiTopicsConsumerImpl (`partitionsAutoUpdate`).
+It opens one producer, consumer, reader or follower on each partition (all, or none if one fails).
+Then it asks its source (topic_sources.py) for the names at intervals: it opens new ones (all
+partitions of a topic, or none), and closes those that no longer exist. A failure is retried at the
+next interval. Source: Pulsar's PartitionedProducerImpl and MultiTopicsConsumerImpl
+(`partitionsAutoUpdate`).
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class PartitionSet(Core, Generic[AnyCore]):
         """Handles an opened stream."""
 
     def _on_gone(self, core: AnyCore) -> None:
-        """Handles a stream whose topic is gone, before it is closed."""
+        """Handles a stream whose topic no longer exists, before it is closed."""
 
     async def open(self, count: int) -> Self:
         """Opens `count` partitions, and new ones from then on; for 0 the topic itself.
@@ -107,11 +108,11 @@ class PartitionSet(Core, Generic[AnyCore]):
                 _log.warning("The check for new partitions of %s failed: %s", self.topic, error)
 
     async def _update(self, names: Sequence[str]) -> None:
-        """Opens what is new, and closes what is gone."""
+        """Opens new streams, and closes those whose topics no longer exist."""
         if self._source.may_lose:
             for name in self._by_name.keys() - set(names):
                 await self._close_one(name)
-        # A topic whose partitions are open is named itself only if it was deleted meanwhile.
+        # A topic whose partitions are open is listed itself only if it was deleted meanwhile.
         known = {base_of(name) for name in self._by_name} | self._by_name.keys()
         new = [name for name in names if name not in known]
         for _, partitions in groupby(new, base_of):
@@ -141,7 +142,7 @@ class PartitionSet(Core, Generic[AnyCore]):
         core = self._by_name.get(name)
         if core is None:
             raise InvalidRequest(
-                f"{message_id} is of {name}, which is not among the {len(self.cores)} open "
+                f"{message_id} belongs to {name}, which is not one of the {len(self.cores)} open "
                 f"partitions or topics of {self.topic}."
             )
         return core
@@ -180,8 +181,8 @@ def _answer(outcome: Answer | BaseException) -> Answer:
 async def open_all(openings: Iterable[Coroutine[Any, Any, AnyCore]]) -> list[AnyCore]:
     """Opens all or, if one fails, none: those that are open are closed again.
 
-    The first is open before the others begin: of two producers that wait for exclusive access, the
-    one that gets the first partition gets all of them.
+    The first is opened before the others: of two producers that wait for exclusive access, the one
+    that gets the first partition gets all partitions.
     """
     waiting = list(openings)
     tasks: list[asyncio.Future[AnyCore]] = []

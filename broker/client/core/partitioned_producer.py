@@ -40,8 +40,8 @@ def router_for(
 ) -> Router:
     """Returns the router of a producer.
 
-    `chance(n)` is a random number below n: the partition to start with, so that not all producers
-    start with the same one.
+    `chance(n)` is a random number below n: the partition to start with, so that producers do not
+    all start with the same one.
     """
     hash_key, first = HASHES[config.hashing_scheme], chance(partitions)
     if config.message_routing_mode == PartitionsRoutingMode.UseSinglePartition:
@@ -149,7 +149,7 @@ AnyProducer: TypeAlias = PartitionedProducerCore | ProducerCore
 async def open_producer(
     connection: Connection, config: ProducerConfig, is_io_thread: Callable[[], bool]
 ) -> AnyProducer:
-    """Opens a producer on whatever kind of topic it is. Raises the broker's errors."""
+    """Opens a producer on a topic of either kind. Raises the broker's errors."""
     if count := await connection.partition_count(config.topic):
         core = PartitionedProducerCore(connection, config, is_io_thread, count)
         return await core.open(count)

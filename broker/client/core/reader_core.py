@@ -54,7 +54,7 @@ class ReaderCore(Core):
         # NOTE: a read_committed reader begins at the last stable offset, which only the broker
         # knows and reports (broker/client/streams/read_stream.py).
         if is_non_persistent(self.topic):
-            # Nothing was published before it, wherever it starts.
+            # Nothing precedes the start, wherever it is.
             return start_of(MessageId.latest, inclusive=False), None
         if not config.read_committed:
             place = await self._connection.without_latest(
@@ -112,5 +112,5 @@ class ReaderCore(Core):
 
     async def close(self) -> None:
         await self.stream.close()
-        # Queued messages are not read any more.
+        # Queued messages are no longer read.
         self.inbox.clear()

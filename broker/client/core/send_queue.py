@@ -5,13 +5,13 @@ takes it once, briefly. The rules:
 
 * A batch is sealed when it holds `batching_max_messages` or `batching_max_allowed_size_in_bytes`,
   when its first message has waited for the publish delay, or on `seal` (flush, blocking send).
-* Without batching, a message is sealed as soon as the event loop runs, as an entry; those that came
-  meanwhile are built and sent together (PendingRun).
+* Without batching, each message is sealed as an entry as soon as the event loop runs; messages that
+  arrived meanwhile are built and sent together (PendingRun).
 * At most `max_pending_messages` and BYTES_PENDING_MAX wait for receipts; beyond that the caller
   waits or gets Overloaded.
 * A batch above the broker's limit is split in halves until each part fits; a single message that is
   too large fails with MessageTooLarge.
-* A delayed message is an entry of its own, without a batch, as of Pulsar's clients.
+* A delayed message is a separate entry, without a batch, as of Pulsar's clients.
 """
 
 from __future__ import annotations

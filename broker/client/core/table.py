@@ -40,8 +40,8 @@ Listener = Callable[[str, Any], object]
 class Table:
     """A table that any thread may read while one applies messages.
 
-    NOTE: reads take no lock, so a slow listener blocks no reader: looking a key up in a dictionary
-    and copying one are atomic.
+    NOTE: reads take no lock, so a slow listener blocks no reader. They are safe, because looking a
+    key up in a dictionary and copying a dictionary are atomic.
     """
 
     def __init__(

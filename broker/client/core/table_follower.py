@@ -3,8 +3,8 @@
 * It reads the compacted view from earliest on, entry by entry, in one task. On a Kafka topic, which
   the cleaner rewrites, it reads the log.
 * `catch_up` returns when everything that was in the topic at the call is applied: when the last
-  message of that time has been applied, or when the broker reports that there are no more, because
-  a compaction may remove that message before it is read.
+  message of that time has been applied, or when the broker reports that there are no more. (A
+  compaction may remove that message before it is read.)
 * An error that ends the reader is logged and raised by pending `catch_up` calls; a new reader
   starts after the last applied entry. (The reader itself reconnects after a lost connection.)
 """

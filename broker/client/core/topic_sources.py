@@ -67,8 +67,8 @@ class ListedTopics:
 class TopicPattern:
     """The topics of one namespace whose names match a regular expression, as a whole.
 
-    It may name the namespace as a topic name does. The namespace itself is no expression. `mode`
-    chooses among persistent and non-persistent topics, as in Pulsar.
+    It may name the namespace as a topic name does. The namespace itself is not an expression.
+    `mode` chooses among persistent and non-persistent topics, as in Pulsar.
     """
 
     may_lose = True
@@ -100,7 +100,9 @@ class TopicPattern:
         self._interval_s = interval_s
 
     def matches(self, topic: str) -> bool:
-        """Returns whether the (full) name is of the pattern; of a partition, its topic's."""
+        """Returns whether the (full) name matches the pattern; for a partition, whether its topic's
+        does.
+        """
         base = base_of(topic)
         domain, _, rest = base.partition("://")
         prefix = f"{self.namespace}/"

@@ -98,8 +98,8 @@ class ReceivedEntry:
 
 
 class ReceivedRun(ReceivedEntry):
-    """Entries of one message each, received together. They are decoded one by one when more is
-    needed than keys and contents.
+    """Entries of one message each, received together. They are decoded one by one if more than keys
+    and contents is needed.
     """
 
     __slots__ = ("_decoded", "_rows")

@@ -98,8 +98,8 @@ def _check_replication(clusters: object, is_disabled: object) -> None:
 def _delivery_time(
     deliver_at: int | None, deliver_after: timedelta | None, clock_ms: Callable[[], int]
 ) -> int:
-    """Returns the time of delivery, 0 for at once. As in Pulsar, `deliver_after` has priority, and
-    a time in the past is at once.
+    """Returns the time of delivery; 0 for immediate delivery. As in Pulsar, `deliver_after` has
+    priority, and a time in the past means immediate delivery.
     """
     if deliver_after is None:
         _check_number("deliver_at", deliver_at)

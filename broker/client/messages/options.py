@@ -99,13 +99,13 @@ class RegexSubscriptionMode(IntEnum):
 class ProducerAccessMode(IntEnum):
     """The access of a producer to its topic (`pulsar.ProducerAccessMode`)."""
 
-    # Any number of producers.
+    # Any number of producers may share the topic.
     Shared = 0
-    # Nobody; refused if there is another producer.
+    # No other producer; refused if there is one.
     Exclusive = 1
-    # Nobody; waits until there is no other one.
+    # No other producer; waits until there is none.
     WaitForExclusive = 2
-    # Nobody; all others end.
+    # No other producer; ends all others.
     ExclusiveWithFencing = 3
 
 

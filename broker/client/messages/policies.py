@@ -47,10 +47,11 @@ class ConsumerBatchReceivePolicy:
 class ConsumerDeadLetterPolicy:
     """The topic of messages that were redelivered too often.
 
-    A message is delivered once and then redelivered `max_redeliver_count` times; instead of once
-    more, it is published to `dead_letter_topic` and acknowledged. None: TOPIC-SUBSCRIPTION-DLQ; on
-    a partitioned topic each partition has its own. `initial_subscription_name`: a subscription that
-    is created on that topic, so that its messages are retained.
+    A message is delivered once, and then redelivered `max_redeliver_count` times. Instead of
+    another redelivery, it is published to `dead_letter_topic` and acknowledged. None:
+    TOPIC-SUBSCRIPTION-DLQ; on a partitioned topic each partition has its own.
+    `initial_subscription_name`: a subscription that is created on that topic, so that its messages
+    are retained.
     """
 
     max_redeliver_count: int
@@ -71,8 +72,8 @@ class ConsumerDeadLetterPolicy:
 class ConsumerKeySharedPolicy:
     """The way in which the consumers of a KeyShared subscription share its keys.
 
-    AutoSplit: the broker gives each consumer a share of the hashes. Sticky ranges, pairs of first
-    and last hash from 0 to 65535, are all that the consumer gets; the broker refuses those that
+    AutoSplit: the broker gives each consumer a share of the hashes. With Sticky, the consumer gets
+    exactly its ranges, pairs of first and last hash from 0 to 65535; the broker refuses ranges that
     another consumer has.
     """
 

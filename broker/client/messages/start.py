@@ -7,7 +7,7 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1 import data_pb2, records_pb2
 
-# What a topic without stored messages cannot be.
+# The value for a topic without stored messages, which has no start.
 SOUGHT = "sought"
 
 

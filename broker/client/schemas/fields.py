@@ -8,7 +8,7 @@
     TypeError: Field count must be an integer, not '7'.
 
 A field that is not required may be None, and its definition is a union with null. `default` is the
-value of a record that is not given one; `required_default` writes it into the definition.
+value of a record that is created without one; `required_default` writes it into the definition.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Field:
         return self._required_default
 
     def default(self) -> Any:
-        """The value of a record that is not given one."""
+        """The value of a record that is created without one."""
         return self.empty if self._default is None else self._default
 
     def checked(self, name: str, value: Any) -> Any:
@@ -61,7 +61,7 @@ class Field:
         return self.avro
 
     def loaded(self, value: Any) -> Any:
-        """Returns the value of a decoded message as `checked` takes it."""
+        """Returns the value of a decoded message in the form that `checked` accepts."""
         return value
 
     # Names of Pulsar's client.
@@ -220,12 +220,12 @@ class Map(_Collection):
         return {"type": self.avro, "values": self.item.definition(named)}
 
 
-# What records.py adds: the field for a Record class or instance; None for anything else.
+# Set by records.py: returns the field for a Record class or instance; None for anything else.
 _record_field: list[Callable[[Any], Field | None]] = []
 
 
 def field_of(value: Any) -> Field | None:
-    """Returns the field that an attribute of a record class declares; None if it is no field."""
+    """Returns the field that an attribute of a record class declares; None if it is not a field."""
     if isinstance(value, Field):
         return value
     if isinstance(value, type) and issubclass(value, Enum):

@@ -69,7 +69,7 @@ def _check_is(kind: type, obj: object, schema: str) -> None:
 
 
 class BytesSchema(Schema):
-    """Bytes, as they are."""
+    """Bytes, unchanged."""
 
     def encode(self, data: Any) -> bytes:
         _check_is(bytes, data, "BytesSchema")

@@ -5,10 +5,10 @@
   time. The broker replies once its cursor is durable, which confirms everything sent before.
 3. `lost` is called when the connection broke: unconfirmed acknowledgements are sent again, first
   and in the same order. Acknowledging an entry twice has no further effect.
-4. `is_full`: so many are unconfirmed that no more messages should be requested.
+4. `is_full`: so many acknowledgements are unconfirmed that no more messages should be requested.
 
-Bound: UNANSWERED_MAX entries, and those that were delivered to the application before the queue was
-full and are acknowledged after that. An entry that is acknowledged twice is stored once.
+Bound: UNANSWERED_MAX entries, and the entries that were delivered to the application before the
+queue was full, and acknowledged later. An entry that is acknowledged twice is stored once.
 
     >>> queue = AckQueue()
     >>> queue.add(Position(1, 0))

@@ -97,7 +97,7 @@ class Backoff:
 
 
 def methods_of(channel: Any) -> dict[str, Any]:
-    """Returns the methods by the names of their requests: no two methods have the same request."""
+    """Returns the methods by the names of their requests: each method has its own request type."""
     services = (
         (admin_pb2, "AdminService", admin_pb2_grpc.AdminServiceStub(channel)),
         (data_pb2, "DataService", data_pb2_grpc.DataServiceStub(channel)),
@@ -213,7 +213,7 @@ class Connection:
         channel, self._channel = self._channel, None
         # No reference to the channel may remain (forks.py).
         self._methods = {}
-        gone = forks.Gone("The client is closed.")
+        gone = forks.Invalidated("The client is closed.")
         self.publish = self.subscribe = self.read = gone
         if channel is not None:
             await channel.close(None)

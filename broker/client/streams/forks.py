@@ -9,8 +9,8 @@ would be shared. Therefore:
 * The parent is not affected.
 
 The last client's close returns before gRPC's threads have ended, and a fork in between would copy
-the locks that they hold. So a fork waits for them, at most _REST_TIMEOUT_S; gRPC counts as running
-if it is not idle by then (a program may use gRPC directly).
+the locks that they hold. So a fork waits for them, at most _REST_TIMEOUT_S; if gRPC is not idle by
+then (a program may use gRPC directly), it counts as running.
 
 gRPC's own fork handlers must be disabled: together with its asyncio API they end the child with a
 segmentation fault. gRPC reads the setting from the environment when it is imported, so
@@ -35,7 +35,7 @@ from weakref import WeakSet
 from ledgerfold.storage.errors import AlreadyClosed, NotAllowed
 
 
-class Gone:
+class Invalidated:
     """A placeholder for a closed object: each use raises AlreadyClosed with this text."""
 
     def __init__(self, why: str) -> None:
@@ -76,7 +76,7 @@ class _ThisProcess:
 
 
 def invalidate_after_fork(facade: object) -> None:
-    """Registers an object: in a forked child, each of its attributes is Gone."""
+    """Registers an object: in a forked child, each of its attributes is Invalidated."""
     _facades.add(facade)
 
 
@@ -138,7 +138,7 @@ def _on_fork_in_child() -> None:
         # A reference that is never released: the interpreter must not finalize the list's members
         # at exit.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(_kept_until_exit))
-    gone = Gone(
+    gone = Invalidated(
         f"It was opened in process {os.getppid()}, before that process forked this one. "
         "Create the client after the fork, in the process that uses it."
     )

@@ -63,7 +63,7 @@ class Bell:
         self._changed_async.set()
 
     @property
-    def is_heard(self) -> bool:
+    def has_waiters(self) -> bool:
         """True if there is a waiter."""
         return self._waiting > 0 or self._waiting_async > 0
 
@@ -147,7 +147,7 @@ class Inbox:
 
     def pass_on(self) -> None:
         """Wakes the next waiter, if any, for the messages left. Called after taking a message."""
-        if self._bell.is_heard and self.has_news():
+        if self._bell.has_waiters and self.has_news():
             self._bell.pass_on()
 
     def take(self) -> tuple[int, AnyDelivery] | None:

@@ -80,7 +80,7 @@ class PendingEntry:
         return self.sequence_id
 
     def take(self, entries: int) -> PendingEntry:
-        """Returns the first `entries` of the entries, which are no longer part of this object
+        """Returns the first `entries` of the entries, which are then no longer part of this object,
         unless they are all of it.
         """
         return self
@@ -145,7 +145,7 @@ class PendingRecords(PendingEntry):
         self.size_bytes = HEADER_BYTES + BATCH_HEADER_BYTES + len(section)
         self._header, self._section = header, section
         self._publish_time_ms = publish_time_ms
-        # None: not numbered yet, or no longer, and not stored.
+        # None: not numbered yet, or the numbers were cleared because it was not stored.
         self.base_sequence: int | None = None
         # Sent before under these numbers: it may be stored.
         self.is_resent = False
@@ -169,7 +169,7 @@ class PendingRecords(PendingEntry):
         )
 
     def forget_numbers(self) -> None:
-        """Clears the numbers of a batch that is not stored: it is sent as a new one."""
+        """Clears the numbers of a batch that was not stored: it is sent as a new one."""
         self.base_sequence, self.is_resent = None, False
 
     def message_id(self, partition: int, position: Position, index: int) -> MessageId:

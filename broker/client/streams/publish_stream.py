@@ -66,10 +66,10 @@ class PublishStream(ReconnectingStream):
         self.batch_bytes_max = 0
         self.sequences: Sequences | None = None
         self._schema = declared(config.schema)
-        # That of the last connection; messages name it.
+        # The epoch of the last connection; messages name it.
         self.schema_version = b""
         self._access_mode = config.access_mode
-        # That of the last connection; None before it, and for a Shared producer.
+        # The topic's epoch at the last connection; None before it, and for a Shared producer.
         self._topic_epoch: int | None = None
         self._send_timeout_s = config.send_timeout_millis / 1000
         self._done: Callable[[Sequence[Outcome]], None] = _ignore
@@ -153,7 +153,7 @@ class PublishStream(ReconnectingStream):
         self._close_gap()
         if not unsent:
             self._is_woken = False
-            if not unsent:  # again: a submit may have seen the flag before it fell
+            if not unsent:  # again: a submit may have seen the flag before it was cleared
                 return None
         entries: list[bytes] = []
         size = 0
@@ -208,7 +208,7 @@ class PublishStream(ReconnectingStream):
         return False
 
     def _take_sent(self, entries_max: int) -> PendingEntry:
-        """Takes the oldest entries that are in flight together, or a part of them."""
+        """Takes the oldest entries that are in flight together, or some of them."""
         oldest = self._sent[0]
         taken = oldest.take(entries_max)
         if taken is oldest:
@@ -263,7 +263,7 @@ class PublishStream(ReconnectingStream):
         if oldest is not None:
             self._watch = self.loop.call_at(oldest.deadline_s, self._expire)
         if was_sent:
-            # Receipts of expired entries must not be taken for those of later ones.
+            # Receipts of expired entries must not be treated as those of later ones.
             self.drop()
         if self.sequences is not None:
             for entry in expired:

@@ -177,7 +177,7 @@ class ReadStream(ReceivingStream):
         if not deliveries:
             return
         messages = sum(delivery.messages for delivery in deliveries)
-        self._permits.came(messages)
+        self._permits.received(messages)
         if self._seek is not None:
             # These entries belong to the old position.
             self._permits.taken(messages)

@@ -5,7 +5,8 @@ one by one. Its permits are returned to the broker at that moment, in bulk, so t
 are in flight while this one is read, and at most the queue and one entry are in memory.
 
 A damaged entry is not skipped: every further call raises the same error, until a seek. The same
-holds for a batch if the queue has size 0: as Pulsar's clients, it takes single messages only.
+applies to a batch if the queue has size 0: like Pulsar's clients, the receiver accepts only single
+messages.
 """
 
 from __future__ import annotations

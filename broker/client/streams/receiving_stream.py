@@ -7,11 +7,10 @@ negative.
     >>> permits = Permits(10)
     >>> permits.to_grant()
     10
-    >>> permits.came(12); permits.taken(12); permits.to_grant()
+    >>> permits.received(12); permits.taken(12); permits.to_grant()
     12
 
-A queue of size 0 fetches nothing ahead: the broker gets one permit when a caller waits for a
-message.
+A queue of size 0 prefetches nothing: the broker gets one permit when a caller waits for a message.
 
     >>> permits = Permits(0)
     >>> permits.to_grant(); permits.want(); permits.to_grant(); permits.to_grant()
@@ -43,7 +42,7 @@ class Permits:
         self._waiting = 0
         self._wanted = False
 
-    def came(self, messages: int) -> None:
+    def received(self, messages: int) -> None:
         self._granted -= messages
         self._waiting += messages
 

@@ -13,10 +13,10 @@ leaves a gap, and the batches sent after it are refused, too. Then:
 
 The broker remembers the last five batches of each producer, and after it has loaded the topic again
 only the last one, as Kafka's does. It refuses earlier batches, when they are resent, as out of
-order: it is then unclear whether they are stored. Once a later one is answered with an offset, they
-are known to be stored, but not at which offset. So any number of batches may be in flight, where
-Kafka's producer has at most five: with five, the producer would wait for a broker that syncs before
-it answers.
+order: it is then unclear whether they are stored. Once a later batch is answered with an offset,
+they are known to be stored, but their offsets are unknown. So any number of batches may be in
+flight; Kafka's producer has at most five. With five, the producer would wait for a broker that
+syncs before it answers.
 
 Source: TransactionManager of Kafka's producer (adjustSequencesDueToFailedBatch,
 bumpIdempotentProducerEpoch).

@@ -136,7 +136,7 @@ class SubscribeStream(ReceivingStream):
         self._grant()
 
     def _next_frame(self) -> bytes | None:
-        # Acknowledgements first: they reduce the messages that a redelivery or a permit brings.
+        # Acknowledgements first: they reduce the messages that a redelivery or a permit causes.
         ack = self._acks.next_ack()
         if ack is not None:
             self._set_answer_timer()
@@ -179,7 +179,7 @@ class SubscribeStream(ReceivingStream):
         deliveries = [
             Delivery(read_served_header(entry), memoryview(entry), count) for entry, count in pairs
         ]
-        self._permits.came(sum(delivery.header.message_count for delivery in deliveries))
+        self._permits.received(sum(delivery.header.message_count for delivery in deliveries))
         self.inbox.put([each for each in deliveries if not self._is_diverted(each)])
 
     def _on_disconnect(self) -> None:

@@ -103,7 +103,7 @@ class BatchAcknowledgements:
     def acknowledge(self, position: Position, batch_index: int) -> bool:
         """Acknowledges a message. Returns whether the entry is fully acknowledged now."""
         if batch_index < 0:
-            # Registered nevertheless: a batch that nobody can open, or whose index is not given.
+            # Registered anyway: a batch that cannot be opened, or whose index is not given.
             self._waiting.pop(position, None)
             return True
         waiting = self._waiting.get(position)

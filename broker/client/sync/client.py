@@ -61,20 +61,20 @@ class Client(Closing):
     def create_producer(self, config: ProducerConfig) -> Producer:
         """Opens a producer; creates the topic if it does not exist.
 
-        `producer_name`: None lets the broker choose one. With a name, a later producer, too,
-        recognises resent messages: sequence ids continue after the last one stored under it, or
-        after `initial_sequence_id`. `send_timeout_millis`: 0 = no limit. `max_pending_messages`:
+        `producer_name`: None lets the broker choose one. With a name, a later producer also
+        recognises resent messages: sequence ids continue after the last id stored under the name,
+        or after `initial_sequence_id`. `send_timeout_millis`: 0 = no limit. `max_pending_messages`:
         the number of messages that may wait for their receipts (default 1000); 0 = no limit.
         `block_if_queue_full`: whether sending then waits, or fails with ProducerQueueIsFull (the
-        default). `batching_enabled`: groups messages into entries, up to the
-        limits in messages, bytes and delay; otherwise each message is an entry and has no batch
-        index.
+        default). `batching_enabled`: groups messages into entries, up to the limits in messages,
+        bytes and delay; otherwise each message is an entry and has no batch index.
 
-        `schema` (ledgerfold.schema) encodes the contents; without one they are bytes. It becomes a
-        version of the topic's schema, or the producer is refused with IncompatibleSchema.
+        `schema` (ledgerfold.schema) encodes the contents; without one they are bytes. The broker
+        registers it as a version of the topic's schema, or refuses the producer with
+        IncompatibleSchema.
 
-        `access_mode`: who else may publish to the topic. WaitForExclusive: the call returns when
-        there is no other producer, however long that takes; closing the client ends it, with
+        `access_mode`: whether others may publish to the topic. WaitForExclusive: the call returns
+        when there is no other producer, without a time limit; closing the client ends it, with
         AlreadyClosed.
 
         On a partitioned topic the messages of a key go to one partition, chosen by `hashing_scheme`
@@ -92,21 +92,19 @@ class Client(Closing):
 
         `topic`: a name, a list of names, or a compiled pattern, such as
         `re.compile("persistent://public/default/foo-.*")`: all topics of that namespace whose names
-        match as a whole. New ones are looked for every `pattern_auto_discovery_period` seconds.
-        `Message.topic_name` tells which topic a message is of; acknowledge the message, or its id.
+        match as a whole. The consumer looks for new topics every `pattern_auto_discovery_period`
+        seconds. `Message.topic_name` is the topic of a message; acknowledge the message, or its id.
         `message_listener(consumer, message)` replaces `receive`; it runs in the consumer's own
         thread. `receiver_queue_size`: the number of messages prefetched; one entry may exceed it.
         With 0, each `receive` requests its message; as in Pulsar, it then allows no timeout, no
         batches and no partitioned topic. `batch_receive_policy`: when `batch_receive` returns, by
-        default after 100 ms or with 10 MiB. `dead_letter_policy`: where messages go that were
+        default after 100 ms or with 10 MiB. `dead_letter_policy`: the topic for messages that were
         redelivered too often, on a Shared or KeyShared subscription (on others it has no effect, as
-        in Pulsar). `unacked_messages_timeout_ms`: redeliver messages that
-        were not acknowledged for this time; None = never. `is_read_compacted`: Exclusive and
-        Failover only.
-        `schema`: what `Message.value` decodes with; without one, it is bytes.
-        `initial_position`: the start of a new subscription. `start_message_id_inclusive`: whether a
-        seek to a message id delivers that message. Raises SubscriptionBusy, NotAllowed,
-        InvalidRequest, Unavailable.
+        in Pulsar). `unacked_messages_timeout_ms`: redeliver messages that were not acknowledged for
+        this time; None = never. `is_read_compacted`: Exclusive and Failover only. `schema`: decodes
+        `Message.value`; without one, it is bytes. `initial_position`: the start of a new
+        subscription. `start_message_id_inclusive`: whether a seek to a message id delivers that
+        message. Raises SubscriptionBusy, NotAllowed, InvalidRequest, Unavailable.
         """
         make = partial(Consumer, self._io, config.message_listener)
         return self._io.call(self._core.open_consumer(config, make))

@@ -56,7 +56,7 @@ class Consumer(BaseConsumer, Closing):
     ) -> None:
         super().__init__(core, forget)
         self._io = io
-        # NOTE: a flag, whose truth says so in a forked child (broker/client/streams/forks.py).
+        # NOTE: a flag that is true also in a forked child (broker/client/streams/forks.py).
         self._has_listener = message_listener is not None
         self._listening: ListenerThread | None = None
         if message_listener is not None:
@@ -85,10 +85,10 @@ class Consumer(BaseConsumer, Closing):
         return message
 
     def batch_receive(self) -> list[Message]:
-        """Returns the next messages, as many as the `batch_receive_policy` says.
+        """Returns the next messages, up to the limits of the `batch_receive_policy`.
 
-        Waits for the first of the policy's limits; returns an empty list if its time is over
-        before a message came. Raises AlreadyClosed and Corruption, once nothing precedes the error;
+        Waits for the first of the policy's limits; returns an empty list if the time is over before
+        a message arrives. Raises AlreadyClosed and Corruption, once nothing precedes the error;
         NotAllowed if there is a message listener, or with a `receiver_queue_size` of 0.
         """
         self._check_not_listening()

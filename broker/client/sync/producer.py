@@ -101,13 +101,13 @@ class Producer(BaseProducer, Closing):
     ) -> None:
         """Publishes one message without waiting for it.
 
-        `content`: bytes, or what the schema encodes; None is a null value, which compaction treats
-        as a tombstone, like b"". `callback(result, message_id)` is called in the client's I/O
-        thread, in the order of sending (except for a message that is too large); it must not block.
-        None: `flush` raises if the message failed. `sequence_id` must be above the previous one. A
-        `partition_key` of bytes is sent in base64, as by Pulsar's Java client. `event_timestamp`
-        and `deliver_at` are in ms since the epoch. A message with `deliver_at` or `deliver_after`
-        is not batched; consumers of Shared and KeyShared subscriptions get it then, others at once.
+        `content`: bytes, or what the schema encodes; None is a null value, a tombstone for the
+        compaction, like b"". `callback(result, message_id)` is called in the client's I/O thread,
+        in the order of sending (except for a message that is too large); it must not block. None:
+        `flush` raises if the message failed. `sequence_id` must be above the previous one. A
+        `partition_key` of bytes is sent in base64, as by Pulsar's Java client. Times are in ms
+        since the epoch. Consumers of Shared and KeyShared subscriptions get a message with
+        `deliver_at` or `deliver_after` at that time, others at once; it is not batched.
 
         While the queue is full, waits if `block_if_queue_full`; otherwise the callback gets
         `Result.ProducerQueueIsFull` at once, in this thread, and without a callback the call raises
@@ -126,7 +126,7 @@ class Producer(BaseProducer, Closing):
             and deliver_after is None
             and type(content) is bytes
             and type(partition_key) is str
-            # Others may have no UTF-8: checked_message refuses those at once.
+            # Other strings may not be encodable in UTF-8: checked_message refuses those at once.
             and partition_key.isascii()
             and (callback is None or callable(callback))
         ):

@@ -61,7 +61,7 @@ class Reader(BaseReader, Closing):
         self._queue_size = core.config.receiver_queue_size
         # Held while a seek moves the reader, and while a listener's next message is taken.
         self._lock = threading.Lock()
-        # NOTE: a flag, whose truth says so in a forked child (broker/client/streams/forks.py).
+        # NOTE: a flag that is true also in a forked child (broker/client/streams/forks.py).
         self._has_listener = reader_listener is not None
         self._listening: ListenerThread | None = None
         if reader_listener is not None:

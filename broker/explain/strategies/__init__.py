@@ -1,7 +1,7 @@
 """The evaluators that explain each strategy's decisions about the versions of a key.
 
 tests/model/test_explain_model.py compares them with runs. A new strategy needs an evaluator, and an
-entry in `_RULES`; without one it is explained as a user-defined strategy.
+entry in `_RULES`; without these it is explained as a user-defined strategy.
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ledgerfold.broker.explain.strategies.evaluator import Asked, ByRules, Evaluator, LastN, Own
+from ledgerfold.broker.explain.strategies.evaluator import (
+    ByRules,
+    Evaluator,
+    LastN,
+    Own,
+    RunParameters,
+)
 from ledgerfold.broker.explain.strategies.event_time import ByEventTime, ByWindow
 from ledgerfold.broker.explain.strategies.strategic import Strategic
 from ledgerfold.strategies.plain import EventTime, PublishingOrder
@@ -23,7 +29,7 @@ class Rules(NamedTuple):
     `is_steady`: with additional earlier versions, a version can only be dropped sooner.
     """
 
-    evaluator: Callable[[Asked], Evaluator]
+    evaluator: Callable[[RunParameters], Evaluator]
     looks_back: bool = True
     is_steady: bool = True
 

@@ -1,9 +1,9 @@
 """Evaluators: the decisions of one run about the versions of one key, with their reasons.
 
 An evaluator processes the part of a run's input that concerns one key: `meet` with each version in
-order, then `keeps`. Each returns the decisions that are final by then: a version is dropped as soon
-as its successor is known, and kept at the end, or at once if nothing later can change that. The
-rules are those of ledgerfold/strategies/plain.py; a subclass only words them.
+order, then `keeps`. Each call returns the decisions that are final by then: a version is dropped as
+soon as its successor is known, and kept at the end, or at once if nothing later can change that.
+The rules are those of ledgerfold/strategies/plain.py; a subclass only words them.
 
     >>> from ledgerfold.storage.entry import Position
     >>> from ledgerfold.storage.key_scan import KeyVersion
@@ -66,7 +66,7 @@ class Decision(NamedTuple):
         return f"{verb} {self.by.name}{self.reason}"
 
 
-class Asked(NamedTuple):
+class RunParameters(NamedTuple):
     """The parameters of a run: its strategy, all settings, and its time.
 
     `read`: reads a message with value and properties, for strategies that need more than key
@@ -160,8 +160,9 @@ class LastN(ByRules):
 class Own:
     """The evaluator of the user-defined strategy `name`: its code is never run in the broker.
 
-    Messages in the compacted ledger were kept; of the others only the last run is known to have
-    dropped those in its input. Only the next run determines its decisions.
+    Messages in the compacted ledger were kept. Of the other messages, only those in the input of
+    the last run are known to have been dropped. The strategy itself determines only the next run's
+    decisions.
     """
 
     def __init__(self, name: str) -> None:

@@ -59,7 +59,9 @@ class ByEventTime(ByRules):
 
 
 class ByWindow(ByEventTime):
-    """An evaluator of the old messages. A young one, tombstones too, is kept and does nothing."""
+    """An evaluator of the old messages. A young message is kept, tombstones too, and has no
+    effect.
+    """
 
     def __init__(self, lag_ms: int, time_ms: int) -> None:
         self._window = EventTimeWindow[Found](time_ms - lag_ms)

@@ -9,7 +9,7 @@ the current message and the next one with their values.
     >>> def read(found):
     ...     value = b"72"[found.position.entry_id :][:1]
     ...     return StoredMessage(-1, 1, b"k", False, value, False, {}, 0, 0, None)
-    >>> evaluator = Strategic(Asked("numeric", {}, 0, read))
+    >>> evaluator = Strategic(RunParameters("numeric", {}, 0, read))
     >>> for entry_id in range(2):
     ...     found = Found(KeyVersion(Position(1, entry_id), -1, 5, 0, 1, False))
     ...     for decision in evaluator.meet(found):
@@ -23,8 +23,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ledgerfold.broker.explain.strategies.evaluator import (
-    Asked,
     Decision,
+    RunParameters,
     applied,
     dropped,
     replaced,
@@ -48,7 +48,7 @@ class _Message(NamedTuple):
 class Strategic:
     """An evaluator with at most one current message."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: RunParameters) -> None:
         self._name, self._read = asked.name, asked.read
         self._strategy = READY_MADE[asked.name](**asked.settings)
         self._standing: tuple[Found, StrategicMessage] | None = None

@@ -2,11 +2,11 @@
 
 A *pass* is one iteration of a Kafka cleaner thread (docs/KAFKA.md, "A pass of the cleaner"):
 
-1. Choose the filthiest of the eligible logs (choice.py), or take the requested one.
+1. Choose the dirtiest of the eligible logs (choice.py), or take the requested one.
 2. Clean it (cleaning.py). An unload, a deletion of the topic or a policy without `compact` aborts
    the cleaning. A cleaning that fails marks its log *uncleanable*, and the cleaner skips the log
    until the broker restarts. Deaths of the worker mark a log only after _DEATHS_MAX in a row.
-3. Delete old segments of every compacted log that is in no state (ledgerfold/kafka/retention.py).
+3. Delete old segments of every compacted log that has no state (ledgerfold/kafka/retention.py).
 
 `log.cleaner.threads` threads run passes concurrently. A thread that found nothing to clean waits
 `log.cleaner.backoff.ms`, on the broker's clock. The retention thread handles logs that are not
@@ -181,8 +181,8 @@ class Cleaner:
     async def run_pass(self, topic: str | None = None) -> PassResult:
         """Runs one pass. Raises CompactorUnavailable, StorageError.
 
-        `topic`: clean this log whatever its dirty ratio. A cleaning that fails raises nothing: the
-        result has its failure.
+        `topic`: clean this log, regardless of its dirty ratio. A cleaning that fails raises
+        nothing: the result has its failure.
         """
         began_ms = self._broker.clock.now_ms()
         # The lock keeps two threads from choosing the same log while a checkpoint is written.
@@ -192,7 +192,7 @@ class Cleaner:
             chosen = topic or choice.log
             made = plans[chosen].plan if chosen in plans else None
             if made is None or (topic is not None and not made.cleanable_bytes):
-                # It is in a state, uncleanable, or has nothing to clean.
+                # It has a state, is uncleanable, or has nothing to clean.
                 chosen = None
             if chosen is not None and not self.states.begin(chosen):
                 chosen = None
@@ -204,12 +204,13 @@ class Cleaner:
             except (CompactionFenced, CompactionCancelled, Moved):
                 was_aborted = True
             except CompactorUnavailable:
-                # NOTE: the log is not at fault, and is tried again.
+                # NOTE: the log did not cause this, and is tried again.
                 raise
             except LedgerfoldError as error:
                 partition = self._broker.partitions_of_kafka().get(chosen)
                 if partition is None or partition.log.state.failure is not None:
-                    # NOTE: the log has failed and will be reloaded; it is not at fault either.
+                    # NOTE: the log has failed and will be reloaded; the cleaning did not cause
+                    # that.
                     was_aborted = True
                 else:
                     failure = error
@@ -230,7 +231,7 @@ class Cleaner:
         return result
 
     async def _plans(self) -> dict[str, Candidate]:
-        """Returns the compacted logs that are in no state. Repairs invalid checkpoints."""
+        """Returns the compacted logs that have no state. Repairs invalid checkpoints."""
         candidates = {}
         now_ms = self._broker.clock.now_ms()
         for name, partition in list(self._broker.partitions_of_kafka().items()):
@@ -259,7 +260,7 @@ class Cleaner:
         except asyncio.CancelledError:
             current = asyncio.current_task()
             if current is not None and current.cancelling():
-                # The pass itself is cancelled, whether or not the cleaning was, too.
+                # The pass itself is cancelled, with or without the cleaning.
                 _cancel(task)
                 await asyncio.wait({task})
                 raise
@@ -381,7 +382,9 @@ class Cleaner:
             await asyncio.wait({task})
 
     def deleted(self, name: str) -> None:
-        """Drops marks and pauses of a deleted topic, so that a new topic of its name has none."""
+        """Drops marks and pauses of a deleted topic, so that a new topic of the same name
+        has none.
+        """
         self.states.forget(name)
         self._deaths.pop(name, None)
 

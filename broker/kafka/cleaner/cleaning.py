@@ -5,8 +5,8 @@
 2. The segments are settled: closed, durable and recorded. They cannot change any more.
 3. The worker builds the offset map, groups the segments below its end, and writes a new ledger for
    each group, aside (compactor/kafka/).
-4. Every file is verified, and one synced write replaces the old segments and moves the
-   checkpoint. Nothing has changed before that write, and nothing is left to do after it.
+4. Every file is verified, and one synced write replaces the old segments and moves the checkpoint.
+   Nothing has changed before that write, and nothing is left to do after it.
 
 A crash therefore leaves the old log or the new one, and no range is cleaned twice because a
 checkpoint was lost. A cleaning that is cancelled during its commit completes: a write cannot be

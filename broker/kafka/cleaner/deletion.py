@@ -1,7 +1,7 @@
 """Deletes old segments by retention (ledgerfold/kafka/retention.py), one synced write for each log.
 
-    Deletion.of_compacted   each pass of the cleaner, over compacted logs that are in no state
-    Deletion.of_others      the retention thread's pass, over logs that are not compacted
+    Deletion.of_compacted each pass of the cleaner, over compacted logs that have no state
+    Deletion.of_others the retention thread's pass, over logs that are not compacted
 
 A log that is unloaded or deleted meanwhile, or has failed before, is left for the next pass; the
 other logs are still handled. A disk failure ends the pass, because it affects all logs.

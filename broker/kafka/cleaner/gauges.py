@@ -1,7 +1,7 @@
 """Kafka's gauges of the cleaner, and its count of records refused for a missing key.
 
 Gauges are integers, and 0 before their first value. Kafka 4.1.0 reports wrong values of
-`max-clean-time-secs` and `uncleanable-bytes` in that case, which as_in_kafka() reproduces.
+`max-clean-time-secs` and `uncleanable-bytes` then, which as_in_kafka() reproduces.
 
 Source: LogCleaner and LogCleanerManager of Kafka 4.1 (docs/METRICS.md).
 """
@@ -24,7 +24,7 @@ class Gauges:
     def __init__(self, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
         self.dead_threads = 0
-        # Records refused because compacted topics take none without a key.
+        # Records refused by compacted topics because they have no key.
         self.keyless_records = 0
         self._recopy_percent = 0
         self._clean_time_secs: int | None = None

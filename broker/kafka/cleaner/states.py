@@ -1,4 +1,4 @@
-"""The states of logs while a cleaning, a deletion or a truncation holds them: one at a time.
+"""The states of logs during a cleaning, a deletion or a truncation: a log has one at a time.
 
     >>> states = States()
     >>> states.begin("t-0"), states.abort_and_pause("t-0")
@@ -6,9 +6,9 @@
     >>> states.end("t-0"), states.of("t-0")
     (False, Paused(holds=1))
 
-A cleaning that must give way is *aborted*: the worker is notified and ends it. The log is then
-paused until every caller that paused it has resumed it. The caller that aborts waits until the log
-is paused; abort_and_pause() returns whether it has to.
+A cleaning that must end is *aborted*: the worker is notified and ends it. The log is then paused
+until every caller that paused it has resumed it. The caller that aborts waits until the log is
+paused; abort_and_pause() returns whether it has to.
 
 A log whose cleaning failed is marked *uncleanable*: it is skipped until a restart or its deletion.
 An unload removes neither the mark nor the pauses. The mark has the kind of the failure, for
@@ -60,7 +60,9 @@ State = InProgress | Aborted | Paused
 
 
 class States:
-    """The states of a broker's logs. Bounded by their number: a log in no state has no entry."""
+    """The states of a broker's logs. Bounded by their number: a log without a state has no
+    entry.
+    """
 
     def __init__(self) -> None:
         self._of: dict[str, State] = {}
@@ -120,7 +122,7 @@ class States:
             self.resume(log)
 
     def pause_free(self, logs: Iterable[str]) -> list[str]:
-        """Pauses the logs that are in no state, for the retention thread. Returns them."""
+        """Pauses the logs that have no state, for the retention thread. Returns them."""
         free = [log for log in logs if log not in self._of]
         for log in free:
             self._of[log] = Paused(1)

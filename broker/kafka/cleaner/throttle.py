@@ -4,8 +4,7 @@ The worker applies the limit within its tasks (compactor/kafka/throttle.py). It 
 a time, so a cleaning may use the whole rate that Kafka's threads share.
 
 The worker knows only real time. On a manual clock, which does not advance during a cleaning, the
-cleaning is not limited: its thread waits afterwards, for as long as the cleaning was too fast for
-the thread's share.
+cleaning is not limited: its thread waits after it, until the cleaning is within the thread's share.
 
     >>> from ledgerfold.broker.common.clock import WallClock
     >>> config = BrokerConfig.of({"log.cleaner.io.max.bytes.per.second": "1000"})
@@ -37,6 +36,8 @@ def delay_ms_after(config: BrokerConfig, clock: Clock, size_bytes: int, elapsed_
 
 
 def _bytes_per_second(config: BrokerConfig) -> float:
-    """Returns the rate. Kafka takes a negative rate as unlimited; with 0 no cleaning progresses."""
+    """Returns the rate. Kafka treats a negative rate as unlimited; with 0 no cleaning
+    progresses.
+    """
     rate = config.share("log.cleaner.io.max.bytes.per.second")
     return rate if rate >= 0 else inf

@@ -1,4 +1,4 @@
-"""The effective settings of a topic: its own over its broker's over Kafka's defaults.
+"""The effective settings of a topic: its own, else its broker's, else Kafka's defaults.
 
     >>> broker = BrokerConfig.of({"log.roll.hours": "1", "listeners": "PLAINTEXT://:9092"})
     >>> topic = {"cleanup.policy": "compact", "max.compaction.lag.ms": "60000"}
@@ -162,8 +162,8 @@ class LogConfig:
 
     @classmethod
     def kept(cls, topic: Mapping[str, str], broker: BrokerConfig | None) -> LogConfig:
-        """Returns the settings of an existing topic, valid whatever its broker's settings, as in
-        Kafka.
+        """Returns the settings of an existing topic; they are valid with any settings of its
+        broker, as in Kafka.
         """
         for name in topic:
             if name not in TOPIC_SETTINGS:

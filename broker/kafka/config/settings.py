@@ -57,8 +57,8 @@ class Setting:
     # A value outside of the bounds that is allowed.
     or_else: int | None = None
     one_of: tuple[str, ...] = ()
-    # The broker's names for it, of which the first that is set counts, each with its factor to this
-    # unit.
+    # The broker's names for it, each with its factor to this unit; the first one that is set
+    # counts.
     synonyms: tuple[tuple[str, int], ...] = ()
     # Whether a running broker accepts a new value. Topic settings always are dynamic.
     is_dynamic: bool = True

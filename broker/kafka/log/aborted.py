@@ -1,8 +1,8 @@
 """The transaction index: the aborted transactions of a log, each in the segment of its marker.
 
 Entries normally come from the log's batches (broker/kafka/producers/producers.py). A copied log
-brings its own entries: a cleaning has removed data there, without which the marker alone says too
-little.
+brings its own entries: a cleaning may have removed data, without which the marker alone is not
+sufficient.
 """
 
 from __future__ import annotations
@@ -50,13 +50,15 @@ async def take_over(
 ) -> None:
     """Replaces index entries of the active segment by those of the log's original.
 
-    They replace what the same markers gave here, and are durable on return. Raises InvalidRequest,
-    Moved, DiskFailure.
+    They replace the entries that the same markers produced here, and are durable on return. Raises
+    InvalidRequest, Moved, DiskFailure.
     """
     active = log.segments.active
     for each in entries:
         if not (0 <= each.first_offset <= each.last_offset) or each.producer_id < 0:
-            raise InvalidRequest(f"{each} is no aborted transaction.")
+            raise InvalidRequest(
+                f"{each} is not an aborted transaction: its offsets or producer id are invalid."
+            )
         if not active.base_offset <= each.last_offset < log.end_offset:
             raise InvalidRequest(
                 f"The marker at {each.last_offset} is not in the active segment of {stored.name}, "

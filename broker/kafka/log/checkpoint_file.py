@@ -9,7 +9,7 @@
 
 The first line is the format's version, the second the number of entries. A file with no lines, or
 without the second line, has no entries. Any other defect is a Corruption. Kafka 4.1.0's cleaner
-thread dies on a field that is not a number or a negative count, which is not reproduced.
+thread dies on a field that is not a number, or on a negative count; this is not reproduced.
 
 Source: CheckpointFile, OffsetCheckpointFile, LogCleanerManager.updateCheckpoints and
 maybeTruncateCheckpoint of Kafka 4.1.

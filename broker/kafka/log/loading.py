@@ -56,7 +56,7 @@ class SegmentLoader:
         """Reads the recorded figures, before the log is opened for appends; its ledgers are closed.
 
         A crash removes the end of a segment, a repair any part of it, and nothing is added to a
-        segment that has ended: if its size is the recorded one, its contents are.
+        segment that has ended. So if its size is the recorded size, its contents are unchanged.
         """
         for at, segment in enumerate(log.segments, 1):
             if segment.is_cleaned:

@@ -170,7 +170,9 @@ class KafkaLog:
         self.state.last_durable = self._ledgers.last_recorded()
 
     def _begin(self) -> None:
-        """Begins a ledger. Raises DiskFailure."""
+        """Begins a ledger. Ledgers that a failed writer left open end at their last durable entry
+        before they are read.
+        """
         # Ledgers that a failed writer left open end at their last durable entry before they are
         # read.
         self._store.recover_ledgers(self._stored.record.ledger_ids)
@@ -216,7 +218,7 @@ class KafkaLog:
     # -- appending -------------------------------------------------------------------------
 
     def append(self, entry: EntryHeader, batch: Taken, append_time_ms: int) -> Position:
-        """Appends a batch at the log's end, which its offsets continue; it is durable once the
+        """Appends a batch at the log's end, where its offsets continue; it is durable once the
         state says so.
 
         `entry`: the header of the entry as received. Raises the error with which the log failed.
@@ -333,8 +335,8 @@ class KafkaLog:
     async def drop_first(self, choose: Callable[[], int], and_also: Edit) -> int:
         """Deletes the log's first segments: as many as `choose` returns when the change is applied.
 
-        The active segment stays, and so does one that ended since the call: it may not be closed
-        yet. Returns their number. Raises Moved, DiskFailure.
+        The active segment stays, and so does a segment that ended since the call: it may not be
+        closed yet. Returns their number. Raises Moved, DiskFailure.
         """
         return await run_to_completion(self._drop_first(choose, and_also))
 

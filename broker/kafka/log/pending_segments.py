@@ -2,8 +2,8 @@
 
 A segment that ended has its figures recorded, because its indexes are final. A segment that begins
 has a snapshot of producers recorded. Both are written with the new segment's first ledger, in one
-write. A log that is closed cleanly records the same of its active segment and its end, until it is
-opened again: later appends make that obsolete.
+write. A log that is closed cleanly records the same for its active segment and its end. This is
+valid until the log is opened again: later appends make it obsolete.
 """
 
 from __future__ import annotations

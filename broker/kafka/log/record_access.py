@@ -9,8 +9,8 @@ to millions of them. The work on one batch is therefore bounded to some tenths o
   uncompressed batch is never too large.
 
 A larger batch is refused; its records can be sent in smaller batches. Kafka has no such bounds; its
-clients' batches are mostly far below 1 MB. Batches whose records need not be read are not bounded,
-nor are batches that a leader accepted.
+clients' batches are mostly far below 1 MB. The records of other batches are not read, so these
+bounds do not apply to them, nor to batches that a leader accepted.
 
     >>> from ledgerfold.storage.kafka.batch import read_batch_header
     >>> from ledgerfold.storage.kafka.records import build_columns
@@ -20,11 +20,12 @@ nor are batches that a leader accepted.
     ([1], [5, 6])
 
 Compacted topics refuse records without a key. The pass that finds those also checks that the
-records can be read: a record that no cleaning could read would block all after it. Parts must end
-where their record does, offset deltas rise by one from zero, and headers match their count. Only
-lengths are read, so that an append to a compacted topic costs little more than to another one.
+records can be read: a record that no cleaning could read would block all after it. Fields must end
+where their record does, offset deltas must rise by one from zero, and headers must match their
+count. Only lengths are read, so that an append to a compacted topic costs little more than to
+another one.
 
-Source: LogValidator of Kafka 4.1 and DefaultRecord.readFrom, which go through all of each record.
+Source: LogValidator and DefaultRecord.readFrom of Kafka 4.1, which read all of each record.
 """
 
 from __future__ import annotations
@@ -87,9 +88,9 @@ class OpenedRecords:
         if count > most:
             raise KafkaError(
                 KafkaErrorKind.MESSAGE_TOO_LARGE,
-                f"The record batch in the append to {self._partition} has {count} records. Its "
-                f"topic has to look into them, and takes {most} in a compressed batch of this "
-                "size. Send them in smaller batches.",
+                f"The record batch in the append to {self._partition} has {count} records. The "
+                f"broker checks each record, and accepts at most {most} in a compressed batch of "
+                "this size. Send them in smaller batches.",
             )
         bytes_max = min(max(BYTES_MAX, 4 * self._max_message_bytes), BATCH_BYTES_MAX)
         data = decompress(self._header.compression, self._section, bytes_max)
@@ -165,7 +166,9 @@ class _Walk:
             else:
                 n, at = read_bits(data, at)
             if n != row << 1:
-                raise invalid_record(f"Record {row} of a batch has another offset in it than {row}")
+                raise invalid_record(
+                    f"Record {row} of a batch has an offset delta other than {row}"
+                )
             if (n := data[at]) < 128:
                 at += 1
             else:
@@ -184,7 +187,9 @@ class _Walk:
                 at += n >> 1
             at = self._past_headers(at) if data[at] else at + 1
             if at != end:
-                raise invalid_record("Invalid record size: its parts end elsewhere than the record")
+                raise invalid_record(
+                    "Invalid record size: its fields do not end where the record ends"
+                )
         return end
 
     def _past_headers(self, at: int) -> int:

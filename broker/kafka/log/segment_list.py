@@ -51,7 +51,7 @@ def relist(log: KafkaLog, raw_ids: Sequence[int], begins_at: Callable[[int], int
             for behind in (segment.closed_behind, segment.cut_behind):
                 behind[:] = [each for each in behind if each in there]
             there.difference_update(segment.ledger_ids)
-            # An ended empty segment stays, as a cleaning leaves empty segments.
+            # An ended empty segment stays, as after a cleaning.
             is_active = at == len(log.segments)
             segment.is_cleaned = not is_active and _has_ended_empty(segment)
         if segment.is_cleaned or segment.ledger_ids:
@@ -122,9 +122,9 @@ def recovered(log: KafkaLog, end_of: Callable[[int], int | None]) -> tuple[int, 
             is_ended = segment.reserved_upto >= held
             follows_raw, begins = True, None
         elif is_whole or not follows_raw or not segment.ledger_ids:
-            # Either nothing is lost, or no earlier raw segment can give the end: a repair found its
-            # ledgers missing, or there is none. Otherwise earlier entries may never have become
-            # durable.
+            # Either nothing is lost, or no earlier raw segment can determine the end: a repair
+            # found its ledgers missing, or there is none. Otherwise earlier entries may never have
+            # become durable.
             end = max(end, segment.base_offset, segment.reserved_upto)
             is_ended = is_ended or segment.reserved_upto > 0
         if held is None and segment.base_offset == end:

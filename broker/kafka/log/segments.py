@@ -8,7 +8,7 @@ a lookup finds the first batch that ends at or after an offset.
     >>> segments.floor(39).base_offset, segments.floor(40).base_offset, segments.next_base(0)
     (0, 40, 40)
 
-Bounds: about 0.5 KB for each segment while the topic is loaded.
+Bounds: about 0.5 KB for each segment of a loaded topic.
 """
 
 from __future__ import annotations

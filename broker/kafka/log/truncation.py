@@ -1,18 +1,20 @@
 """Truncates a Kafka log: deletes everything at or after an offset, acknowledged or not.
 
 A Kafka follower does this when its log diverges from its leader's. The log is closed meanwhile, and
-the result is one synced write: all is unchanged before it, and truncated after it.
+the result is one synced write: the log is unchanged before it, and truncated after it.
 
 1. Segments that begin after the offset are deleted. The one that holds it becomes the active
    segment, even if it was cleaned: appends continue in it.
-2. Whole batches that reach past the offset are deleted from it; the log's end is the offset all
-   the same. A ledger is not cut: its remaining batches are copied into a new one, aside.
+2. Batches that extend beyond the offset are deleted completely; the log's end is the offset anyway.
+   A ledger is not cut: its remaining batches are copied into a new one, aside.
 3. Below the log's first segment nothing is left, and the log restarts at the offset.
 4. The log's record follows: producers are those of the newest remaining snapshot, from which the
    next load replays; aborted transactions whose marker is deleted become ordinary data; the log
    start is no higher than the log's end.
-5. If the active segment is deleted or replaced, the checkpoint of a compacted log is no higher
-   than the base offset of the new active segment.
+The log's record is updated. Producers are those of the newest remaining snapshot, from which the
+next load replays; aborted transactions whose marker is deleted become ordinary data; the log start
+is at most the log's end. If the active segment is deleted or replaced, the checkpoint of a
+compacted log is no higher than the base offset of the new active segment.
 
 Source: UnifiedLog.truncateTo and truncateFullyAndStartAt, LogSegment.truncateTo, TimeIndex,
 LogManager.truncateTo, LogCleanerManager.maybeTruncateCheckpoint of Kafka 4.1.
@@ -198,7 +200,7 @@ class _Truncation:
         return _Remainder(new, made)
 
     def _keep(self, batches: Iterator[BatchHeader]) -> tuple[int, BatchHeader | None]:
-        """Returns how many of a ledger's batches stay, and the first that is deleted."""
+        """Returns how many of a ledger's batches stay, and the first batch that is deleted."""
         count = 0
         for header in batches:
             if header.next_offset > self._offset:
@@ -225,8 +227,8 @@ class _Truncation:
     def _is_in_time_index(self, gone: Iterable[BatchHeader | None]) -> bool:
         """Returns whether the time index keeps an entry for the highest remaining time.
 
-        It keeps one that was added later: by a deleted batch before a higher time came, or when the
-        indexes were closed.
+        It keeps an entry that was added later: by a deleted batch before a higher time came, or
+        when the indexes were closed.
         """
         grown = copy(self._growth)
         for header in gone:

@@ -231,7 +231,7 @@ class AppendRules:
         )
 
     def _late_rows(self, header: BatchHeader, opened: OpenedRecords, now_ms: int) -> Sequence[int]:
-        """Returns the rows whose times are out of bounds, or not theirs to set."""
+        """Returns the rows whose times are out of bounds, or must not be set by the producer."""
         if self.config.is_dated_at_append:
             is_wrong_type = header.timestamp_type == TimestampType.LOG_APPEND_TIME
             return range(len(opened.columns.values)) if is_wrong_type else ()

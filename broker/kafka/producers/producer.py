@@ -83,7 +83,7 @@ class ProducerEntry:
     last_timestamp_ms: int = NO_TIMESTAMP
     transaction_first_offset: int | None = None
     sent: deque[Sent] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
-    # The broker's time of the last append, whatever its records' times.
+    # The broker's time of the last append, regardless of its records' times.
     last_append_time_ms: int = 0
     is_forgotten: bool = False
 

@@ -10,10 +10,10 @@ one:
 * After a clean close: from the snapshot of the close; nothing is replayed.
 * After a crash: from that of the active segment, all of whose batches are replayed.
 * After a crash that lost batches before the active segment: from that of the newest segment that
-  begins before the loss. Later ones describe lost batches, whose offsets others get.
-* A snapshot at or below the log start describes nothing that is left, and is ignored.
-* After a truncation: from the newest remaining one. Each segment keeps the snapshot of its
-  beginning for that, as in Kafka.
+  begins before the loss. Later snapshots describe lost batches, whose offsets others get.
+* A snapshot at or below the log start describes nothing that still exists, and is ignored.
+* After a truncation: from the newest remaining snapshot. For this, each segment keeps the snapshot
+  of its beginning, as in Kafka.
 
 Bounds: SNAPSHOTS_MAX producers in the snapshots of ended segments; the oldest are dropped first.
 """
@@ -59,7 +59,7 @@ def replay_start(log: KafkaLog, log_end: int, intact_end: int) -> ReplayStart:
 
 
 def record_rolled(log: KafkaLog, producers: KafkaProducers) -> None:
-    """Records the snapshot of a new active segment. The segment before it keeps its own."""
+    """Records the snapshot of a new active segment. The previous segment keeps its own snapshot."""
     if log.HasField("rolled"):
         for segment in log.segments:
             if segment.base_offset == log.rolled.end_offset < producers.end_offset:
@@ -73,7 +73,7 @@ def record_rolled(log: KafkaLog, producers: KafkaProducers) -> None:
 
 
 def newest_snapshot(log: KafkaLog, offset: int) -> KafkaProducers:
-    """Returns the snapshot to start from when nothing after that offset is left.
+    """Returns the snapshot to start from if everything after that offset was deleted.
 
     >>> one = {"base_offset": 5, "producers": {"end_offset": 5}}
     >>> log = KafkaLog(segments=[one], rolled={"end_offset": 9})
@@ -92,7 +92,7 @@ def _of_segments(log: KafkaLog) -> list[KafkaProducers]:
 
 
 def _newest(snapshots: Iterable[KafkaProducers], offset: int) -> KafkaProducers | None:
-    """Returns the newest one at or below `offset`, if any."""
+    """Returns the newest snapshot at or below `offset`, if any."""
     there = [each for each in snapshots if each.end_offset <= offset]
     return max(there, key=lambda each: each.end_offset, default=None)
 

@@ -18,7 +18,7 @@ the transaction index, in the segment of its marker.
 Bounds: five batches are kept for each producer. It is *forgotten* `producer.id.expiration.ms` after
 its last record's time, unless it has an open transaction: the cleaner then keeps nothing for it.
 That time is set by the sender. The entry therefore stays, and detects duplicates, until its last
-append is as old, too, except under Kafka's rule (`by_record_time`).
+append is that old, too, except under Kafka's rule (`by_record_time`).
 
 Source: ProducerStateManager, UnifiedLog.analyzeAndValidateProducerState of Kafka 4.1. There is no
 transaction coordinator, so a transaction is not verified with one (KIP-890).
@@ -162,8 +162,8 @@ class Producers:
     def abort_open_transactions(self, offset: int) -> tuple[AbortedTransaction, ...]:
         """Aborts all open transactions at a load: a repair gave up entries before `offset`.
 
-        NOTE: their markers may be among those entries. They count as aborted: what follows the loss
-        is another transaction.
+        NOTE: their markers may be among those entries. They count as aborted: batches after the
+        loss belong to another transaction.
         """
         return self._end_without_marker(self.entries.values(), offset)
 
@@ -204,7 +204,7 @@ class Producers:
         return list(self._open)
 
     def begins_at(self, first: int, offset: int) -> None:
-        """Records that no batch is left between an open transaction's first offset and `offset`."""
+        """Records that no batch remains between an open transaction's first offset and `offset`."""
         self._begins[first] = offset
 
     @property
@@ -305,8 +305,8 @@ class Producers:
         return is_gone
 
     def _index_entry(self, ended: EndedTransaction) -> AbortedTransaction:
-        """Returns the index entry; stable ends where another producer's next open transaction
-        begins.
+        """Returns the index entry; its stable offset is that of another producer's next open
+        transaction, if there is one.
         """
         others = (first for first, who in self._open.items() if who != ended.producer_id)
         stable = min(others, default=ended.last_offset + 1)

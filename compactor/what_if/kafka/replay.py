@@ -1,12 +1,12 @@
 """Replays a Kafka topic's history under other settings, with its cleaner.
 
 The replay starts empty, and appends the log's batches in order. A batch's time is its largest
-timestamp, but no later than its append here, and never falls: an imported log, which was appended
-at once, has the times of its records.
+timestamp, limited to the time of its append here, and never decreases: an imported log, which was
+appended at once, has the times of its records.
 
-* Segments roll by the settings, and the cleaner wakes every `log.cleaner.backoff.ms` from the
-  first append on. Its passes are a broker's: cleanings while the log is dirty or overdue, and
-  deletion by retention. Times at which nothing can be new are skipped.
+* Segments roll by the settings, and the cleaner wakes every `log.cleaner.backoff.ms` from the first
+  append on. Its passes are a broker's: cleanings while the log is dirty or overdue, and deletion by
+  retention. Times at which nothing can change are skipped.
 * A cleaning takes no time. Its output exists in addition to its input until it ends: the peak.
 * After the last append, time continues until nothing changes any more: lags end, retention
   deletes. An idle log keeps its active segment, as in Kafka.
@@ -56,7 +56,7 @@ class _Space:
             self.points.append((time_ms, size_bytes))
 
     def add_all(self, times_ms: Integers, sizes: Integers) -> None:
-        """Adds consecutive, growing sizes without points."""
+        """Adds consecutive, increasing sizes without points."""
         self.add(int(times_ms[0]), int(sizes[0]), is_point=False)
         self._byte_ms += float(np.dot(np.diff(times_ms).astype(np.float64), sizes[:-1]))
         self.time_ms = int(times_ms[-1])
@@ -116,8 +116,8 @@ class Replay:
             if due_ms is None:
                 return self._result()
             has_deleted = self._pass(due_ms)
-            # Deleted segments were clean: the rest may be dirty enough when the cleaner wakes
-            # again.
+            # Deleted segments were clean: the remaining log may be dirty enough when the cleaner
+            # wakes again.
             due_ms = self._tick(due_ms + 1) if has_deleted else self._next_due(due_ms)
 
     def _appends_until(self, due_ms: int | None) -> int:
@@ -179,7 +179,7 @@ class Replay:
         answer.bytes_estimated += cleaned.bytes_estimated
 
     def _next_due(self, now_ms: int) -> int | None:
-        """Returns when the cleaner wakes after time alone made new work; None: never."""
+        """Returns when the cleaner wakes after time alone has made new work; None: never."""
         later = [each for each in self._changes(now_ms) if now_ms < each <= _TIME_MAX]
         return self._tick(min(later)) if later else None
 

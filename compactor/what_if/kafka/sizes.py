@@ -1,9 +1,9 @@
 """Sizes of batches that are rebuilt with some of their records, or with a delete horizon.
 
-As compactor/kafka/rewrite.py builds them, which matches Kafka: only a record's length and its time
-change, which is relative to the batch's base timestamp: the delete horizon, or the first record's
-time. The size of an uncompressed batch is exact. A compressed batch's size is scaled like that of
-its uncompressed records.
+As compactor/kafka/rewrite.py builds them, like Kafka: only a record's length and its time change.
+The time is relative to the batch's base timestamp: the delete horizon, or the first record's time.
+The size of an uncompressed batch is exact. A compressed batch's size is scaled like that of its
+uncompressed records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The steps of the notation, by what they are about.
+"""The steps of the notation, by subject.
 
 publishing.py, reading.py, consuming.py   messages in, messages out
 compacting.py                             runs and their status
@@ -24,9 +24,9 @@ from tests.cases.steps import (
 from tests.cases.steps.looking import LOOK, PATHS
 from tests.cases.verbs import VERBS
 
-# A broker that is restarted or killed, or stopped for a run without it, is nobody else's.
+# A broker that is restarted or killed, or stopped for a run without it, is not shared.
 OWN_BROKER_VERBS = frozenset({"restart", "kill", "compact-outside"})
-# Those whose broker has Kafka topics, a clock that stands, and a cleaner that waits to be told.
+# Steps whose broker has Kafka topics, a manual clock, and a cleaner that runs on request.
 KAFKA_VERBS = frozenset(
     name
     for name, verb in VERBS.items()

@@ -1,4 +1,4 @@
-"""Turns of Kafka's cleaner, what it is told, and time as its cases count it."""
+"""Passes of Kafka's cleaner, its controls, and time as its cases count it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.support.waiting import wait_until
 if TYPE_CHECKING:
     from tests.cases.runner import Run
 
-# Of the smallest offset map that a broker takes: 1 MiB and a byte, 24 bytes an entry.
+# The size of the smallest offset map that a broker accepts: 1 MiB and a byte, 24 bytes an entry.
 _MAP_BYTES = 1024 * 1024 + 24
 _MAP_SLOTS = _MAP_BYTES // 24
 
 
 @verb("clean [in-background]")
 def clean(run: Run, step: Step) -> str:
-    """One round of the topic, however clean it is."""
+    """Cleans the topic once, regardless of its dirty ratio."""
     name = kafka_topic(run).name
     if "in-background" not in step.arguments:
         return _turned(run, step, run.ask("kafka-clean", topic=name))
@@ -43,7 +43,7 @@ def await_clean(run: Run, step: Step) -> str:
 
 
 def _turned(run: Run, step: Step, turn: dict[str, Any]) -> str:
-    """Fails the case where nobody expects anything but a round that ended well."""
+    """Fails the case if nothing is expected and the cleaning did not succeed."""
     run.turn = turn
     if turn["failure"]:
         became = "failed"
@@ -58,14 +58,14 @@ def _turned(run: Run, step: Step, turn: dict[str, Any]) -> str:
 
 @verb("turn")
 def turn(run: Run, step: Step) -> str:
-    """One turn of a cleaner thread; the topic that it chose, or `none`."""
+    """Runs one pass of a cleaner thread; returns the topic that it chose, or `none`."""
     run.turn = told = run.ask("kafka-clean")
     return str(told["log"] or "none").rpartition("/")[2]
 
 
 @verb("retention-pass")
 def retention_pass(run: Run, step: Step) -> Any:
-    """The retention thread's; how many segments went."""
+    """Runs a pass of the retention thread; returns the number of deleted segments."""
     return run.ask("kafka-retention")["deleted"]
 
 
@@ -79,7 +79,7 @@ def set_checkpoint(run: Run, step: Step) -> None:
 
 @verb("cleaning ACTION")
 def cleaning(run: Run, step: Step) -> None:
-    """`abort-and-pause`, `resume`, or `uncleanable`: the cleaner leaves the topic alone."""
+    """`abort-and-pause`, `resume`, or `uncleanable`: the cleaner ignores the topic."""
     action, name = str(step.arguments["action"]), kafka_topic(run).name
     if action == "uncleanable":
         run.ask("kafka-set-cleaning", topic=name, uncleanable="by the case")
@@ -89,8 +89,8 @@ def cleaning(run: Run, step: Step) -> None:
 
 @verb("map-keys N")
 def map_keys(run: Run, step: Step) -> None:
-    """The offset map is full at so many keys, until the case ends."""
-    # Half a key more, so that no rounding takes one away.
+    """Limits the offset map to that number of keys, until the case ends."""
+    # Half a key more, so that rounding removes none.
     factor = (int(step.arguments["n"]) + 0.5) / _MAP_SLOTS
     settings: dict[str, str | None] = {
         "log.cleaner.dedupe.buffer.size": str(_MAP_BYTES),
@@ -101,13 +101,13 @@ def map_keys(run: Run, step: Step) -> None:
 
 @verb("damage N")
 def damage(run: Run, step: Step) -> None:
-    """Garbage, on the disk, in the segment of that number."""
+    """Writes garbage into the segment of that number, on the disk."""
     run.ask("kafka-damage", topic=kafka_topic(run).name, segment=step.arguments["n"])
 
 
 @verb("at TIME")
 def at(run: Run, step: Step) -> None:
-    """Lets time pass until so long after the case began."""
+    """Advances the clock to that time after the beginning of the case."""
     left_ms = run.began_ms + int(step.arguments["time"]) - run.ask("now")["ms"]
     if left_ms < 0:
         raise StepFailed(f"that was {-left_ms} ms ago")

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 @verb("compact")
 def compact(run: Run, step: Step) -> str:
-    """Triggers a run and waits for its end, which is SUCCESS unless another is expected."""
+    """Triggers a run and waits for its end, which must be SUCCESS unless another result is
+    expected.
+    """
     answer = run.on_topic("compact")
     if step.expected is None and answer["status"] != "SUCCESS":
         got = f"{answer['status']}: {answer['lastError']}"
@@ -24,7 +26,7 @@ def compact(run: Run, step: Step) -> str:
 
 @verb("compact-outside [type=PUBLISHING|EVENT_TIME]")
 def compact_outside(run: Run, step: Step) -> None:
-    """Pulsar's compactor tool: a run without the broker. What was open is closed.
+    """Pulsar's compactor tool: a run without the broker. Open objects are closed.
 
     Without `type`, by the topic's strategy.
     """
@@ -46,7 +48,7 @@ def strategy(run: Run, step: Step) -> None:
 
 @verb("trigger")
 def trigger(run: Run, step: Step) -> None:
-    """Triggers a run and waits for nothing."""
+    """Triggers a run without waiting for it."""
     run.on_topic("trigger")
 
 
@@ -58,7 +60,7 @@ def cancel(run: Run, step: Step) -> None:
 
 @verb("status")
 def status(run: Run, step: Step) -> str:
-    """NOT_RUN, RUNNING, SUCCESS or ERROR."""
+    """Returns NOT_RUN, RUNNING, SUCCESS or ERROR."""
     return str(run.on_topic("compaction-status")["status"])
 
 
@@ -70,9 +72,9 @@ def last_error(run: Run, step: Step) -> str:
 
 @verb("hold [for=TIME]")
 def hold(run: Run, step: Step) -> None:
-    """Stops the process that compacts, in the middle of whatever it does.
+    """Suspends the process that compacts, at any point.
 
-    `for`: so long, where nothing can release it because the next step waits for it.
+    `for`: the duration, if nothing can resume it because the next step waits for it.
     """
     run.ask("hold", ms=step.arguments.get("for"))
     run.is_held = True
@@ -80,6 +82,6 @@ def hold(run: Run, step: Step) -> None:
 
 @verb("release")
 def release(run: Run, step: Step) -> None:
-    """Lets it go on."""
+    """Resumes it."""
     run.ask("release")
     run.is_held = False

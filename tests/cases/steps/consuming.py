@@ -18,21 +18,23 @@ _ALL = 1_000_000
 
 @verb("pre-sub [SUB]")
 def pre_subscribe(run: Run, step: Step) -> None:
-    """The catalogue's: a durable Exclusive subscription at the end of the still empty topic."""
+    """The catalogue's: creates a durable Exclusive subscription at the end of the still empty
+    topic.
+    """
     run.open("consumer", _PRE_SUB, sub=step.arguments.get("sub", _PRE_SUB), position="latest")
     run.close(_PRE_SUB)
 
 
 @verb("subscribe SUB [from=earliest|latest]")
 def subscribe(run: Run, step: Step) -> None:
-    """Administration creates a durable subscription, at earliest if it says nothing else."""
+    """The administration creates a durable subscription, by default at earliest."""
     position = step.arguments.get("from", "earliest")
     run.on_topic("subscribe", sub=step.arguments["sub"], position=position)
 
 
 @verb("unsubscribe SUB")
 def unsubscribe(run: Run, step: Step) -> None:
-    """Administration deletes a subscription."""
+    """The administration deletes a subscription."""
     run.on_topic("unsubscribe", sub=step.arguments["sub"])
 
 
@@ -41,7 +43,7 @@ def unsubscribe(run: Run, step: Step) -> None:
     "[from=earliest|latest] [inclusive] [queue=N]"
 )
 def open_consumer(run: Run, step: Step) -> None:
-    """Opens a consumer; its subscription is named like it, and begins at earliest, if need be.
+    """Opens a consumer; its subscription is named like it, and begins at earliest by default.
 
     `inclusive`: a seek to an id delivers that message, too.
     """
@@ -60,9 +62,11 @@ def open_consumer(run: Run, step: Step) -> None:
 
 @verb("receive NAME [max=N] [within=TIME] [ack] [ack-cumulative]")
 def receive(run: Run, step: Step) -> list[Received]:
-    """Receives what is expected, and sees that no more comes; with `max`, at most so many.
+    """Receives the expected messages, and checks that no more arrive; with `max`, at most that
+    number.
 
-    Where no number of messages is expected, all that come. `within`: the longest wait for each.
+    Without an expected number of messages, receives all that arrive. `within`: the longest wait for
+    each.
     """
     name = str(step.arguments["name"])
     wanted = step.arguments.get("max")
@@ -84,7 +88,9 @@ def receive(run: Run, step: Step) -> list[Received]:
 
 
 def _expected(step: Step) -> tuple[int, int]:
-    """Returns how many messages the step waits for, and how many more would soon follow."""
+    """Returns the number of messages for which the step waits, and the number that would soon
+    follow.
+    """
     match step.expected:
         case Messages(messages, Order.AT_LEAST):
             return len(messages), _ALL
@@ -110,7 +116,7 @@ def acknowledge_cumulative(run: Run, step: Step) -> None:
 
 @verb("nack NAME [ID]")
 def negative_acknowledge(run: Run, step: Step) -> None:
-    """Says of one message, or of all received, that it was not processed."""
+    """Negatively acknowledges one message, or all received ones."""
     for handle in _handles(run, step):
         run.ask("nack", name=step.arguments["name"], handle=handle)
 
@@ -146,7 +152,7 @@ def close(run: Run, step: Step) -> None:
 
 @verb("expire [SUB] older-than=TIME")
 def expire(run: Run, step: Step) -> None:
-    """Administration expires messages of one subscription or of all."""
+    """The administration expires messages of one subscription or of all."""
     seconds = int(step.arguments["older-than"]) // 1000
     if not seconds:
         raise StepFailed("older-than= goes by whole seconds, 1s is the least")
@@ -155,6 +161,6 @@ def expire(run: Run, step: Step) -> None:
 
 @verb("reset-cursor SUB POSITION")
 def reset_cursor(run: Run, step: Step) -> None:
-    """Administration moves a subscription."""
+    """The administration moves a subscription."""
     position = run.position(step.arguments["position"])
     run.on_topic("reset-cursor", sub=step.arguments["sub"], to=position)

@@ -1,6 +1,6 @@
-"""Kafka topics: their logs, settings, and what is left of them.
+"""Kafka topics: their logs, settings, and remaining batches.
 
-A topic is made when it is first used, compacted and always dirty enough, unless `kafka` makes it.
+A topic is created by its first use, compacted and always dirty enough, unless `kafka` creates it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Answer = dict[str, Any]
 
 
 def kafka_topic(run: Run) -> Topic:
-    """The one that the steps speak of; it is there afterwards."""
+    """Returns the current topic, created if needed."""
     if not run.topic.is_kafka:
         _create(run, {})
     return run.topic
@@ -44,25 +44,25 @@ def _settings(step: Step) -> dict[str, str | None]:
 
 @verb("kafka [SETTING=VALUE]")
 def kafka(run: Run, step: Step) -> None:
-    """Makes the topic a Kafka topic, with these settings."""
+    """Creates the topic as a Kafka topic, with these settings."""
     given = {**DEFAULTS, **_settings(step)}
     _create(run, {name: text for name, text in given.items() if text is not None})
 
 
 @verb("config [SETTING=VALUE]")
 def config(run: Run, step: Step) -> None:
-    """Changes the topic's settings; `none` takes one back."""
+    """Changes the topic's settings; `none` resets one."""
     run.ask("kafka-config", topic=kafka_topic(run).name, config=_settings(step))
 
 
 @verb("broker-config [SETTING=VALUE]")
 def broker_config(run: Run, step: Step) -> None:
-    """Changes the broker's, until the case ends."""
+    """Changes the broker's settings, until the case ends."""
     change_broker(run, _settings(step))
 
 
 def change_broker(run: Run, settings: dict[str, str | None]) -> None:
-    """Until the case ends."""
+    """Changes settings until the case ends."""
     told = run.ask("kafka-get-config")["config"]
     before = {
         name: told[name][0] if told[name][1] == "broker" else None
@@ -85,7 +85,7 @@ def get_config(run: Run, step: Step) -> Any:
 
 @verb("append BATCHES", takes_log=True)
 def append(run: Run, step: Step) -> str:
-    """Appends batches; the spans of offsets that the broker answers."""
+    """Appends batches; returns the spans of offsets in the broker's answer."""
     assert step.log is not None
     topic = kafka_topic(run)
     spans: list[str] = []
@@ -115,7 +115,7 @@ def _append(run: Run, topic: Topic, batches: Sequence[LogBatch], origin: str) ->
     asked = [_asked(run, topic, each) for each in batches]
     told = run.ask("kafka-append", topic=topic.name, batches=asked, origin=origin)["batches"]
     for batch, (first, _) in zip(batches, told, strict=True):
-        # NOTE: what is sent again is answered with where it was first.
+        # NOTE: a duplicate is answered with the offsets of the original.
         if batch.sequence is None:
             _check_offset(batch, first)
     return ["..".join(map(str, dict.fromkeys(span))) for span in told]
@@ -168,7 +168,7 @@ def roll(run: Run, step: Step) -> None:
 
 @verb("high-watermark [N]")
 def high_watermark(run: Run, step: Step) -> None:
-    """Holds it at an offset; lets it go."""
+    """Holds the high watermark at an offset, or releases it."""
     offset = step.arguments.get("n")
     run.ask("kafka-high-watermark", topic=kafka_topic(run).name, offset=offset)
 
@@ -190,7 +190,7 @@ def truncate_log(run: Run, step: Step) -> None:
 
 @verb("left", answers_log=True)
 def left(run: Run, step: Step) -> LogText:
-    """The stored log, batch by batch."""
+    """Returns the stored log, batch by batch."""
     segments = run.ask("kafka-batches", topic=kafka_topic(run).name)["segments"]
     items: list[LogBatch | Bar] = []
     for number, segment in enumerate(segments):

@@ -1,9 +1,9 @@
-"""Looking at stats: a path of fields, as Pulsar names them, is a step.
+"""Stats: a path of field names, as Pulsar's, is a step.
 
 stats.subscriptions.s.msgBacklog -> 5     internal.numberOfEntries -> 0     CL.entries -> 10
 
-Short forms stand for what the catalogue calls by a name of its own. A number is a place in a list,
-`count` at the end is the length of what is there.
+Short forms stand for the catalogue's own names. A number is an index in a list, `count` at the end
+is the length.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.cases.verbs import verb
 if TYPE_CHECKING:
     from tests.cases.runner import Run
 
-# First word of a path -> what it stands for.
+# First word of a path -> the path that it stands for.
 PATHS = {
     "stats": "stats",
     "internal": "internal",
@@ -37,13 +37,13 @@ PATHS = {
     "round": "last-round",
 }
 LOOK = "look"
-# What the last turn of the case answered: nobody is asked.
+# The answer of the case's last pass: no request is sent.
 _LAST_ROUND = "last-round"
 
 
 @verb(f"{LOOK} PATH")
 def look(run: Run, step: Step) -> Any:
-    """The value at a path of stats, of a Kafka log, of its cleaner."""
+    """Returns the value at a path of stats, of a Kafka log, or of its cleaner."""
     first, dot, rest = str(step.arguments["path"]).partition(".")
     operation, *names = (PATHS[first] + dot + rest).split(".")
     found = run.turn if operation == _LAST_ROUND else run.on_topic(operation)["stats"]
@@ -53,7 +53,7 @@ def look(run: Run, step: Step) -> Any:
 
 
 def within(value: Any, name: str) -> Any:
-    """The field of that name. Raises Unsupported (there is nothing), StepFailed."""
+    """Returns the field of that name. Raises Unsupported (it does not exist), StepFailed."""
     if value is None:
         raise Unsupported(f"{name} is not told here.")
     if name == "count" and isinstance(value, list | dict):

@@ -37,13 +37,13 @@ def publish(run: Run, step: Step) -> None:
             producer=arguments.get("producer"),
         )
         for at in answer["ids"][:1] if is_batch else answer["ids"]:
-            # What the broker had already is no new entry.
+            # A duplicate is not a new entry.
             if at[0] >= 0:
                 run.topic.names.add(at)
 
 
 def _requests(entries: Iterable[Entry]) -> Iterable[tuple[list[Message], bool]]:
-    """Batches one by one, runs of plain messages together."""
+    """Yields batches one by one, and runs of plain messages together."""
     for is_batch, group in itertools.groupby(entries, key=lambda entry: entry.is_batch):
         if is_batch:
             yield from ((list(entry.messages), True) for entry in group)

@@ -11,20 +11,20 @@ from tests.cases.verbs import verb
 if TYPE_CHECKING:
     from tests.cases.runner import Run
 
-# A message that has been announced comes within this time.
+# An announced message arrives within this time.
 ANNOUNCED_MS = 10_000
 _WHOLE = "[from=POSITION] [inclusive] [max=N] [queue=N] [seek=POSITION] [seek-time=MARK]"
 
 
 @verb(f"RC-read {_WHOLE}")
 def read_compacted(run: Run, step: Step) -> list[Received]:
-    """A new read-compacted reader, from earliest if need be, until has-more is false."""
+    """Reads with a new read-compacted reader, by default from earliest, until has-more is false."""
     return _read(run, step, compacted=True)
 
 
 @verb(f"raw-read {_WHOLE}")
 def read_raw(run: Run, step: Step) -> list[Received]:
-    """The same without read-compacted."""
+    """The same, not read-compacted."""
     return _read(run, step, compacted=False)
 
 
@@ -60,7 +60,7 @@ def open_reader(run: Run, step: Step) -> None:
 
 @verb("read NAME [max=N]")
 def read_on(run: Run, step: Step) -> list[Received]:
-    """While the reader has more, and fewer than `max` were read: reads one."""
+    """Reads messages while the reader has more, at most `max`."""
     name, most = step.arguments["name"], step.arguments.get("max")
     found: list[Received] = []
     while most is None or len(found) < int(most):
@@ -81,7 +81,7 @@ def has_more(run: Run, step: Step) -> Any:
 
 @verb("last-id [NAME] [RC]")
 def last_id(run: Run, step: Step) -> Any:
-    """The last id as this reader or consumer is told; as a new reader is when none is named."""
+    """Returns the last id that this reader or consumer gets, or a new reader if none is named."""
     name = step.arguments.get("name")
     if name is not None:
         return run.last_id(name)
@@ -94,7 +94,7 @@ def last_id(run: Run, step: Step) -> Any:
 
 @verb("id-by-time MARK")
 def id_by_time(run: Run, step: Step) -> Any:
-    """The id that administration finds for a time."""
+    """Returns the id that the administration finds for a time."""
     return run.on_topic("id-by-time", timestamp=run.time(step.arguments["mark"]))["id"]
 
 

@@ -1,4 +1,4 @@
-"""A topic's life, its policies, time, and the broker's own life."""
+"""A topic's life cycle, its policies, time, and restarts of the broker."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 @verb("topic NAME")
 def use_topic(run: Run, step: Step) -> None:
-    """The steps from here on speak of another topic of the case."""
+    """Selects another topic of the case for the following steps."""
     run.use(str(step.arguments["name"]))
 
 
 @verb("create [partitions=N]")
 def create(run: Run, step: Step) -> None:
-    """Administration creates the topic."""
+    """The administration creates the topic."""
     run.on_topic("create", partitions=step.arguments.get("partitions"))
 
 
@@ -43,26 +43,26 @@ def unload(run: Run, step: Step) -> None:
 
 @verb("trim")
 def trim(run: Run, step: Step) -> None:
-    """Removes raw ledgers that nothing holds back."""
+    """Deletes raw ledgers that nothing retains."""
     run.on_topic("trim")
 
 
 @verb("roll+trim")
 def roll_and_trim(run: Run, step: Step) -> None:
-    """The catalogue's: unloads, and removes the raw ledgers that every cursor has passed."""
+    """The catalogue's: unloads, and deletes the raw ledgers that every cursor has passed."""
     run.on_topic("unload")
     run.on_topic("trim")
 
 
 @verb("truncate")
 def truncate(run: Run, step: Step) -> None:
-    """Removes all data of the topic."""
+    """Deletes all data of the topic."""
     run.on_topic("truncate")
 
 
 @verb("terminate")
 def terminate(run: Run, step: Step) -> None:
-    """Nothing is published to the topic any more."""
+    """Forbids publishing to the topic permanently."""
     run.on_topic("terminate")
 
 
@@ -78,7 +78,7 @@ def threshold(run: Run, step: Step) -> None:
 
 @verb("get-threshold SCOPE [applied]")
 def get_threshold(run: Run, step: Step) -> Any:
-    """The one that is set there; `applied`: the one in force."""
+    """Returns the threshold that is set there; `applied`: the one in force."""
     return run.ask("get-threshold", **run.scope(step), applied=step.arguments.get("applied"))[
         "bytes"
     ]
@@ -86,9 +86,9 @@ def get_threshold(run: Run, step: Step) -> Any:
 
 @verb("retention SCOPE [minutes=N] [megabytes=N]")
 def retention(run: Run, step: Step) -> None:
-    """For how long, or how much, raw data stay after every cursor passed them.
+    """Sets how long, and how much, raw data are retained after every cursor has passed them.
 
-    -1, or left out, is no limit.
+    -1, or omitted, is no limit.
     """
     run.ask(
         "retention",
@@ -100,13 +100,13 @@ def retention(run: Run, step: Step) -> None:
 
 @verb("ttl TIME")
 def time_to_live(run: Run, step: Step) -> None:
-    """The namespace's: how old a message gets before every subscription has passed it."""
+    """Sets the namespace's message TTL."""
     run.ask("ttl", namespace=run.namespace, seconds=int(step.arguments["time"]) // 1000)
 
 
 @verb("null-keys CHOICE")
 def null_keys(run: Run, step: Step) -> None:
-    """Returns whether compaction retains (`retain`) or drops (`drop`) messages without a key."""
+    """Sets whether compaction retains (`retain`) or drops (`drop`) messages without a key."""
     retain = step.arguments["choice"] == "retain"
     run.ask("retain-null-key", namespace=run.namespace, retain=retain)
 
@@ -120,9 +120,9 @@ def emulate(run: Run, step: Step) -> None:
 
 @verb("mark NAME [plus=TIME]")
 def mark(run: Run, step: Step) -> None:
-    """Remembers a time after all that was published, and before all that will be.
+    """Saves a time after all published messages, and before all later ones.
 
-    `plus`: one that is so much later.
+    `plus`: a time that much later.
     """
     plus_ms = int(step.arguments.get("plus", 0))
     run.marks[str(step.arguments["name"])] = run.ask("mark")["ms"] + plus_ms
@@ -130,19 +130,19 @@ def mark(run: Run, step: Step) -> None:
 
 @verb("advance TIME")
 def advance(run: Run, step: Step) -> None:
-    """Lets so much time pass."""
+    """Advances the clock."""
     run.ask("advance", ms=step.arguments["time"])
 
 
 @verb("restart")
 def restart(run: Run, step: Step) -> None:
-    """Stops the broker and starts it again on its data. What was open is closed."""
+    """Stops the broker and starts it again on its data. Open objects are closed."""
     run.ask("restart")
     run.opened.clear()
 
 
 @verb("kill")
 def kill(run: Run, step: Step) -> None:
-    """Kills the broker (SIGKILL) and starts it again on its data. What was open is closed."""
+    """Kills the broker (SIGKILL) and starts it again on its data. Open objects are closed."""
     run.ask("kill")
     run.opened.clear()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @verb("view NAME [listen=updates|all]")
 def open_view(run: Run, step: Step) -> None:
-    """Opens a table view; `listen` also hears of updates, or of what is there already, too."""
+    """Opens a table view; `listen` adds a listener for updates, or also for existing entries."""
     run.open("view", step.arguments["name"], listen=step.arguments.get("listen"))
 
 

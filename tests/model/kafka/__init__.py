@@ -2,7 +2,7 @@
 
 batches.py       record batches: spans, sizes to the byte, what a rebuilt one looks like
 segments.py      a run of batches with its indexes
-producers.py     what a log knows of idempotent and transactional producers
+producers.py     a log's state of idempotent and transactional producers
 settings.py      a topic's settings
 records.py       what may be appended, and a batch from what a request says
 log.py           a partition's log: append, roll, truncate, high watermark, retention, reads, reopen
@@ -12,6 +12,6 @@ cleaner.py       one round: map, groups, filtering
 manager.py       states, checkpoints, choice, a turn
 world.py         several logs, a clock, requests in the words of the kafka-oracle
 
-It shares nothing with the product's rules, does no I/O and knows only its own clock. Two profiles:
-`kafka-4.1` does what Kafka 4.1.0 does, `documented` leaves out the defects that nobody should copy.
+It shares no code with the product, does no I/O and has its own clock. Two profiles: `kafka-4.1`
+does what Kafka 4.1.0 does, `documented` omits the defects.
 """

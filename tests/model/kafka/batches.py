@@ -1,7 +1,7 @@
-"""Record batches as Kafka's log holds them: spans, sizes to the byte, and what filtering makes.
+"""Record batches as in Kafka's log: spans, exact sizes, and the results of filtering.
 
-A batch is never written over. `token` stands for its bytes: two batches with one token are one and
-the same, byte for byte, and a rebuilt batch has a token of its own.
+A batch is never changed. `token` stands for its bytes: two batches with the same token are equal
+byte for byte, and a rebuilt batch has a new token.
 
     >>> batch = Batch(0, 0, (Record(0, 7, b"k", b"v"),), base_timestamp=7, max_timestamp=7)
     >>> size_of(batch)
@@ -25,7 +25,7 @@ _tokens = count(1)
 
 
 class Record(NamedTuple):
-    """`timestamp` is the one written; a batch of append time overrides it for readers."""
+    """`timestamp`: as written; a batch of append time overrides it for readers."""
 
     offset: int
     timestamp: int
@@ -53,7 +53,7 @@ class Batch:
     control: bool = False
     size: int = 0
     token: int = 0
-    # When a broker took it, which no byte of it says.
+    # The time when a broker received it, which is not stored in it.
     appended_ms: int = field(default=0, compare=False)
 
     @property
@@ -66,7 +66,7 @@ class Batch:
 
     @property
     def last_sequence(self) -> int:
-        """Sequences begin at 0 again behind 2^31 - 1."""
+        """After 2^31 - 1, sequences continue with 0."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last - self.base) & 0x7FFFFFFF
@@ -104,7 +104,7 @@ def size_of(batch: Batch) -> int:
 
 
 def fresh(batch: Batch) -> Batch:
-    """With a token of its own: these bytes are nobody else's."""
+    """Returns it with a new token: no other batch has these bytes."""
     return replace(batch, token=next(_tokens))
 
 
@@ -126,7 +126,7 @@ def header_only(batch: Batch) -> Batch:
 
 
 def rebuilt(batch: Batch, kept: Sequence[Record], horizon: int | None) -> Batch:
-    """The same span, producer and kind with these records; its size is still to be found out."""
+    """Returns the same span, producer and kind with these records; its size is computed later."""
     records = tuple(each._replace(timestamp=batch.timestamp_of(each)) for each in kept)
     newest = max(each.timestamp for each in records)
     return fresh(

@@ -1,4 +1,4 @@
-"""One round: the map of the cleanable part, groups of segments, and what is left of each.
+"""One cleaning: the map of the cleanable part, groups of segments, and the remaining batches.
 
 >>> OffsetMap(limit=1).put(b"k", 3)
 True
@@ -20,7 +20,7 @@ MAP, COPY = "map", "copy"
 
 
 class OffsetMap:
-    """Keys as they are: two with one digest do not occur."""
+    """Keys are compared exactly: there are no equal digests."""
 
     def __init__(self, limit: int) -> None:
         self.offsets: dict[bytes, int] = {}
@@ -28,7 +28,7 @@ class OffsetMap:
         self._limit = limit
 
     def put(self, key: bytes, offset: int) -> bool:
-        """False when it is full, also for a key that is in it."""
+        """Returns False if the map is full, even if it has the key."""
         if len(self.offsets) >= self._limit:
             return False
         self.offsets[key] = self.latest = offset
@@ -50,7 +50,8 @@ class Round:
     """Models the cleaning of one log, from the first dirty offset to the bound. `clean` returns the
     clean point.
 
-    `poll` is called before a segment is read, with MAP or COPY; what it raises ends the round.
+    `poll` is called before a segment is read, with MAP or COPY; an error that it raises ends the
+    cleaning.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Round:
         tracker = Transactions()
         aborted = self._log.aborted_between(self._first_dirty, self._bound, self._log.start)
         if self._profile == DOCUMENTED and segments:
-            # Kafka 4.1.0 opens again what was decided before the place at which it starts.
+            # Kafka 4.1.0 reopens transactions that ended before the point at which it starts.
             starts = self._scanned(segments[0])
             first = starts[0].base if starts else self._first_dirty
             aborted = [txn for txn in aborted if txn.last >= first]

@@ -1,4 +1,4 @@
-"""A partition's log: segments, offsets, producers, the high watermark, and who may read what.
+"""A partition's log: segments, offsets, producers, the high watermark, and visibility to readers.
 
 >>> log = Log(TopicSettings.of({}), Clock(10))
 >>> log.append_as_leader(batch_of({}, [{"key": "a", "value": "1"}], 10))
@@ -29,7 +29,7 @@ class Clock:
 
 
 class Log:
-    """`held`: a high watermark set by hand; without one it is the log's end."""
+    """`held`: a high watermark set explicitly; without it, the log's end."""
 
     def __init__(
         self,
@@ -67,18 +67,20 @@ class Log:
         return sum(segment.size for segment in self.segments)
 
     def between(self, start: int, end: int) -> list[Segment]:
-        """From the segment that holds `start` up to `end`, not included."""
+        """Returns the segments from the one that holds `start` up to `end`, exclusive."""
         if start >= end:
             return []
         first = max((s.base for s in self.segments if s.base <= start), default=start)
         return [s for s in self.segments if first <= s.base < end]
 
     def closed_from(self, offset: int) -> list[Segment]:
-        """From the one that holds the offset up to the active one, not included."""
+        """Returns the segments from the one that holds the offset up to the active one,
+        exclusive.
+        """
         return self.between(offset, self.active.base)
 
     def roll(self, base: int | None = None) -> None:
-        """Rolls the active segment; one without batches is replaced."""
+        """Rolls the active segment; an empty one is replaced."""
         first = max(self.end if base is None else base, self.end)
         now = self.clock.now_ms
         if self.active.base == first and not self.active.batches:
@@ -159,9 +161,10 @@ class Log:
         return min(self._batch_at(max(unstable, self.start)), self.high_watermark)
 
     def _batch_at(self, offset: int) -> int:
-        """Returns the start of the batch that holds it, or of the next one.
+        """Returns the start of the batch that holds the offset, or of the next one.
 
-        A log start may lie inside it, and a transaction's first batch may have been cleaned away.
+        A log start may be inside a batch, and a transaction's first batch may have been removed by
+        a cleaning.
         """
         for segment in self._from(offset):
             for batch in segment.batches:
@@ -179,7 +182,7 @@ class Log:
         self.producers.starts_at(offset)
         return True
 
-    # Losing the end
+    # Truncation of the end
 
     def truncate(self, offset: int) -> None:
         if offset >= self.end:
@@ -208,10 +211,12 @@ class Log:
         self.producers = self._new_producers()
         self.producers.map_end = self.producers.snapshot_end = offset
 
-    # Losing the beginning
+    # Deletion of the beginning
 
     def delete_old(self) -> int:
-        """Whole segments from the oldest: below the log start, then by size, then by time."""
+        """Deletes whole segments from the oldest: below the log start, then by size, then by
+        time.
+        """
         deleted = self._delete_while(
             lambda _, following: following is not None and following.base <= self.start
         )
@@ -259,7 +264,7 @@ class Log:
     # Opening
 
     def reopen(self, clean: bool) -> None:
-        """As after an orderly end, or after a crash that lost nothing of the files."""
+        """Reopens as after a clean shutdown, or after a crash without lost data."""
         recovered = self._recovered
         if clean:
             self.producers.take_snapshot()
@@ -273,7 +278,7 @@ class Log:
                 self._recover(segment)
         self.end = self.active.next_offset
         if self.end < self.start:
-            # Truncated below every batch: the log starts again there.
+            # Truncated below every batch: the log restarts there.
             self.segments = [Segment(self.start, now, now)]
             self.end = self.start
         self.start = max(self.start, self.segments[0].base)
@@ -299,7 +304,7 @@ class Log:
         state.take_snapshot()
 
     def _rebuild_producers(self, state: Producers, end: int, was_clean: bool = False) -> None:
-        """From the newest snapshot, and from the batches behind it."""
+        """Rebuilds from the newest snapshot and the batches after it."""
         bases = [segment.base for segment in self.segments]
         wanted = [*bases[-2:], end]
         if not self._snapshots and was_clean:
@@ -323,7 +328,7 @@ class Log:
         state.take_snapshot()
 
     def expire(self) -> None:
-        """Producers that were silent for too long: looked for every ten minutes."""
+        """Removes producers that were idle for too long; checked every ten minutes."""
         now = self.clock.now_ms
         if now >= self.expires_at_ms:
             self.producers.expire(now)
@@ -333,7 +338,9 @@ class Log:
     # Reading
 
     def aborted_between(self, start: int, end: int, from_offset: int) -> list[Aborted]:
-        """Entries from the segment of `start` on that reach `from_offset` and begin below `end`."""
+        """Returns entries from the segment of `start` on that end at or after `from_offset` and
+        begin below `end`.
+        """
         found = []
         for segment in self._from(start):
             for txn in segment.aborted:
@@ -344,7 +351,7 @@ class Log:
         return found
 
     def read(self, offset: int, isolation: str) -> tuple[list[tuple[Batch, Record]], int]:
-        """The records that a consumer hands on, and where it goes on."""
+        """Returns the records that a consumer delivers, and its next offset."""
         if offset < self.start or offset > self.end:
             raise Refused("OffsetOutOfRangeException")
         limits = {"end": self.end, "committed": self.stable}

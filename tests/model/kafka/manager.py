@@ -1,4 +1,4 @@
-"""States, checkpoints, the choice of a log, and one turn of a cleaner thread.
+"""States, checkpoints, the choice of a log, and one pass of a cleaner thread.
 
 >>> states = States()
 >>> states.pause("t-0"), states.pause("t-0"), states.of("t-0")
@@ -19,7 +19,7 @@ IN_PROGRESS, ABORTED = "in-progress", "aborted"
 
 
 class States:
-    """By log: in progress, aborted, or paused so many times."""
+    """By log: in progress, aborted, or paused with a count."""
 
     def __init__(self) -> None:
         self.by_log: dict[str, str] = {}
@@ -53,7 +53,7 @@ class States:
         self._pause(name, self._paused(name) - 1)
 
     def done(self, name: str) -> bool:
-        """Returns whether it went well, and its checkpoint may be written."""
+        """Returns whether the cleaning succeeded, and its checkpoint may be written."""
         state = self.of(name)
         if state == IN_PROGRESS:
             del self.by_log[name]
@@ -65,12 +65,12 @@ class States:
 
 
 class RoundAborted(Exception):
-    """Somebody wants the log for himself."""
+    """Another caller needs exclusive access to the log."""
 
 
 @dataclass
 class Turn:
-    """The choice and result of a turn; `log` is None if nothing was eligible."""
+    """The choice and result of a pass; `log` is None if nothing was eligible."""
 
     log: str | None = None
     chosen: Range | None = None
@@ -92,9 +92,9 @@ class Manager:
     def turn(
         self, preferred: str | None = None, during: Callable[[str], None] = lambda phase: None
     ) -> Turn:
-        """`preferred` decides between logs that are equally dirty.
+        """`preferred` decides between equally dirty logs.
 
-        `during` may do what another thread does at that phase.
+        `during` may perform another thread's actions at that phase.
         """
         turn = self._clean(preferred, during)
         if not turn.failure:
@@ -185,7 +185,7 @@ class Manager:
             self.checkpoints[name] = offset
 
     def text(self) -> str:
-        """The checkpoint file's."""
+        """Returns the text of the checkpoint file."""
         lines = [
             f"{name.rpartition('-')[0]} {name.rpartition('-')[2]} {offset}"
             for name, offset in self.checkpoints.items()

@@ -3,9 +3,9 @@
 A producer's entry holds its last five batches; a snapshot of it only the last one. A transaction
 is open until its marker lies below the high watermark.
 
-Kafka forgets a producer some time after its last record's timestamp. Where it should not store
-twice what is sent again, the entry stays until its last append is as old, and only the cleaner does
-not know it any more (`keeps_resends`).
+Kafka forgets a producer some time after its last record's timestamp. In `documented`, resent
+batches must not be stored twice: the entry stays until its last append is that old, and only the
+cleaner ignores it (`keeps_resends`).
 
     >>> known = Producers({})
     >>> known.unstable() is None
@@ -27,7 +27,7 @@ CLIENT, COORDINATOR, REPLICATION = "client", "coordinator", "replication"
 
 
 class Refused(Exception):
-    """`kind` is the name that Kafka gives the error."""
+    """`kind`: Kafka's name of the error."""
 
     def __init__(self, kind: str, message: str = "") -> None:
         super().__init__(f"{kind}: {message}" if message else kind)
@@ -35,7 +35,7 @@ class Refused(Exception):
 
 
 class Sent(NamedTuple):
-    """A batch as its producer's entry remembers it."""
+    """A batch as stored in its producer's entry."""
 
     first: int
     last: int
@@ -90,7 +90,9 @@ Snapshots = dict[int, dict[int, Producer]]
 
 
 class Producers:
-    """`snapshots` are the files beside the segments, by offset; several of these may share them."""
+    """`snapshots` are the files beside the segments, by offset; several instances may share
+    them.
+    """
 
     def __init__(
         self, snapshots: Snapshots, expiration_ms: int = 86_400_000, keeps_resends: bool = False
@@ -105,7 +107,7 @@ class Producers:
     # Appending
 
     def check(self, batch: Batch, origin: str) -> tuple[Producer, Completed | None]:
-        """The producer's entry when the batch is in, and the transaction that it ends."""
+        """Returns the producer's entry after the batch, and the transaction that it ends."""
         entry = self.known.get(batch.pid, Producer()).copy()
         entry.appended_ms, entry.is_forgotten = batch.appended_ms, False
         if batch.control:
@@ -139,7 +141,7 @@ class Producers:
             self.open[entry.transaction_first] = pid
 
     def stable_after(self, done: Completed) -> int:
-        """The last stable offset were this transaction not there."""
+        """Returns the last stable offset without this transaction."""
         others = [first for first in self.open if first != done.first]
         return min(others, default=done.last + 1)
 
@@ -148,7 +150,7 @@ class Producers:
         self.unreplicated[done.first] = done.last
 
     def replay(self, batch: Batch) -> Aborted | None:
-        """A batch that lies in the log already: nothing is checked. An abort's index entry."""
+        """Adds a batch of the existing log without checks. The index entry of an abort."""
         if not batch.has_producer:
             return None
         entry, done = self.check(batch, REPLICATION)
@@ -162,7 +164,7 @@ class Producers:
         self.complete(done)
         return Aborted(done.pid, done.first, done.last, stable) if done.is_aborted else None
 
-    # Stable and not
+    # Stable offsets
 
     def unstable(self) -> int | None:
         return min([*self.open, *self.unreplicated], default=None)
@@ -178,7 +180,7 @@ class Producers:
             self.map_end = log_start
         self.snapshot_end = max(self.snapshots, default=log_start)
 
-    # Forgetting
+    # Expiration
 
     def expire(self, now_ms: int) -> None:
         self.known = {
@@ -187,7 +189,7 @@ class Producers:
 
     @property
     def active(self) -> dict[int, Producer]:
-        """Returns the producers of which the cleaner keeps something."""
+        """Returns the producers for which the cleaner retains something."""
         return {pid: entry.copy() for pid, entry in self.known.items() if not entry.is_forgotten}
 
     def _is_gone(self, entry: Producer, now_ms: int) -> bool:
@@ -215,14 +217,14 @@ class Producers:
         self.drop_snapshots([offset for offset in self.snapshots if start <= offset < end])
 
     def drop_strays(self, bases: set[int]) -> None:
-        """Snapshots that belong to no segment, but for one beyond them all."""
+        """Deletes snapshots that belong to no segment, except one beyond all segments."""
         strays = sorted(offset for offset in self.snapshots if offset not in bases)
         self.drop_snapshots(strays[:-1])
         if strays and bases and strays[-1] < max(bases):
             self.drop_snapshots(strays[-1:])
 
     def truncate(self, log_start: int, log_end: int, now_ms: int) -> None:
-        """Back to the newest snapshot within the log."""
+        """Truncates to the newest snapshot within the log."""
         outside = [at for at in self.snapshots if at > log_end or at <= log_start]
         self.drop_snapshots(outside)
         if log_end == self.map_end:

@@ -1,4 +1,4 @@
-"""A batch from what a request says, and whether a leader takes it.
+"""Builds a batch from a request, and decides whether a leader accepts it.
 
 >>> batch = batch_of({"records": [{"key": "a"}]}, [{"key": "a"}], now_ms=5)
 >>> batch.records[0].value is None, batch.max_timestamp
@@ -38,7 +38,7 @@ def field_of(record: Json, name: str) -> bytes | None:
 
 
 def batch_of(request: Json, records: Sequence[Json], now_ms: int, at: int = -1) -> Batch:
-    """`at`: the first offset, when the request gives offsets as a follower's fetch does."""
+    """`at`: the first offset, if the request has offsets as a follower's fetch does."""
     base = max(at, 0)
     made: list[Record] = []
     offset = base
@@ -83,13 +83,15 @@ def marker_of(request: Json, now_ms: int) -> Batch:
 
 
 def numbered(batch: Batch, base: int) -> Batch:
-    """The same batch from this offset on, dense."""
+    """Returns the same batch from this offset on, dense."""
     records = tuple(each._replace(offset=base + n) for n, each in enumerate(batch.records))
     return replace(batch, base=base, last=base + len(records) - 1, records=records)
 
 
 def taken_by_leader(batch: Batch, settings: TopicSettings, now_ms: int) -> Batch:
-    """The batch as a leader stores it. Raises Refused: all of it, or nothing of it, is taken."""
+    """Returns the batch as a leader stores it. Raises Refused: a batch is accepted completely or
+    not at all.
+    """
     keyless = [settings.compact and record.key is None for record in batch.records]
     if settings.append_time:
         batch = replace(batch, timestamp_type=LOG_APPEND_TIME, max_timestamp=now_ms)
@@ -104,7 +106,9 @@ def taken_by_leader(batch: Batch, settings: TopicSettings, now_ms: int) -> Batch
 
 
 def _is_out_of_time(record: Record, settings: TopicSettings, now_ms: int) -> bool:
-    """One without a timestamp is not. A record is refused for one thing, its key first."""
+    """A record without a timestamp is never out of bounds. A record is refused for one reason, a
+    missing key first.
+    """
     ahead_ms = record.timestamp - now_ms
     is_within = -settings.behind_ms <= ahead_ms <= settings.ahead_ms
     return record.timestamp != NO_TIMESTAMP and not is_within

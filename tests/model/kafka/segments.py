@@ -1,7 +1,7 @@
 """A segment: batches in order, an offset index, a time index, an index of aborted transactions.
 
-The indexes matter: their sizes limit groups and roll segments, and a round that begins inside a
-segment begins at the index entry before.
+The indexes matter: their sizes limit groups and roll segments, and a cleaning that begins inside a
+segment begins at the preceding index entry.
 
     >>> segment = Segment(5, created_ms=0)
     >>> segment.size, segment.next_offset, segment.largest_timestamp_ms(9)
@@ -21,7 +21,7 @@ SPAN_MAX = 2**31 - 1
 
 
 class Aborted(NamedTuple):
-    """`stable` is the last stable offset when it was written, without this transaction."""
+    """`stable`: the last stable offset when it was written, without this transaction."""
 
     pid: int
     first: int
@@ -40,7 +40,7 @@ class Segment:
     offset_index: list[tuple[int, int]] = field(default_factory=list)
     time_index: list[tuple[int, int]] = field(default_factory=list)
     aborted: list[Aborted] = field(default_factory=list)
-    # What is in memory alone: the largest timestamp with its offset, bytes since an index entry.
+    # State in memory only: the largest timestamp with its offset, the bytes since an index entry.
     largest: tuple[int, int] = (-1, -1)
     unindexed_bytes: int = 0
 
@@ -61,11 +61,11 @@ class Segment:
         return len(self.time_index) * TIME_ENTRY_BYTES
 
     def first_timestamp(self) -> int:
-        """The first batch's largest one, -1 without a batch."""
+        """Returns the first batch's largest timestamp, -1 without a batch."""
         return self.batches[0].max_timestamp if self.batches else -1
 
     def largest_timestamp_ms(self, modified_ms: int | None = None) -> int:
-        """When no record has a timestamp, the file's."""
+        """If no record has a timestamp, the file's time."""
         if self.largest[0] >= 0:
             return self.largest[0]
         return self.modified_ms if modified_ms is None else modified_ms
@@ -87,12 +87,12 @@ class Segment:
             self.largest = (batch.max_timestamp, batch.last)
 
     def _add_time(self) -> None:
-        """Only ever a later time than the last entry's."""
+        """Adds only times later than the last entry's."""
         if self.largest[0] > (self.time_index[-1][0] if self.time_index else -1):
             self.time_index.append(self.largest)
 
     def close(self) -> None:
-        """When it is no longer the active one, and when its log is closed."""
+        """Called when the segment is no longer active, and when its log is closed."""
         self._add_time()
 
     def is_index_full(self, settings: TopicSettings) -> bool:
@@ -104,7 +104,9 @@ class Segment:
     # Reading
 
     def position_of(self, offset: int) -> int:
-        """Returns where a search for an offset starts: at the last index entry at or below it."""
+        """Returns the position at which a search for an offset starts: the last index entry at or
+        below it.
+        """
         return max((where for last, where in self.offset_index if last <= offset), default=0)
 
     def batches_from(self, position: int) -> list[Batch]:
@@ -134,7 +136,7 @@ class Segment:
             self._see(batch)
 
     def load(self, now_ms: int) -> None:
-        """As a log that is opened sees it: what was in memory is gone."""
+        """Loads the segment as an opened log does: state in memory is lost."""
         self.created_ms, self.unindexed_bytes = now_ms, 0
         self.largest = self.time_index[-1] if self.time_index else (-1, -1)
 

@@ -1,4 +1,4 @@
-"""A topic's settings, from Kafka's names, as far as the log and its cleaner ask for them.
+"""A topic's settings, by Kafka's names, as far as the log and its cleaner use them.
 
 >>> TopicSettings.of({"cleanup.policy": "compact,delete", "retention.ms": "5"}).retention_ms
 5

@@ -20,7 +20,7 @@ _LOG = "t-0"
 
 
 class Bench:
-    """One compacted log that is always dirty enough."""
+    """A compacted log that is always dirty enough."""
 
     def __init__(self, profile: str = KAFKA, keys: int | None = None, **config: Any) -> None:
         self.world = World(profile)
@@ -62,7 +62,7 @@ class Bench:
         return listed
 
     def left(self) -> str:
-        """Each batch in turn; those of several records in brackets."""
+        """Returns the remaining batches in turn; those of several records in brackets."""
         return " ".join(_shown(batch) for batch in self.batches())
 
     def horizons(self) -> dict[int, int]:

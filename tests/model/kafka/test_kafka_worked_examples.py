@@ -166,7 +166,9 @@ def test_a_tombstone_behind_the_clean_point_is_stamped() -> None:
 
 @pytest.mark.parametrize(("profile", "left"), [(KAFKA, False), (DOCUMENTED, True)])
 def test_a_round_that_begins_behind_an_abort(profile: str, left: bool) -> None:
-    """Kafka 4.1.0 takes what the producer commits later for aborted, and so does not map it."""
+    """Kafka 4.1.0 treats records that the producer commits later as aborted, and so does not map
+    them.
+    """
     bench = Bench(profile, keys=2, index_interval_bytes=0)
     bench.transact("0:a=x", pid=7, sequence=0)
     bench.end(7, "abort")

@@ -1,4 +1,4 @@
-"""Models which batches and markers a cleaning may drop, by the transactions met so far.
+"""Models which batches and markers a cleaning may drop, by the preceding transactions.
 
 >>> met = Transactions()
 >>> met.add([Aborted(7, 1, 2, 3)])
@@ -15,11 +15,11 @@ from tests.model.kafka.segments import Aborted
 
 
 class Transactions:
-    """`kept`: index entries of aborted transactions of which something was met."""
+    """`kept`: index entries of aborted transactions with a preceding batch."""
 
     def __init__(self) -> None:
         self._ahead: list[Aborted] = []
-        self._aborted: dict[int, tuple[Aborted, bool]] = {}  # and whether a batch was met
+        self._aborted: dict[int, tuple[Aborted, bool]] = {}  # and whether a batch precedes it
         self._committed: set[int] = set()
         self.kept: list[Aborted] = []
 

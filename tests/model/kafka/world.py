@@ -1,7 +1,8 @@
-"""Several logs, a cleaner and a clock, asked in the words of the kafka-oracle.
+"""Several logs, a cleaner and a clock, with the kafka-oracle's requests.
 
-Everything that answers such requests is a subject of the differential test: this model, the real
-cleaner, and the product's broker behind an adapter. An error is {"ok": False, "error": its name}.
+Every component that answers such requests is a subject of the differential test: this model, the
+real cleaner, and the product's broker behind an adapter. An error is {"ok": False, "error": its
+name}.
 
     >>> world = World()
     >>> _ = world.ask({"op": "create", "log": "t-0", "config": {"cleanup.policy": "compact"}})
@@ -29,15 +30,15 @@ Json = dict[str, Any]
 _ENTRY_BYTES = 24
 _DEFAULT_MAP_BYTES = 4 << 20
 _LOAD_FACTOR = 0.9
-# Before every new file has its last name but one, the old ones count.
+# Until every new file has its second-last name, the old files are valid.
 _UNFINISHED = ("writing", "renaming")
 _RENAMED = ("renamed", "marking")
 
 
 class World:
-    """`sizer` tells the size of a batch of that log; without one nothing may be compressed."""
+    """`sizer` returns the size of a batch of that log; without it nothing may be compressed."""
 
-    # Each log is opened, and ends, by itself.
+    # Each log is opened, and ends, separately.
     is_one_process = False
     leaves_out = ()
     now_ms = None
@@ -224,7 +225,9 @@ class World:
         }
 
     def _crash(self, request: Mapping[str, Any]) -> Json:
-        """A round, then the files as a crash there leaves them, opened again."""
+        """Runs a cleaning, then restores the files as a crash at that point leaves them, and
+        reopens the log.
+        """
         name, log = request["log"], self._log(request)
         before = deepcopy(log.segments)
         checkpoints = dict(self.manager.checkpoints)
@@ -237,8 +240,8 @@ class World:
         if request["point"] in _UNFINISHED:
             new = old
         elif request["point"] in _RENAMED:
-            # All old files within what the new ones hold go, snapshots too; an empty segment
-            # behind it stays.
+            # All old files within the range of the new ones are deleted, with snapshots; an empty
+            # segment after it stays.
             held = max((segment.next_offset for segment in new), default=0)
             log.producers.drop_snapshots_between(old[0].base, held)
             new += [segment for segment in old if segment.base >= held]
@@ -292,7 +295,7 @@ class World:
     def _checkpoint_truncate(self, request: Mapping[str, Any]) -> None:
         self.manager.truncate_checkpoint(request["log"], request["offset"])
 
-    # What there is
+    # Present state
 
     def _info(self, request: Mapping[str, Any]) -> Json:
         log = self._log(request)

@@ -1,4 +1,4 @@
-"""Tests which differences of random scenarios are known, and which are not."""
+"""Tests which differences of random scenarios are known."""
 
 from __future__ import annotations
 

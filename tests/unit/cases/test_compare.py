@@ -1,4 +1,4 @@
-"""Answers against expectations: what passes, and how a difference is shown."""
+"""Compares answers with expectations, and shows a difference."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_otherwise(expected: str, answer: Any, shown: tuple[str, str]) -> None:
 
 
 def test_values_that_are_no_text_compare_as_they_travel() -> None:
-    """Bytes that lost what tells them apart on the way are taken for those expected."""
+    """Bytes that decode to the expected text are accepted."""
     assert difference(r'a=b"\xff"', [got([7, 0, -1], "a", "\ufffd")]) is None
 
 

@@ -1,4 +1,4 @@
-"""Random scenarios: each seed makes one that parses; the smallest that differs is found."""
+"""Random scenarios: each seed makes one that parses; the smallest differing one is found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command that answers JSON lines, as a driver of a broker of our own."""
+"""A command that answers JSON lines and drives another broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.tidy import ROOT
 
 pytestmark = pytest.mark.process
 
-# Answers what it was started with, and for.
+# Answers its arguments and environment.
 COMMAND = """
 import json, sys
 for line in sys.stdin:
@@ -88,7 +88,7 @@ def test_the_command_gets_the_addresses(door: DoorTarget) -> None:
 def test_a_broker_that_starts_again_has_another_command(
     door: DoorTarget, ours: Ours, operation: str
 ) -> None:
-    """It is told the new addresses."""
+    """It gets the new addresses."""
     door.ask(operation, topic="t")
     assert ours.asked == [operation]
     assert door.ask("unload", topic="t")["addresses"][0] == "pulsar://127.0.0.1:3"
@@ -107,7 +107,7 @@ def test_what_the_command_has_not_is_asked_over_grpc(
 
 @pytest.mark.parametrize("operation", ["produce", "compact", "namespace", "retention", "mark"])
 def test_all_else_goes_through_the_ports(door: DoorTarget, ours: Ours, operation: str) -> None:
-    """Nothing of it is asked over gRPC."""
+    """Nothing uses gRPC."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(door, "_mended", lambda operation, answer: answer)
         door.ask(operation, topic="t")
@@ -115,7 +115,7 @@ def test_all_else_goes_through_the_ports(door: DoorTarget, ours: Ours, operation
 
 
 def test_a_command_that_ends_is_not_replaced_by_grpc(door: DoorTarget, ours: Ours) -> None:
-    """Else a case would pass that nobody drove."""
+    """Otherwise, a case would pass without the tested driver."""
     with pytest.raises(Unsupported, match="ended with 0"):
         door.ask("truncate", topic="t")
     assert ours.asked == []

@@ -1,4 +1,4 @@
-"""Random histories of Kafka logs: what is equal is said to be, and what is not is found."""
+"""Random histories of Kafka logs: equal results are reported as equal, differences are found."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_a_wrong_rule_is_shown_in_few_requests(
 
 
 def test_the_product_answers_as_the_model_does() -> None:
-    """A whole broker, crashes included, with the worker's own round: histories without codecs."""
+    """A whole broker, crashes included, with the worker's round: histories without codecs."""
     with closing(Product(LocalBroker())) as ours:
         duel = Duel(ours, Model())
         for seed in range(1, 13):
@@ -134,7 +134,7 @@ def _sent_again(*, clean: bool) -> list[dict[str, Any]]:
 def test_the_product_has_kafkas_defects_where_they_are_wanted(
     profile: str, requests: list[dict[str, Any]]
 ) -> None:
-    """Histories in which the two profiles differ."""
+    """Tests histories in which the two profiles differ."""
     with closing(Product(LocalBroker(profile))) as ours:
         for other in (KAFKA, DOCUMENTED):
             found = Duel(ours, Model(other)).compare(requests)
@@ -161,7 +161,7 @@ def test_known_differences_are_named() -> None:
 def test_a_defect_that_is_not_copied_is_told_from_a_difference(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """By the two profiles of the model, which differ in such defects alone."""
+    """The model's two profiles differ in such defects alone."""
     monkeypatch.setattr(Model, "is_one_process", True)
     requests = history(6590, leaves_out=LEFT_OUT)
     documented = Duel(Model(DOCUMENTED), Model(KAFKA))

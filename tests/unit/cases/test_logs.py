@@ -1,4 +1,4 @@
-"""A Kafka log as text: what is written is what is shown, and what is stored is compared with it."""
+"""A Kafka log as text: parsed and shown text are equal, and stored content is compared with it."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_lines_and_steps_of_a_case() -> None:
     ],
 )
 def test_errors_say_where(line: str, message: str) -> None:
-    """With what could stand there."""
+    """They list what is allowed there."""
     with pytest.raises(NotationError) as error:
         log_of(line)
     assert str(error.value).startswith(message)

@@ -1,4 +1,4 @@
-"""`scripts/cases`, on a broker that a command stands for: what it prints, and its exit codes."""
+"""Tests the output and the exit codes of `scripts/cases` on a stand-in command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/CASES.md says what there is: every step, every path, every operation of another broker."""
+"""docs/CASES.md lists every step, every path, every operation of another broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_step() -> None:
 
 
 def test_every_path() -> None:
-    """The short forms, and what they stand for."""
+    """Lists the short forms and their long forms."""
     assert [cell.strip("`") for cell in first_cells("path")] == list(PATHS)
     for path, meaning in PATHS.items():
         assert meaning == path or f"| `{path}` | `{meaning}`" in MANUAL

@@ -107,14 +107,14 @@ TOPIC = "persistent://public/n/t"
 
 
 def asked_by(oracle: OracleTarget, operation: str, **fields: object) -> list[object]:
-    """Returns what the command was asked for that: the operation, its order, null keys."""
+    """Returns the command's parameters: the operation, its order, null keys."""
     oracle.ask(operation, topic=TOPIC, **fields)
     last = oracle.ask("last-request", topic=TOPIC)["last"]
     return [last.get(name) for name in ("op", "order", "retainNullKey")]
 
 
 def test_a_strategy_is_told_with_each_run(oracle: OracleTarget) -> None:
-    """A topic's own comes before the namespace's; without one the broker compacts itself."""
+    """A topic's strategy overrides the namespace's; without one the broker compacts itself."""
     assert asked_by(oracle, "compact") == ["compact", None, None]
     oracle.ask("strategy", namespace="public/n", order="event-time")
     assert asked_by(oracle, "compact") == ["compact-outside", "EVENT_TIME", False]
@@ -129,7 +129,7 @@ def test_a_strategy_is_told_with_each_run(oracle: OracleTarget) -> None:
 
 
 def test_a_broker_with_an_order_of_its_own(command: str) -> None:
-    """Its own runs are asked for where they are what is wanted."""
+    """Its own runs are used if the case asks for its order."""
     with closing(OracleTarget(command, "EVENT_TIME")) as oracle:
         assert asked_by(oracle, "compact") == ["compact-outside", "PUBLISHING", False]
         oracle.ask("strategy", topic=TOPIC, order="event-time")

@@ -1,4 +1,4 @@
-"""Cases as text become values; what is no case is an error with its place."""
+"""Parses cases; errors state their place."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_who_ends_the_broker_has_one_of_its_own(verb: str) -> None:
 
 
 def test_who_moves_time_says_so() -> None:
-    """It gets a broker whose clock stands."""
+    """Such a case gets a broker whose clock does not advance."""
     assert one_case("a=1", "advance 1d").moves_time
     assert not one_case("mark now").moves_time
 
@@ -143,12 +143,12 @@ def test_options_of_a_publish() -> None:
     ],
 )
 def test_expected_messages_are_parsed(text: str, expected: Expectation) -> None:
-    """Everything that may stand behind an arrow."""
+    """Tests everything allowed after an arrow."""
     assert one_case(f"H as x | RC-read -> {text}").steps[1].expected == expected
 
 
 def test_a_step_is_called_with_words_flags_and_options() -> None:
-    """Times come as milliseconds, numbers as numbers."""
+    """Times arrive as milliseconds, numbers as numbers."""
     case = one_case(
         "reader r RC from=E1.0 inclusive queue=0", "expire s older-than=2s", "stats.storageSize"
     )
@@ -208,7 +208,7 @@ def test_a_case_in_one_line() -> None:
     ],
 )
 def test_errors_say_where_and_what(text: str, message: str) -> None:
-    """Line and column of what is wrong, and what could stand there."""
+    """They state line and column of the mistake, and what is allowed there."""
     with pytest.raises(NotationError) as error:
         parse(text)
     assert str(error.value).startswith(message)

@@ -1,4 +1,4 @@
-"""One case on a target that answers from a list: what is asked, and how each case ends."""
+"""Runs one case on a target with listed answers: its requests, and how each case ends."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CONFLICT = Refused("It runs.", frozenset({"409", "COMPACTION_RUNNING"}))
 
 
 def test_a_case_that_passes() -> None:
-    """Each case has a namespace under its profile; entries are named as they are published."""
+    """Each case has a namespace under its profile; entries get names when published."""
     outcome, target = run(
         "[a=1 b=2] c=3 | last-id -> E1",
         {
@@ -127,14 +127,14 @@ def test_a_case_that_passes() -> None:
     ],
 )
 def test_a_case_that_fails(steps: str, answers: Answers, details: list[str]) -> None:
-    """It ends at the first step that is not as expected, and says which and how."""
+    """It ends at the first unexpected step, and reports the difference."""
     outcome, _ = run(steps, answers)
     assert outcome.state is State.FAIL
     assert report.details(outcome) == details
 
 
 def test_a_refusal_that_is_expected() -> None:
-    """By its HTTP status or by its reason; the case goes on."""
+    """Compares HTTP status or reason; the case continues."""
     outcome, target = run(
         "trigger -> error 409 | trigger -> error COMPACTION_RUNNING | trigger -> error | unload",
         {"trigger": [CONFLICT] * 3},
@@ -155,7 +155,9 @@ def test_a_refusal_that_is_expected() -> None:
     ],
 )
 def test_how_many_messages_are_waited_for(expected: str, asked: list[int]) -> None:
-    """As many as are expected, then one more that must not come; without a number, all."""
+    """Waits for the expected number, then for one more that must not arrive; without a number, for
+    all.
+    """
     received = [{"id": [5, 0, -1], "key": "a", "value": "1", "handle": "h"}]
     answers = [{"messages": received * count} for count in ([] if asked == [1] else asked[:1])]
     more: Answers = {"receive": [*answers, {"messages": []}]}
@@ -184,7 +186,7 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_open_clients_are_closed_at_the_end() -> None:
-    """Also when the case fails; what went with its topic is no matter."""
+    """Also if the case fails; errors for a deleted topic are ignored."""
     outcome, target = run(
         "reader r | consumer c | hold | status -> ERROR",
         {"close": [CONFLICT]} | status("RUNNING"),

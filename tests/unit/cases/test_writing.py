@@ -66,7 +66,7 @@ def test_a_text_comes_back(text: str) -> None:
     ["", "a text", "nothing", "error", "SUCCESS", "7:1 or so", 5, 1.5, True, None, {"a": [1, "é"]}],
 )
 def test_values_come_back(answer: Any) -> None:
-    """They are what was answered, as a case judges it."""
+    """They equal the answers, as a case judges them."""
     judge = Judge(Names(), {})
     wanted = expected(judge.write(answer))
     assert isinstance(wanted, Value)

@@ -1,4 +1,4 @@
-"""`cleaner run` and `plan --map` tell what they wait for."""
+"""`cleaner run` and `plan --map` report what they wait for."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_a_run_outside_of_the_broker(data: Path, worker: FakeWorker) -> None:
 def test_spark_is_waited_for_where_there_is_what_it_needs(
     data: Path, tmp_path: Path, broker_process: MakeBroker
 ) -> None:
-    """Nothing warms up without Java if it must be Spark: what to install is told."""
+    """Without Java nothing warms up if Spark is required: the error says what to install."""
     environment = {"JAVA_HOME": "", "PATH": str(tmp_path / "nothing")}
     without = subprocess.run(
         command("compact", "--data", str(data), "--compactor", "spark", "t"),
@@ -134,7 +134,7 @@ def test_spark_is_waited_for_where_there_is_what_it_needs(
 
 
 def test_a_run_that_fails(data: Path, worker: FakeWorker) -> None:
-    """Damage that it meets is damage, as of any run."""
+    """Damage in a run has the exit code of damage."""
     process = compact(data, worker, "--compaction-strategy", "corrupt")
     _, err = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 6

@@ -1,4 +1,4 @@
-"""`verify` and `repair` on a directory that a real broker wrote, after it is gone."""
+"""`verify` and `repair` on a directory after its broker has ended."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def rows(ran: Ran) -> list[dict[str, Any]]:
 
 
 def everything(data: Path) -> dict[str, bytes]:
-    """But the lock, which says who had it last."""
+    """Returns all but the lock, which names its last owner."""
     return {
         str(path.relative_to(data)): path.read_bytes()
         for path in sorted(data.rglob("*"))
@@ -135,7 +135,7 @@ def test_a_table(data: Path) -> None:
 
 
 def test_missing_files_and_files_in_use(data: Path, tmp_path: Path) -> None:
-    """Neither is made, nor opened beside its owner."""
+    """Neither is created, nor opened beside its owner."""
     for verb in ("verify", "repair"):
         ran = ledgerfold(verb, str(tmp_path / "elsewhere"))
         assert (ran.code, ran.out) == (3, "")
@@ -146,7 +146,7 @@ def test_missing_files_and_files_in_use(data: Path, tmp_path: Path) -> None:
         assert "ledgerfold 9.9" in ran.err
 
 
-# The metadata's own store
+# The metadata's store
 
 
 def log_of(data: Path) -> Path:
@@ -182,7 +182,7 @@ HARMS = [flip_a_bit_of_the_log, empty_the_log, cut_the_log, lose_the_manifest, l
 
 @pytest.mark.parametrize("harm", HARMS, ids=lambda each: each.__name__)
 def test_lost_metadata_are_told_and_put_back(data: Path, harm: Callable[[Path], None]) -> None:
-    """Not by --yes alone; and not one message goes that was in a ledger."""
+    """--yes alone does not restore them; no message of a ledger is lost."""
     harm(data)
     before = everything(data)
     ran = ledgerfold("verify", str(data), "-o", "json")
@@ -205,7 +205,7 @@ def test_lost_metadata_are_told_and_put_back(data: Path, harm: Callable[[Path], 
 
 
 def test_a_broker_says_that_the_metadata_have_lost_writes(data: Path) -> None:
-    """It starts, and removes nothing; who reads the topic hears of it."""
+    """It starts and removes nothing; a read of the topic gets the error."""
     cut_the_log(data)
     before = {path for path in everything(data) if path.startswith("ledgers/")}
     with BrokerProcess(data, arguments=FEW) as broker:

@@ -1,6 +1,6 @@
 """Every command that a document shows or names can be called so: its verb and options are there.
 
-What those in blocks do is seen where the documents are followed (tests/grpc).
+Commands in blocks are run where tests follow the documents (tests/grpc).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ledgerfold.broker.cli.main import make_parser
 from tests.support.documents import DOCUMENTS, document
 
 _INLINE = re.compile(r"`(ledgerfold [^`]+)`")
-# A file or a time of the reader's own, in a document's words.
+# A placeholder for the reader's file or time in a document.
 _GIVEN = {"TIME": "1h"}
 
 
@@ -36,7 +36,7 @@ def test_there_are_many() -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_can_be_called_so(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Texts name some without what they are called with."""
+    """Texts may name a command without its arguments."""
     _, *words = shlex.split(command.replace("...", ""), comments=True)
     try:
         make_parser().parse_args([_GIVEN.get(word, word) for word in words])

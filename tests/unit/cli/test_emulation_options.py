@@ -40,5 +40,5 @@ def test_one_of_each_kind(names: tuple[str, str]) -> None:
     ],
 )
 def test_profiles_that_contradict_each_other(names: tuple[str, ...]) -> None:
-    with pytest.raises(InvalidRequest, match="takes one of Pulsar and one of Kafka"):
+    with pytest.raises(InvalidRequest, match="at most one --profile of Pulsar"):
         emulation_of(told(*(f"--profile={each}" for each in names)))

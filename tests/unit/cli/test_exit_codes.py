@@ -111,7 +111,7 @@ def ended_with(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> Ran:
 
 
 def test_every_class_has_a_code() -> None:
-    """The tree of storage/errors.py, whole; and what is no LedgerfoldError."""
+    """Tests the whole tree of storage/errors.py, and other errors."""
     # Classes made elsewhere, by tests for instance, are not the tree's.
     tree = {cls for cls in every_class() if cls.__module__ == errors.__name__}
     assert tree == set(EXPECTED)
@@ -145,7 +145,7 @@ def test_a_command_that_raises_it_says_so(
 
 
 def test_an_interruption_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user who interrupted it needs no message."""
+    """A user who interrupts a command needs no message."""
     assert ended_with(monkeypatch, KeyboardInterrupt()) == Ran(130, "", "")
 
 
@@ -156,7 +156,7 @@ def test_an_error_of_the_system_names_the_file(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_broker_that_is_away() -> None:
-    """The error names the broker, and says what to do."""
+    """The error names the broker, and what to do."""
     ran = ledgerfold("--url", "127.0.0.1:1", "info")
     assert ran.code == 1
     assert "127.0.0.1:1" in ran.err
@@ -180,7 +180,7 @@ def test_a_broker_that_is_away() -> None:
     ],
 )
 def test_usage(arguments: list[str]) -> None:
-    """Arguments that cannot be meant: 2, and said on standard error."""
+    """Arguments that cannot be meant: The exit code is 2, with a text on standard error."""
     ran = ledgerfold(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err

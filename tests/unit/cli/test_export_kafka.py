@@ -1,7 +1,7 @@
-"""`export kafka-log`: what Kafka wrote and was imported is written again, byte for byte.
+"""`export kafka-log` writes an imported log of Kafka again, byte for byte.
 
-kafka-folders/ is what Kafka 4.1.0's own classes left of a log: compressed batches, tombstones with
-and without horizons, transactions, idempotent producers; cleaned twice, with a transaction open.
+kafka-folders/ was written by Kafka 4.1.0's classes: compressed batches, tombstones with and without
+horizons, transactions, idempotent producers; cleaned twice, with a transaction open.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def test_checkpoints_of_other_partitions_stay(cli: Ledgerfold, tmp_path: Path) -
 
 
 def test_a_start_that_only_a_checkpoint_tells(cli: Ledgerfold, tmp_path: Path) -> None:
-    """Deleted records would be back, and nobody the wiser."""
+    """Otherwise, deleted records would silently reappear."""
     imported(cli, "started")
     assert cli("topics", "delete-records", "started", "90").code == 0
     ran = cli("export", "kafka-log", "started", str(tmp_path / "started-0"))
@@ -100,7 +100,7 @@ def test_checkpoints_that_cannot_be_read(cli: Ledgerfold, tmp_path: Path) -> Non
 
 
 def test_a_failure_at_the_end_leaves_nothing(tmp_path: Path) -> None:
-    """Such as a disk that is full, or, here, a folder that somebody else made meanwhile."""
+    """Examples are a full disk or, here, a folder that another process creates meanwhile."""
     folder = tmp_path / "late-0"
     writer = FolderWriter(folder, topic_id=UUID(int=7))
     writer.__enter__()

@@ -1,7 +1,7 @@
 """The demonstration's history of a git repository, against real repositories.
 
-One rule holds for all of them: of each path the last change, deletions taken out, is what
-`git ls-tree -r` says of the last commit.
+One rule holds for all: each path's last change, without deletions, is what `git ls-tree -r` prints
+for the last commit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.process
 
 
 class Repository(GitRepository):
-    """One whose history can be compared with what git says is left of it."""
+    """A repository whose compacted history can be compared with git's tree."""
 
     def history(self) -> list[Change]:
         return list(changes(self.path, last_commit(self.path)))
@@ -60,7 +60,7 @@ def repository(new_repository: Callable[[str], Repository]) -> Repository:
 
 
 def test_files_come_change_and_go(repository: Repository) -> None:
-    """A tombstone for what was deleted, and a file that came back is there again."""
+    """A deletion is a tombstone, and a file that is added again exists again."""
     for name in ("kept", "changed", "deleted", "back"):
         repository.write(name)
     repository.commit()
@@ -76,7 +76,7 @@ def test_files_come_change_and_go(repository: Repository) -> None:
 
 
 def test_values_say_commit_mode_and_blob(repository: Repository) -> None:
-    """Reads back what the demonstration published."""
+    """Reads what the demonstration published."""
     repository.write("a")
     repository.commit()
     (change,) = repository.history()
@@ -196,7 +196,7 @@ def test_merges(repository: Repository) -> None:
 
 
 def test_an_octopus_merge(repository: Repository) -> None:
-    """Compared with its first parent alone, each path comes once."""
+    """Compared with its first parent alone, each path appears once."""
     repository.write("a")
     repository.commit()
     for name in ("one", "two", "three"):
@@ -228,7 +228,7 @@ def test_submodules(repository: Repository, new_repository: Callable[[str], Repo
     other.commit()
     allow = ("-c", "protocol.file.allow=always")
     repository.git(*allow, "submodule", "add", "-q", str(other.path), "module")
-    # Of those who look on; the history is as it is.
+    # Of the onlookers; the history is unchanged.
     repository.git("config", "-f", ".gitmodules", "submodule.module.ignore", "all")
     repository.git("add", "-f", "module")
     repository.commit()
@@ -316,7 +316,7 @@ def test_more_than_one_block_of_output(repository: Repository) -> None:
 def test_shallow_clones_are_told(
     repository: Repository, new_repository: Callable[[str], Repository]
 ) -> None:
-    """Their history begins where it was cut off, and the rule holds all the same."""
+    """Their history begins where it was cut, and the rule still holds."""
     for content in ("x", "y", "z"):
         repository.write("a", content)
         repository.write(content)
@@ -331,7 +331,7 @@ def test_shallow_clones_are_told(
 
 @pytest.mark.parametrize("ask", [last_commit, is_shallow])
 def test_a_folder_without_a_repository(tmp_path: Path, ask: Callable[[Path], object]) -> None:
-    """Said in git's own words."""
+    """The error is git's."""
     with pytest.raises(InvalidRequest, match="git: "):
         ask(tmp_path)
 

@@ -72,7 +72,7 @@ def test_segments_gaps_and_times(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Pat
 def test_nothing_ends_a_segment_but_the_folder(
     cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
 ) -> None:
-    """However old its records are, and the next append goes on with the last one, or ends it."""
+    """However old its records are; the next append continues the last segment, or ends it."""
     folder = make(tmp_path / "kept-0", {0: [0, 1, 2, 3]})
     ran = cli("import", "kafka-log", str(folder), "--config", "segment.ms=1")
     assert ran.code == 0, ran.err
@@ -102,7 +102,7 @@ def test_an_empty_active_segment_tells_its_files_time(
 def test_a_segment_that_is_too_wide_is_split(
     cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
 ) -> None:
-    """It is told, and what is split can be exported."""
+    """The output reports it, and the split log can be exported."""
     far = 2**31
     folder = make(tmp_path / "wide-0", {0: [0, 1, far], 3 * far: [3 * far]})
     ran = cli("import", "kafka-log", str(folder))
@@ -203,7 +203,7 @@ def test_an_index_of_other_offsets_is_refused(logs: KafkaLogs) -> None:
 
 
 def test_settings_lie_in_a_file(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
-    """Options count before it, and without either the defaults are told."""
+    """Options override it, and without either the output names the defaults."""
     shown = tmp_path / "orders.txt"
     shown.write_text(
         "Dynamic configs for topic orders are:\n"
@@ -254,7 +254,7 @@ def test_half_a_log_is_none(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) ->
 
 
 def test_a_log_that_starts_behind_its_end(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
-    """As Kafka loads it: empty, and it goes on at its start."""
+    """Kafka loads it as empty; it continues at its start."""
     folder = make(tmp_path / "behind-0", {0: [0, 1], 2: [2]})
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\nbehind 0 40\n")
     ran = cli("import", "kafka-log", str(folder))
@@ -289,7 +289,7 @@ def test_a_broker_that_dies_on_the_way(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """The cause is shown, and what was left because it could not be removed."""
+    """Shows the cause, and files that could not be removed."""
 
     def gone(why: str) -> Callable[..., NoReturn]:
         def call(*_: object, **__: object) -> NoReturn:

@@ -1,4 +1,4 @@
-"""`import`: CSV and JSON lines as messages, and what is wrong with a file."""
+"""`import`: Imports CSV and JSON lines as messages, and reports defects of a file."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ FIELDS = st.lists(st.text(max_size=8), min_size=1, max_size=4, unique=True)
 
 @given(FIELDS, st.data())
 def test_whatever_csv_can_say_is_read_back(names: list[str], data: st.DataObject) -> None:
-    """Tests the output of Python's own writer, with line breaks and quotes."""
+    """Tests the output of Python's writer, with line breaks and quotes."""
     values = data.draw(
         st.lists(st.lists(st.text(max_size=8), min_size=len(names), max_size=len(names)))
     )
@@ -153,14 +153,14 @@ def test_whatever_csv_can_say_is_read_back(names: list[str], data: st.DataObject
     ],
 )
 def test_a_json_line_is_published_as_it_is(line: str) -> None:
-    """Byte for byte: numbers, names that stand twice, spaces, escapes."""
+    """The bytes are unchanged: numbers, repeated names, spaces, escapes."""
     for ending in ("", "\n", "\r\n"):
         row = json_row(line + ending, "id")
         assert message_of_row(row, RowRules("id")).value == line.encode()
 
 
 def test_a_csv_row_becomes_json_under_its_key() -> None:
-    """Compact, all fields, the key's too, in their own script."""
+    """The JSON is compact, with all fields including the key, in unescaped UTF-8."""
     (row,) = read_rows([b"id,name,n\n", "7,é漢,1.10\n".encode()], "csv", ["id"])
     assert isinstance(row, Row)
     assert message_of_row(row, RowRules("id")) == Outgoing(
@@ -183,7 +183,7 @@ def test_a_csv_row_becomes_json_under_its_key() -> None:
     ],
 )
 def test_the_text_of_a_field(raw: str, text: str) -> None:
-    """A string's is what it says, of everything else it is what stands there; also as the value."""
+    """A string gives its text, other values their JSON text; also as the value."""
     for line in (f'{{"id":{raw},"v":{raw}}}', f'{{ "x" : {{}} , "id" : {raw} , "v" : {raw} }}'):
         row = json_row(line, "id")
         message = message_of_row(row, RowRules("id", value="v"))
@@ -238,7 +238,7 @@ def test_a_field_as_the_value() -> None:
 
 
 def test_tombstones() -> None:
-    """Rows in which the field has that text; others keep their value."""
+    """A row whose field has that text is a tombstone; others keep their value."""
     rules = RowRules("id", tombstone=("gone", "true"))
     assert message_of_row(json_row('{"id":1,"gone":true}'), rules).value is None
     assert message_of_row(json_row('{"id":1,"gone":"true"}'), rules).value is None
@@ -289,7 +289,7 @@ def test_a_file_becomes_a_topic_of_its_name(cli: Ledgerfold, topic: str, tmp_pat
 
 
 def test_rows_before_a_bad_one_are_imported(cli: Ledgerfold, topic: str) -> None:
-    """And it is said how many they are."""
+    """The error states how many."""
     text = b'{"id": 1}\n{"id": 2}\noops\n{"id": 4}\n'
     ran = cli("import", "-", "--format", "jsonl", "--key", "id", "--topic", topic, stdin=text)
     assert ran.code == 2
@@ -360,7 +360,7 @@ def test_receipts_may_come_in_any_order() -> None:
     ],
 )
 def test_bad_rows_can_be_skipped(cli: Ledgerfold, topic: str, format_: str, text: bytes) -> None:
-    """Each is told, those behind are imported, a count ends it, and the exit code says so."""
+    """Each is reported, later ones are imported, a count follows, and the exit code shows it."""
     arguments = ("import", "-", "--format", format_, "--key", "id", "--topic", topic)
     ran = cli(*arguments, "--on-error", "skip", stdin=text)
     *told, count = ran.err.splitlines()
@@ -403,7 +403,7 @@ def test_an_empty_file_is_no_rows(cli: Ledgerfold, topic: str, tmp_path: Path) -
 def test_mistakes_in_the_command(
     cli: Ledgerfold, arguments: list[str], code: int, wrong: str
 ) -> None:
-    """Said before anything is sent."""
+    """They are reported before anything is sent."""
     ran = cli("import", *arguments)
     assert ran.code == code
     assert wrong in ran.err

@@ -1,4 +1,4 @@
-"""`serve --kafka-config`: a broker's server.properties, and single settings beside it."""
+"""`serve --kafka-config` with a broker's server.properties, and single settings besides it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_of_what_is_said_twice_the_last_counts(path: Path) -> None:
 
 def test_invalid_settings_are_reported_before_the_start(path: Path, tmp_path: Path) -> None:
     """A single name is meant; values are checked in Kafka's words."""
-    with pytest.raises(InvalidRequest, match=r"no setting log\.roll\.days"):
+    with pytest.raises(InvalidRequest, match=r"no broker setting log\.roll\.days"):
         config("log.roll.days=5")
     with pytest.raises(KafkaError, match="Value must be at least 1"):
         config(path, "log.roll.hours=0")

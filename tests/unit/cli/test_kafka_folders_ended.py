@@ -1,4 +1,4 @@
-"""An import or an export of a Kafka log that is told to end leaves nothing behind."""
+"""An interrupted import or export of a Kafka log leaves nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ledgerfold.storage.errors import TopicNotFound
 from tests.unit.cli.conftest import Ledgerfold
 
 GOLDEN = Path(__file__).with_name("kafka-folders") / "cleaned-0"
-# SIGTERM comes in the midst of it: with the first batch of the one, at the first page of the other.
+# SIGTERM arrives with the first batch of the import, or the first page of the export.
 ENDED = """
 import os, signal, sys
 from ledgerfold.broker.cli.main import main

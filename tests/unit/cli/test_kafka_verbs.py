@@ -13,13 +13,13 @@ from tests.support.broker_process import BrokerProcess
 from tests.support.command_line import ledgerfold
 from tests.unit.cli.conftest import Ledgerfold
 
-# No turn of the cleaner's own, which has no compactor here.
+# The cleaner makes no turns by itself; there is no compactor here.
 CALM = ("--cleanup-policy", "compact", "--config", "min.cleanable.dirty.ratio=1")
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Starts a broker for these tests: the cleaner looks at all logs."""
+    """Starts a broker for these tests; its cleaner examines all logs."""
     data_dir = tmp_path_factory.mktemp("kafka-verbs")
     with BrokerProcess(data_dir, arguments=("--compactor", "off")) as broker:
         yield broker.url
@@ -37,7 +37,7 @@ def kafka(cli: Ledgerfold, topic: str) -> str:
 
 @pytest.fixture(scope="module")
 def untouched(url: str) -> str:
-    """A compacted topic for what changes nothing."""
+    """A compacted topic for commands that change nothing."""
     assert ledgerfold("--url", url, "topics", "create", "untouched", *CALM).code == 0
     return "untouched"
 
@@ -61,7 +61,7 @@ def test_times_beyond_the_calendar_are_told(cli: Ledgerfold, topic: str) -> None
 
 
 def test_ids_are_offsets(cli: Ledgerfold, kafka: str) -> None:
-    """0:o, which is a place to read from; a null value is a tombstone, an empty one is a value."""
+    """0:o is a start position; a null value is a tombstone, an empty one is a value."""
     assert cli("produce", kafka, "-K", ":", "-v", stdin=b"c:\n").out == "0:4\n"
     rows = cli("read", kafka, "--until-end").rows
     assert [(row["id"], row["offset"]) for row in rows] == [(f"0:{at}", at) for at in range(5)]
@@ -153,7 +153,7 @@ def test_settings_are_set_told_and_taken_back(cli: Ledgerfold, kafka: str) -> No
 def test_settings_that_kafka_rejects_are_rejected_in_its_words(
     cli: Ledgerfold, untouched: str, pair: str, code: int, says: str
 ) -> None:
-    """And nothing of what came with it is set."""
+    """None of the settings of the command are applied."""
     ran = cli("topics", "set-config", untouched, "segment.ms=7", pair)
     assert (ran.code, says in ran.err) == (code, True)
     assert cli("topics", "get-config", untouched, "segment.ms").out == "604800000\n"
@@ -251,7 +251,7 @@ def test_nothing_to_clean_says_why_of_each_log(cli: Ledgerfold, kafka: str) -> N
 
 
 def test_without_a_compactor_a_turn_fails(cli: Ledgerfold, kafka: str) -> None:
-    """The log is as it was, and is not blamed."""
+    """The log is unchanged and not marked uncleanable."""
     ran = cli("cleaner", "run", "--topic", kafka)
     assert (ran.code, "compactor" in ran.err.lower()) == (1, True)
     assert kafka not in str(json.loads(cli("cleaner", "status").out)["uncleanable"])
@@ -365,7 +365,7 @@ def test_resume_reaches_the_partitions_that_are_paused(
 def test_verbs_for_pulsar_topics_alone(
     cli: Ledgerfold, untouched: str, arguments: list[str]
 ) -> None:
-    """A sentence that says what to do."""
+    """The error says what to do."""
     ran = cli(*arguments, untouched)
     assert ran.code == 1
     assert "is a Kafka topic" in ran.err

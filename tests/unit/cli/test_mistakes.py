@@ -27,14 +27,14 @@ from tests.support.command_line import ledgerfold
     ],
 )
 def test_a_mistake_in_typing(arguments: list[str], says: str) -> None:
-    """Usage, and what may have been meant."""
+    """Shows the usage and the likely command."""
     ran = ledgerfold(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert says in ran.err
 
 
 def test_no_hint_without_a_mistake() -> None:
-    """A known option may be shortened; what stands behind `--` is none."""
+    """A known option may be shortened; text after `--` is no option."""
     assert "unknown option" not in ledgerfold("serve", "--dat").err
     assert "unknown option" not in ledgerfold("topics", "delete", "--", "t", "--x").err
 
@@ -55,7 +55,7 @@ def test_the_broker_is_named_at_any_level(arguments: list[str]) -> None:
 
 
 def test_a_name_that_is_no_text() -> None:
-    """Said in a sentence: a request could not carry it."""
+    """An error says so: a request could not carry it."""
     ran = ledgerfold("topics", "stats", "t\udcff")
     assert ran.code == 2
     assert "is not valid UTF-8" in ran.err

@@ -62,7 +62,7 @@ def print_messages(output: str | None, *messages: Message) -> None:
 
 
 def test_a_message_as_json() -> None:
-    """All that there is to know of it."""
+    """It contains all fields."""
     assert message_row(message(b"v", properties={"a": "b"})) == {
         "id": "12:3",
         "key": "k",
@@ -106,7 +106,7 @@ def test_a_line_of_json_says_what_the_standard_library_says() -> None:
     ],
 )
 def test_keys_and_values_as_json(key: bytes | None, value: bytes | None, row: Any) -> None:
-    """None is told from empty; what is no UTF-8 stands in base64 and says so."""
+    """None differs from empty; bytes that are not UTF-8 are in base64 and marked."""
     assert content(key, value) == row
 
 
@@ -168,7 +168,7 @@ def test_a_table() -> None:
 
 
 def test_rows_in_a_pipe_are_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    """One object a line, as each comes; other scripts than Latin as they are."""
+    """One object a line, as each arrives; non-Latin text is unescaped."""
     print_rows(options(None), ({"n": n, "s": "é"} for n in range(2)))
     assert capsys.readouterr().out == '{"n":0,"s":"é"}\n{"n":1,"s":"é"}\n'
     print_rows(options("jsonl"), [])
@@ -178,7 +178,7 @@ def test_rows_in_a_pipe_are_json_lines(capsys: pytest.CaptureFixture[str]) -> No
 def test_rows_on_a_terminal_are_a_table(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Unless -o says otherwise; that there are none is said beside the output."""
+    """Unless -o says otherwise; "no rows" goes to standard error."""
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     print_rows(options(None), [{"n": 1}])
     print_rows(options("jsonl"), [{"n": 2}])
@@ -236,7 +236,7 @@ RUN = {"run": 7, "topic": "t" * 50, "state": "success", "error": "e" * 30}
 
 
 def test_a_table_that_is_too_wide() -> None:
-    """Its widest texts are cut, with a mark; numbers and what is short stay."""
+    """Its widest texts are cut, with a mark; numbers and short texts stay."""
     lines = aligned([RUN, {**RUN, "topic": "漢" * 25}], 70).splitlines()
     assert lines == [
         "run  topic" + " " * 24 + "state    error",

@@ -1,4 +1,4 @@
-"""Every command of the parser: what shows something has `-o`, and what has none shows nothing."""
+"""Every command of the parser: those with output have `-o`, the others print nothing."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.process
 
 SECRET = {"LEDGERFOLD_COMPACTOR_SECRET": "s"}
 T, K = "public/walked/t", "public/walked/k"
-# What each is given; {} are paths. None: it needs Spark, or replaces what others are given, and has
-# tests of its own.
+# The arguments of each; {} are paths. None: it needs Spark, or replaces the others' data, and has
+# separate tests.
 SHOWING: dict[str, str | None] = {
     "produce": f"{T} -k a -m 1",
     "consume": f"{T} -s s -p Earliest",
@@ -249,7 +249,7 @@ def check(form: str, out: str) -> None:
 
 
 def test_commands_without_forms_show_nothing(walked: Ledgerfold) -> None:
-    """Each does what it is told, one after the other, and standard output is empty."""
+    """Each succeeds, one after another, with empty standard output."""
     for name, given in SILENT.items():
         ran = walked(*name.split(), *given.split())
         assert (ran.code, ran.out) == (0, ""), (name, ran.err)

@@ -16,7 +16,7 @@ FIELDS = ("exact_backlog=true", "skip_run_without_new_data=false")
 
 @pytest.mark.parametrize("pieces", list(permutations(["t", "--profile", "fields"])))
 def test_fields_before_and_behind_an_option(pieces: tuple[str, ...]) -> None:
-    """In any order; the name comes first of what is no option."""
+    """They may have any order; the first argument that is no option is the name."""
     arguments = ["topics", "set-emulation"]
     for piece in pieces:
         arguments += {"t": ["t"], "--profile": ["--profile", "pulsar-4"], "fields": [*FIELDS]}[
@@ -52,7 +52,7 @@ def test_commands_without_a_broker_take_no_url(verb: str) -> None:
     ],
 )
 def test_a_wrong_value_with_a_minus(arguments: tuple[str, ...]) -> None:
-    """Said of the value, not of an option that nobody meant."""
+    """The error is about the value, not about an option."""
     ran = ledgerfold(*arguments)
     assert ran.code == 2
     assert "is not a duration like 500ms, 10s" in ran.err

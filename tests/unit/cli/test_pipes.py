@@ -22,7 +22,7 @@ from tests.unit.cli.conftest import Ledgerfold
 
 pytestmark = pytest.mark.process
 
-# More than a pipe holds, so that a writer must notice that nobody reads any more.
+# More than a pipe holds, so that a writer must notice the closed end.
 LINES = b"a line of text that is some fifty characters long\n" * 20_000
 
 
@@ -59,7 +59,7 @@ def test_a_reader_that_has_enough(url: str, filled: str, arguments: str) -> None
 
 
 def test_help_that_is_not_read_to_its_end() -> None:
-    """Also what argparse prints."""
+    """Includes argparse's output."""
     ran = in_shell("ledgerfold --help | true")
     assert (ran.returncode, ran.stderr) == (0, b"")
 
@@ -77,7 +77,7 @@ def test_an_error_that_nobody_sees() -> None:
 
 
 def test_ids_that_nobody_reads(url: str, topic: str, cli: Ledgerfold) -> None:
-    """The messages are stored all the same."""
+    """The messages are stored anyway."""
     ran = in_shell(f"yes x | head -n 3000 | ledgerfold --url {url} produce {topic} -v | head -1")
     assert ran.stderr == b""
     assert ran.stdout.count(b"\n") == 1
@@ -136,7 +136,7 @@ def is_connected(admin: Admin, topic: str) -> bool:
 def test_an_interrupted_consumer_has_acknowledged_what_it_printed(
     url: str, topic: str, cli: Ledgerfold
 ) -> None:
-    """But for the last one perhaps: the next consumer goes on there."""
+    """The last one may be missing; the next consumer continues there."""
     cli("produce", topic, "-m", "1", "-m", "2")
     with subprocess.Popen(
         command("--url", url, "consume", topic, "-s", "s", "-p", "Earliest", "-n", "0"),
@@ -156,7 +156,7 @@ def test_an_interrupted_consumer_has_acknowledged_what_it_printed(
 
 
 class Terminal:
-    """The other end of a pseudo terminal: what was written to it so far."""
+    """The other end of a pseudo terminal: the output so far."""
 
     def __init__(self, master: int) -> None:
         self._master = master
@@ -180,7 +180,7 @@ class Terminal:
 
 @contextmanager
 def terminal() -> Iterator[tuple[int, Terminal]]:
-    """A pseudo terminal: what a process writes to, and what a person sees."""
+    """Returns a pseudo terminal: the end for a process, and the end that a person sees."""
     master, slave = os.openpty()
     try:
         yield slave, Terminal(master)
@@ -223,7 +223,7 @@ def test_a_person_sees_the_phases(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_progress_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody wants it in a log."""
+    """Progress does not belong in a log."""
     wait_for_end(Run(None), "t")  # type: ignore[arg-type]
     assert capsys.readouterr() == ("", "")
 

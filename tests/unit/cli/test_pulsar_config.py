@@ -1,4 +1,6 @@
-"""`serve --pulsar-config`: what takes effect, what is refused, and what is named."""
+"""`serve --pulsar-config`: settings that take effect, refused ones, and ignored ones that it
+names.
+"""
 
 from __future__ import annotations
 

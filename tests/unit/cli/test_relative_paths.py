@@ -63,7 +63,7 @@ def test_a_default_is_absolute_too(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_settings_of_a_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also with `..`, which the compactor refuses in a path; through a link as the system does."""
+    """Includes `..`, which the compactor refuses in a path; links resolve as in the system."""
     (tmp_path / "deep" / "folder").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "deep" / "folder")
     monkeypatch.chdir(tmp_path)

@@ -57,7 +57,7 @@ def test_a_run_for_people() -> None:
 
 
 def test_runs_name_their_strategy(capsys: pytest.CaptureFixture[str]) -> None:
-    """With its settings and its version; Pulsar's own order has no words to spare."""
+    """They show settings and version; Pulsar's order is not named."""
     plain = RunRecord(number=1, strategy="publishing-order")
     run = RunRecord(
         number=2,
@@ -154,8 +154,8 @@ def test_waiting_for_spark(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """That it warms up is told while it does; what to install, to who does not wait for the end,
-    which says it, too.
+    """The wait reports the warm-up, or what to install; without a wait, the command reports it,
+    too.
     """
     admin = _Admin(state, message)
     monkeypatch.setattr("ledgerfold.broker.cli.topics.compaction.admin_of", lambda options: admin)

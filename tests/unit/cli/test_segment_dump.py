@@ -29,7 +29,7 @@ from tests.support.pulsar_entries import message
 
 
 def entry(position: Position, values: dict[str, bytes | None]) -> bytes:
-    """A batch of these keys and values, as it is stored."""
+    """Returns a batch of these keys and values, as stored."""
     builder = NativeBatchBuilder("p")
     for key, value in values.items():
         builder.add(value, key.encode())
@@ -52,7 +52,7 @@ def segment(tmp_path: Path) -> Path:
 
 
 def test_entries_of_pulsars_clients(tmp_path: Path) -> None:
-    """A batch from which a run has removed a message, and one that nobody can read."""
+    """A batch from which a run has removed a message, and an unreadable one."""
     stored = pulsar_entries.batch_entry([message(b"1", "a"), message(b"2", "b")])
     section, payload = pulsar_entries.sections(stored)
     parts = RawEntry(stored[:HEADER_BYTES], section, payload)

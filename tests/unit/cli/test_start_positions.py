@@ -34,7 +34,7 @@ INT64_MAX = 2**63 - 1
     ],
 )
 def test_starts(text: str, start: MessageId | int) -> None:
-    """Ids as they are printed, here and in Python; times in ms and in ISO 8601."""
+    """Ids as printed, here and in Python; times in ms and in ISO 8601."""
     assert parse_start(text) == start
 
 
@@ -65,7 +65,7 @@ def test_starts(text: str, start: MessageId | int) -> None:
     ],
 )
 def test_invalid_start_positions(text: str) -> None:
-    """Refused with what may be written instead."""
+    """The error lists the valid forms."""
     with pytest.raises(InvalidRequest, match="expected earliest, latest") as caught:
         parse_start(text)
     assert repr(text) in str(caught.value)
@@ -98,7 +98,7 @@ def test_an_id_of_a_partition_names_it() -> None:
     assert topic_of("t", of_two) == topic_of("t-partition-2", of_two) == "t-partition-2"
     assert topic_of("t", of_none) == "t"
     assert topic_of("t-partition-1", of_none) == "t-partition-1"
-    with pytest.raises(InvalidRequest, match="partition 2 is not in t-partition-1"):
+    with pytest.raises(InvalidRequest, match="partition 2, which is not t-partition-1"):
         topic_of("t-partition-1", of_two)
 
 

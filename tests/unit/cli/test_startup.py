@@ -38,7 +38,7 @@ each_command = pytest.mark.parametrize(
 
 
 def imported(*arguments: str) -> set[str]:
-    """The packages that a process of its own loads."""
+    """Returns the packages that a separate process loads."""
     ran = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "ledgerfold", *arguments],
         capture_output=True,
@@ -53,7 +53,7 @@ def imported(*arguments: str) -> set[str]:
 
 
 def test_help_loads_nothing_heavy() -> None:
-    """Neither what compaction needs nor what the client needs."""
+    """Loads neither the compaction's nor the client's packages."""
     found = imported("--help")
     assert not found & (HEAVY | CLIENT)
 
@@ -67,7 +67,7 @@ def test_asking_a_broker_loads_nothing_of_compaction(url: str, arguments: tuple[
 
 
 def test_a_broker_loads_nothing_of_compaction() -> None:
-    """All that serving needs, loaded in a process of its own."""
+    """A separate process loads all that serving needs."""
     program = "import sys, ledgerfold.broker.server.process; print(*sys.modules)"
     ran = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
@@ -79,7 +79,7 @@ def test_a_broker_loads_nothing_of_compaction() -> None:
 
 @each_command
 def test_help(path: tuple[str, ...], parser: argparse.ArgumentParser) -> None:
-    """Each command has one, and each option and argument says what it is for."""
+    """Each command, option and argument has a help text."""
     ran = ledgerfold(*path, "--help")
     assert ran.code == 0
     assert ran.out.startswith(f"usage: {' '.join(('ledgerfold', *path))}")
@@ -95,7 +95,7 @@ def test_help(path: tuple[str, ...], parser: argparse.ArgumentParser) -> None:
 def test_each_command_does_something(
     path: tuple[str, ...], parser: argparse.ArgumentParser
 ) -> None:
-    """It runs, or has commands of its own of which one must be named."""
+    """It runs, or has subcommands of which one is required."""
     groups = [each for each in parser._actions if isinstance(each, argparse._SubParsersAction)]
     assert (parser.get_default("run") is None) == bool(groups)
     assert all(group.required for group in groups)
@@ -120,7 +120,7 @@ def test_topics_can_be_managed_as_with_pulsar_admin() -> None:
 
 
 def test_the_broker_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
-    """LEDGERFOLD_URL; --url goes before it."""
+    """LEDGERFOLD_URL is the default; --url overrides it."""
     monkeypatch.setenv("LEDGERFOLD_URL", url)
     assert ledgerfold("info").code == 0
     assert "127.0.0.1:1 " in ledgerfold("--url", "127.0.0.1:1", "info").err

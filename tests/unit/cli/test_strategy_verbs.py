@@ -42,7 +42,7 @@ def test_the_brokers_strategy() -> None:
     ],
 )
 def test_settings_that_the_broker_rejects(arguments: list[str], why: str) -> None:
-    """With the strategy's own words, before anything is opened."""
+    """The error has the strategy's text, before anything is opened."""
     with pytest.raises(InvalidRequest, match=why):
         strategy_of(serve(*arguments))
 
@@ -50,7 +50,7 @@ def test_settings_that_the_broker_rejects(arguments: list[str], why: str) -> Non
 @pytest.mark.process
 @pytest.mark.parametrize("of", ["topics", "topicPolicies", "namespaces"])
 def test_setting_and_removing(cli: Ledgerfold, topic: str, of: str) -> None:
-    """A namespace's is what its topics inherit."""
+    """Topics inherit a namespace's strategy."""
     name = "public/strategies" if of == "namespaces" else topic
     inside = f"public/strategies/{topic}" if of == "namespaces" else topic
     assert cli("topics", "create", inside).code == 0

@@ -40,7 +40,7 @@ INT64_MAX = 2**63 - 1
     ],
 )
 def test_sizes(text: str, size_bytes: int) -> None:
-    """Powers of 1024, whatever the case, as pulsar-admin reads them."""
+    """Powers of 1024 in any case, as pulsar-admin parses them."""
     assert parse_size(text) == size_bytes
 
 
@@ -90,7 +90,7 @@ def test_minus_one_is_no_limit(parse: Callable[[str], int]) -> None:
     ],
 )
 def test_invalid_numbers(parse: Callable[[str], int], text: str) -> None:
-    """Refused with argparse's error, whose text says what was written."""
+    """argparse's error quotes the argument."""
     with pytest.raises(argparse.ArgumentTypeError) as caught:
         parse(text)
     assert repr(text) in str(caught.value)
@@ -130,5 +130,5 @@ def test_sizes_are_shown_with_one_decimal(size_bytes: int, text: str) -> None:
 
 @given(st.integers(0, INT64_MAX))
 def test_every_number_of_bytes_and_ms_can_be_written(number: int) -> None:
-    """As it is, with its smallest unit."""
+    """Also without a unit, or with the smallest."""
     assert parse_size(f"{number}") == parse_time_ms(f"{number}ms") == number

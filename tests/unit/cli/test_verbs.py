@@ -20,7 +20,7 @@ def values(ran: Ran) -> list[str | None]:
 
 
 def test_messages_from_the_command_line(cli: Ledgerfold, topic: str) -> None:
-    """Each -m is one, taken as it is; -s separates several; -n repeats all."""
+    """Each -m is one, unchanged; -s separates several; -n repeats all."""
     ran = cli("produce", topic, "-k", "k", "-m", "a,b", "-m", "c")
     assert ran == (0, "", f"2 messages published to {topic}\n")
     assert cli("produce", topic, "-m", "d;e", "-s", ";", "-n", "2").code == 0
@@ -30,7 +30,7 @@ def test_messages_from_the_command_line(cli: Ledgerfold, topic: str) -> None:
 
 
 def test_files_properties_and_times(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
-    """A file is one message, whatever is in it."""
+    """A file is one message, with any content."""
     path = tmp_path / "value"
     path.write_bytes(b"\xff\n\x00")
     ran = cli("produce", topic, "-f", str(path), "-p", "a=1,b=x=y", "-p", "c=", "--event-time", "5")
@@ -57,7 +57,7 @@ def test_lines_of_standard_input(cli: Ledgerfold, topic: str) -> None:
 
 
 def test_bytes_that_are_no_text(cli: Ledgerfold, topic: str) -> None:
-    """Keys and values of standard input are stored as they are."""
+    """Keys and values of standard input are stored unchanged."""
     assert cli("produce", topic, "-K", ":", stdin=b"\xff:\xfe\n").code == 0
     (row,) = cli("read", topic, "--until-end").rows
     assert (row["key"], row["key_encoding"]) == ("/w==", "base64")
@@ -74,7 +74,7 @@ def test_a_line_without_the_delimiter(cli: Ledgerfold, topic: str) -> None:
 
 @pytest.mark.parametrize("compression", ["zstd", "LZ4", "zlib", "snappy"])
 def test_one_batch(cli: Ledgerfold, topic: str, compression: str) -> None:
-    """All messages in one entry, however they come."""
+    """All messages are in one entry, from any source."""
     ran = cli("produce", topic, "--batch", "--compression", compression, "-v", stdin=b"x\n" * 3000)
     ids = ran.out.splitlines()
     assert ids == [f"{ids[0].rsplit(':', 1)[0]}:{index}" for index in range(3000)]
@@ -114,7 +114,7 @@ def test_the_first_message_since_a_time(cli: Ledgerfold, topic: str) -> None:
     ],
 )
 def test_invalid_input(cli: Ledgerfold, topic: str, arguments: list[str], wrong: str) -> None:
-    """Said before anything is sent, with 2."""
+    """Fails with 2 before anything is sent."""
     ran = cli("produce", topic, *arguments)
     assert ran.code == 2
     assert wrong in ran.err
@@ -125,7 +125,7 @@ def test_invalid_input(cli: Ledgerfold, topic: str, arguments: list[str], wrong:
 
 
 def test_reading_by_time(cli: Ledgerfold, topic: str) -> None:
-    """From a publish time on; a time that is to come has nothing."""
+    """Starts from a publish time; a future time has no messages."""
     cli("produce", topic, "-m", "a")
     (row,) = cli("read", topic, "--until-end").rows
     assert values(cli("read", topic, "--from", str(row["publish_time"]), "--until-end")) == ["a"]
@@ -153,7 +153,7 @@ def test_consuming_until_the_end(cli: Ledgerfold, topic: str, type_: str) -> Non
 
 
 def test_consuming_without_acknowledging(cli: Ledgerfold, topic: str) -> None:
-    """It comes again."""
+    """The message is redelivered."""
     cli("produce", topic, "-m", "a", "-m", "b")
     consume = ("consume", topic, "-s", "s", "-p", "Earliest", "-n", "0", "--until-end")
     assert values(cli(*consume, "--no-ack")) == ["a", "b"]
@@ -162,7 +162,7 @@ def test_consuming_without_acknowledging(cli: Ledgerfold, topic: str) -> None:
 
 
 def test_consuming_says_that_it_made_a_topic(cli: Ledgerfold) -> None:
-    """As Pulsar's makes one; the name may have been mistyped. Once: then it is there."""
+    """Pulsar's command creates one silently; the name may be mistyped. Once: then it is there."""
     consume = ("consume", "mistyped", "-s", "s", "--until-end")
     name = "persistent://public/default/mistyped"
     assert cli(*consume).err == f"Topic {name} did not exist and was created.\n"
@@ -172,7 +172,7 @@ def test_consuming_says_that_it_made_a_topic(cli: Ledgerfold) -> None:
 
 
 def test_a_new_subscription_begins_at_the_end(cli: Ledgerfold, topic: str) -> None:
-    """As in Pulsar, unless it is told otherwise."""
+    """This is Pulsar's default."""
     cli("produce", topic, "-m", "a")
     assert values(cli("consume", topic, "-s", "s", "--until-end")) == []
 
@@ -245,7 +245,7 @@ def test_policies(cli: Ledgerfold, topic: str, scope: str) -> None:
 
 
 def test_reading_what_is_not_there(cli: Ledgerfold, topic: str) -> None:
-    """Said with 3, and nothing is made; --create creates it, and then it can be read."""
+    """Fails with 3 and creates nothing; after --create it can be read."""
     for name in (topic, f"{topic}-partition-0"):
         ran = cli("read", name, "--until-end")
         assert ran.code == 3
@@ -282,21 +282,21 @@ def test_compacting_without_a_compactor(cli: Ledgerfold, topic: str) -> None:
 
 
 def test_the_broker(cli: Ledgerfold, data_dir: Path) -> None:
-    """Shows the broker's own description."""
+    """Shows the broker's description."""
     info = json.loads(cli("info").out)
     assert info["data_dir"] == str(data_dir)
     assert info["compactor"] == "disabled"
 
 
 def test_a_data_directory_in_use(cli: Ledgerfold, data_dir: Path) -> None:
-    """A second broker on it: 5, and who has it."""
+    """A second broker on it: The exit code is 5; the error names the owner."""
     ran = cli("serve", "--data", str(data_dir), "--listen", "127.0.0.1:0", "--compactor", "off")
     assert ran.code == 5
     assert str(data_dir) in ran.err
 
 
 def test_a_port_in_use(cli: Ledgerfold, url: str, tmp_path: Path) -> None:
-    """5, and which."""
+    """The exit code is 5; the error names the port."""
     ran = cli("serve", "--data", str(tmp_path), "--listen", url, "--compactor", "off")
     assert ran.code == 5
     assert f"Another process listens on {url}." in ran.err

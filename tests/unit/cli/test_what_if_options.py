@@ -22,7 +22,7 @@ from tests.support.command_line import ledgerfold
     "text", ["publishing-order", "keep-n:n=3", "my.module:Class", "my.module:Class:a=1,b=x:y"]
 )
 def test_a_strategy_as_it_is_written(text: str) -> None:
-    """One's own has a colon in its name, too."""
+    """A user's strategy has a colon in its name, too."""
     if text.endswith("x:y"):
         with pytest.raises(InvalidRequest):
             parse_strategy(text)
@@ -55,7 +55,7 @@ def test_pulsar_s_names_are_ours() -> None:
     ],
 )
 def test_mistakes(arguments: tuple[str, ...], says: str) -> None:
-    """They are told before a broker is asked."""
+    """They are reported before any call to a broker."""
     ran = ledgerfold("what-if", *arguments)
     assert ran.code == USAGE
     assert says in ran.err

@@ -1,4 +1,4 @@
-"""The pictures of `what-if`: of every kind, the same each time; without matplotlib a clear word."""
+"""The pictures of `what-if`: every kind, reproducible; a clear error without matplotlib."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FOUND = TopicWhatIf(
 
 
 def test_each_kind(tmp_path: Path) -> None:
-    """The files are what their endings say; names are escaped."""
+    """The file's ending decides its format; names are escaped."""
     for name in ("f.svg", "f.png", "f.html"):
         write_plot(str(tmp_path / name), [FOUND])
     svg = (tmp_path / "f.svg").read_text()
@@ -56,7 +56,7 @@ def test_each_kind(tmp_path: Path) -> None:
 
 
 def test_the_same_figures_give_the_same_file(tmp_path: Path) -> None:
-    """So that pictures can be kept beside the text."""
+    """So pictures can be committed beside the text."""
     for name in ("1.svg", "2.svg"):
         write_plot(str(tmp_path / name), [FOUND, FOUND])
     assert (tmp_path / "1.svg").read_bytes() == (tmp_path / "2.svg").read_bytes()

@@ -1,4 +1,4 @@
-"""Tests the tables of `what-if`: estimates are marked, and reasons given where nothing ran."""
+"""Tests the tables of `what-if`: estimates are marked, and missing runs have reasons."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_no_run_says_why(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_strategies_that_failed_are_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    """Their columns are missing, and they are told of."""
+    """Their columns are missing, and a note names them."""
     kept = [
         KeptMessages(count=1, last=MessageId(ledger_id=1, entry_id=2, batch_index=-1), value=b"x"),
         KeptMessages(),

@@ -30,7 +30,7 @@ def entry_ids(acks: list[data_pb2.Ack]) -> list[int]:
 
 
 def test_answered_acknowledgements_are_forgotten() -> None:
-    """Nothing of it goes out again when the connection breaks later."""
+    """None is resent when the connection breaks later."""
     queue = filled(3)
     queue.want_answer()
     [ack] = frames(queue)
@@ -43,7 +43,7 @@ def test_answered_acknowledgements_are_forgotten() -> None:
 
 
 def test_unanswered_acknowledgements_are_resent_in_order() -> None:
-    """Before what came meanwhile, and with a question."""
+    """They precede later ones, and request an answer."""
     queue = filled(3)
     frames(queue)
     add(queue, 2, first=3)
@@ -55,7 +55,7 @@ def test_unanswered_acknowledgements_are_resent_in_order() -> None:
 
 
 def test_an_answer_from_before_the_connection_broke_says_nothing() -> None:
-    """Resent acknowledgements wait for the answer to their own request."""
+    """Resent acknowledgements wait for the answer to their request."""
     queue = filled(1)
     queue.want_answer()
     [first] = frames(queue)
@@ -68,7 +68,7 @@ def test_an_answer_from_before_the_connection_broke_says_nothing() -> None:
 
 
 def test_one_question_for_many() -> None:
-    """Asked when many have gone out, and not again before the answer."""
+    """It is sent after many acknowledgements, and not again before the answer."""
     queue = filled(ASK_AT - 1)
     assert [ack.request_id for ack in frames(queue)] == [0]
     add(queue, 1, first=ASK_AT)
@@ -127,7 +127,7 @@ def test_a_question_follows_for_what_one_frame_does_not_hold() -> None:
 
 
 def test_threads_add_while_the_loop_takes() -> None:
-    """Each comes out once, and who adds to an empty queue is told to wake the sender."""
+    """Each is taken once, and a thread that adds to an empty queue wakes the sender."""
     queue, wake = AckQueue(), threading.Semaphore(0)
 
     def add_some(first: int) -> None:

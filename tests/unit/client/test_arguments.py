@@ -1,4 +1,4 @@
-"""Arguments that Pulsar's Python client has, and that nobody has: each gets a sentence."""
+"""Arguments of Pulsar's Python client, and unknown ones: each gets an error text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.inbox import deadline_after
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
-# As of its releases 3.4 to 3.10: what is not in every one of them is here all the same.
+# Those of its releases 3.4 to 3.10, also if not in every one.
 PULSAR = {
     "__init__": """service_url authentication operation_timeout_seconds io_threads
         message_listener_threads concurrent_lookup_requests log_conf_file_path
@@ -60,7 +60,7 @@ def kind(request: pytest.FixtureRequest) -> type[Any]:
 
 @pytest.fixture
 def method(kind: type[Any]) -> Iterator[Callable[[str], Callable[..., Any]]]:
-    """By name: the client's, of one that connects to nobody."""
+    """Returns the method of a client that is not connected, by name."""
     made = kind("127.0.0.1:1")
 
     def found(name: str) -> Callable[..., Any]:
@@ -84,7 +84,7 @@ def others(kind: type[Any]) -> list[tuple[str, str]]:
 def test_each_of_pulsars_is_named(
     kind: type[Any], method: Callable[[str], Callable[..., Any]]
 ) -> None:
-    """As what it is that is not emulated, and before anybody is asked."""
+    """The error says that it is not emulated, before any call."""
     missing = others(kind)
     assert len(missing) > 25
     for name, argument in missing:
@@ -122,7 +122,7 @@ def test_several_topics(topics: Any) -> None:
 
 
 def test_choices_by_their_names() -> None:
-    """As Pulsar writes them, or in other case; another one is told which there are."""
+    """In Pulsar's spelling or in another case; an unknown one gets the list."""
     for named in ("Shared", "shared", "SHARED"):
         choice: Any = named
         assert ConsumerConfig("t", "s", choice).consumer_type is ConsumerType.Shared

@@ -69,7 +69,7 @@ def test_a_batch_per_key_in_order_of_their_last_messages() -> None:
 
 
 def test_a_given_sequence_id_keeps_its_place_among_the_keys() -> None:
-    """It cannot be moved: a message shares a batch only with neighbours of its own key."""
+    """It cannot be moved: its message shares a batch only with neighbours of its key."""
     container = KeyBasedContainer("p", -1)
     rows = [(b"a", -1), (b"b", -1), (b"a", -1), (b"a", 10), (b"a", 20), (b"b", 21), (b"a", 22)]
     for key, sequence_id in [*rows, (b"a", -1), (b"b", -1)]:
@@ -110,10 +110,10 @@ def test_permits_add_up_to_the_queue_size() -> None:
     """The messages that the broker may send and those queued here have a common bound."""
     permits = Permits(10)
     assert permits.to_grant() == 10
-    permits.came(12)
+    permits.received(12)
     assert permits.to_grant() == 0
     permits.taken(5)
     assert permits.to_grant() == 5
     permits.disconnected()
-    # 7 wait, so 3 may come over the new connection.
+    # 7 wait, so the new connection may deliver 3.
     assert permits.to_grant() == 3

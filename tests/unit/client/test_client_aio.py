@@ -57,7 +57,7 @@ async def fill(client: Client, count: int, **options: Any) -> None:
 
 
 def test_sends_at_the_same_time_share_batches() -> None:
-    """And every task gets its own id."""
+    """Every task gets its message's id."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
         producer = await client.create_producer("t", batching_max_messages=10)
@@ -255,7 +255,7 @@ def test_a_producer_opened_as_its_caller_is_cancelled_is_closed(
 
 
 def test_table_views() -> None:
-    """The same rules; listeners run on the loop; closing fails what waits (TVW-10)."""
+    """The rules are the same; listeners run on the loop; closing fails waiting calls (TVW-10)."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
         producer = await client.create_producer("t", batching_max_messages=4)

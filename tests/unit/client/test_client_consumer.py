@@ -65,7 +65,7 @@ def subscription(broker: ThreadedFakeBroker) -> FakeSubscription:
 
 
 def wait_until(broker: ThreadedFakeBroker, condition: Callable[[], bool]) -> None:
-    """Until the broker's state says so; it tells of every change."""
+    """Waits until the condition holds; the broker's state reports every change."""
 
     async def wait() -> None:
         while not condition():
@@ -104,7 +104,7 @@ def test_an_id_out_of_range_is_refused_and_later_ones_are_taken(
 def test_messages_come_in_order_and_are_acknowledged_by_entry(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """The broker hears of a batch once all its messages are acknowledged."""
+    """The broker gets a batch's acknowledgement after that of its last message."""
     fill(client, 2, 3)
     consumer = subscribe(client)
     messages = receive(consumer, 6)
@@ -204,7 +204,7 @@ def test_a_negative_acknowledgement_brings_the_entry_again(
 def test_a_negative_acknowledgement_rewinds_an_ordered_subscription(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """Everything unacknowledged comes again, in order."""
+    """Everything unacknowledged is redelivered in order."""
     fill(client, 3, 3)
     consumer = subscribe(client, negative_ack_redelivery_delay_ms=10)
     messages = receive(consumer, 7)
@@ -240,7 +240,7 @@ def test_messages_not_acknowledged_in_time_are_redelivered(client: Client) -> No
 
 @pytest.mark.parametrize("type_", [ORDERED, SHARED])
 def test_redeliver_unacknowledged_messages(client: Client, type_: ConsumerType) -> None:
-    """At once, and what waited here is not delivered twice."""
+    """They are redelivered at once, and queued ones only once."""
     fill(client, 4, 2)
     consumer = subscribe(client, type_)
     messages = receive(consumer, 3)
@@ -267,7 +267,7 @@ def test_seek_by_id(
 def test_an_entry_before_the_place_sought_is_acknowledged(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """Nobody sees its messages, so nobody else would."""
+    """The consumer skips its messages, so it must acknowledge them."""
     fill(client, 2, 3)
     consumer = subscribe(client)
     consumer.seek(MessageId(-1, LEDGER_ID, 0, 2))
@@ -290,7 +290,7 @@ def test_seek_by_time(broker: ThreadedFakeBroker, client: Client) -> None:
 def test_a_restart_brings_what_was_not_acknowledged(
     broker: ThreadedFakeBroker, client: Client, queue_size: int
 ) -> None:
-    """Everything else came once; acknowledged messages of a batch do not come again."""
+    """Acknowledged messages of a batch are not redelivered."""
     fill(client, 3, 3)
     consumer = subscribe(client, receiver_queue_size=queue_size)
     for message in receive(consumer, 4):
@@ -298,7 +298,7 @@ def test_a_restart_brings_what_was_not_acknowledged(
     wait_until(broker, lambda: len(subscription(broker).acknowledged) == 1)
     broker.stop_now()
     broker.start_now()
-    # What was received before the break may be read until the client notices it.
+    # Messages received before the break may be read until the client notices it.
     wait_until(broker, lambda: subscription(broker).counts[Position(LEDGER_ID, 1)] == 2)
     assert values(receive(consumer, 5)) == [4, 5, 6, 7, 8]
 
@@ -306,7 +306,7 @@ def test_a_restart_brings_what_was_not_acknowledged(
 def test_acknowledgements_while_away_are_sent_later(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """They are not lost, and come before new permits."""
+    """They are not lost, and precede new permits."""
     fill(client, 3, 1)
     consumer = subscribe(client)
     messages = receive(consumer, 3)
@@ -345,7 +345,7 @@ def test_an_acknowledgement_that_the_broker_did_not_take_note_of_is_sent_again(
 def test_messages_acknowledged_before_a_seek_are_redelivered(
     broker: ThreadedFakeBroker, client: Client, is_connected: bool, cumulative: bool
 ) -> None:
-    """Someone else moved the subscription, whether this consumer heard of it or was away."""
+    """Another client moved the subscription while this consumer was connected or not."""
     broker.service.may_answer.clear()
     fill_without_receipts(broker, 2)
     consumer = subscribe(client)
@@ -404,7 +404,7 @@ def test_close_sends_again_what_a_dying_stream_took_along(
 def test_a_shutdown_does_not_wait_for_answers(
     broker: ThreadedFakeBroker, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It says what may come again."""
+    """It reports which messages may be redelivered."""
     broker.service.may_answer.clear()
     fill_without_receipts(broker, 2)
     consumer = subscribe(client)
@@ -460,7 +460,7 @@ def test_unsubscribe_deletes_the_subscription(broker: ThreadedFakeBroker, client
         ((1, 0, -1), (1, 0, -1), False),
         ((1, 0, 4), (1, 0, 3), True),
         ((1, 0, 4), (1, 0, 4), False),
-        # A batch that nobody can open.
+        # A batch that cannot be decoded.
         ((1, 0, 4), (1, 0, -1), False),
         ((1, 1, 0), (1, 0, -1), True),
     ],
@@ -484,7 +484,7 @@ def test_has_message_available(client: Client) -> None:
 
 
 def test_a_message_listener_gets_the_messages(client: Client) -> None:
-    """In a thread of its own; its failures do not stop it; receive is not for it."""
+    """It runs in a separate thread; its failures do not stop it; receive is refused."""
     seen: list[int] = []
     done = threading.Event()
 
@@ -505,7 +505,7 @@ def test_a_message_listener_gets_the_messages(client: Client) -> None:
 
 
 def test_a_message_listener_pauses(client: Client) -> None:
-    """Between two messages; another consumer hears all of them meanwhile."""
+    """It pauses between two messages; another consumer gets all messages meanwhile."""
     seen: list[int] = []
     paused, done, others_done = threading.Event(), threading.Event(), threading.Event()
 
@@ -559,7 +559,7 @@ def test_threads_share_a_consumer(client: Client) -> None:
 def test_seeks_of_two_threads_follow_one_another(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """Each moves the subscription while the consumer is away: none comes in between."""
+    """Each moves the subscription while the consumer is disconnected: none overlaps."""
     fill(client, 3, 2)
     consumer = subscribe(client)
     inside, together = 0, asyncio.Event()

@@ -52,7 +52,7 @@ def test_a_callback_that_cannot_be_called_is_refused(client: Client, key: str | 
 
 
 def test_every_part_of_a_message_is_published(broker: ThreadedFakeBroker, client: Client) -> None:
-    """The entry contains exactly what was sent."""
+    """The entry contains exactly the sent parts."""
     producer = client.create_producer("t", "me", compression_type=CompressionType.ZSTD)
     producer.send(
         b"v" * 1000,
@@ -82,7 +82,7 @@ def test_null_and_empty_values_are_told_apart(broker: ThreadedFakeBroker, client
 
 
 def test_callbacks_come_in_order_with_their_ids(client: Client) -> None:
-    """Each message of a batch hears its own index."""
+    """Each message of a batch gets its index."""
     heard: list[tuple[Result, MessageId | None]] = []
     producer = client.create_producer("t", batching_enabled=True, batching_max_messages=2)
     for _ in range(3):
@@ -138,7 +138,7 @@ def test_a_name_that_the_broker_chose_is_kept(broker: ThreadedFakeBroker, client
 def test_a_message_that_was_stored_already_has_no_known_id(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """It is a success all the same."""
+    """The result is still a success."""
     broker.service.after_store = BreakAt(1)
     assert client.create_producer("t", batching_enabled=True).send(b"v") == MessageId()
 
@@ -183,7 +183,7 @@ def test_a_name_in_use_is_refused(client: Client) -> None:
 
 
 def test_closing_gives_the_name_back(client: Client) -> None:
-    """The next producer of that name goes on behind the last one's messages."""
+    """The next producer of that name continues after the last one's messages."""
     for turn in range(3):
         producer = client.create_producer("t", "me")
         assert producer.last_sequence_id() == turn - 1
@@ -204,7 +204,7 @@ def test_an_initial_sequence_id_that_no_message_could_follow(client: Client, ini
 def test_initial_sequence_id_replays_without_doubling(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """A producer that starts over from its own records sends what is stored only once."""
+    """A producer that repeats its messages from its own records stores each once."""
     with client.create_producer("t", "me") as producer:
         for number in range(3):
             producer.send(b"%d" % number)
@@ -215,7 +215,7 @@ def test_initial_sequence_id_replays_without_doubling(
 
 
 def test_send_timeout(broker: ThreadedFakeBroker, client: Client) -> None:
-    """A receipt that does not come fails the message; the next one is not confused by it."""
+    """A missing receipt fails the message; the next one is not affected."""
     producer = client.create_producer("t", send_timeout_millis=1000)
     broker.do(broker.service.may_answer.clear)
     with pytest.raises(Timeout):
@@ -282,7 +282,7 @@ def test_small_entries_share_frames(broker: ThreadedFakeBroker, client: Client) 
 
 
 def test_a_full_queue_makes_the_sender_wait(broker: ThreadedFakeBroker, client: Client) -> None:
-    """Bounded memory: the sender goes on when receipts came."""
+    """Memory is bounded: the sender continues after receipts."""
     producer = client.create_producer("t", max_pending_messages=10, block_if_queue_full=True)
     broker.do(broker.service.may_answer.clear)
     done = threading.Event()
@@ -412,7 +412,7 @@ def test_closing_the_client_ends_an_opening_that_waits(
 def test_objects_opened_while_the_client_closes_are_closed(
     broker: ThreadedFakeBroker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody would close it any more."""
+    """Nothing else would close them."""
 
     open_one = ProducerCore.open
 

@@ -1,4 +1,4 @@
-"""Readers: where they begin, what they know of the end, and how they come back."""
+"""Readers: start positions, the end of the topic, reconnection."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def id_of(entry: int, index: int = -1) -> MessageId:
 
 
 def test_a_message_tells_all_of_itself(broker: ThreadedFakeBroker, client: Client) -> None:
-    """Reads exactly what was sent."""
+    """Reads exactly the sent fields."""
     producer = client.create_producer("t", "me")
     sent = producer.send(b"v", {"a": "b"}, "k", "o", 3, event_timestamp=99)
     producer.send(None)
@@ -70,7 +70,7 @@ def test_a_message_tells_all_of_itself(broker: ThreadedFakeBroker, client: Clien
 
 
 def test_reading_to_the_end_and_on(client: Client) -> None:
-    """A loop ends at the end of the topic, and another one goes on from there."""
+    """A loop ends at the end of the topic, and another one continues there."""
     fill(client, 3, 4)
     reader = client.create_reader("t", MessageId.earliest)
     assert numbers(reader) == list(range(12))
@@ -154,7 +154,7 @@ def _compacted_entry(indexes: list[int], size: int) -> bytes:
 
 
 def test_has_message_available_when_all_that_came_lies_before_the_start(client: Client) -> None:
-    """An entry of which nothing is wanted is not something to read."""
+    """An entry before the start is not available."""
     fill(client, 1, 4)
     reader = client.create_reader("t", id_of(0, 3))
     assert not reader.has_message_available()
@@ -165,7 +165,7 @@ def test_has_message_available_when_all_that_came_lies_before_the_start(client: 
 
 @pytest.mark.parametrize("queue_size", [1, 3, 1000])
 def test_small_queues_read_everything(client: Client, queue_size: int) -> None:
-    """At least one entry fits, whatever it holds; permits come back."""
+    """One entry of any size fits; permits return."""
     fill(client, 20, 7)
     reader = client.create_reader("t", MessageId.earliest, receiver_queue_size=queue_size)
     assert numbers(reader) == list(range(140))
@@ -183,7 +183,7 @@ def test_the_queue_is_bounded(broker: ThreadedFakeBroker, client: Client) -> Non
 
 
 def test_read_next_times_out(client: Client) -> None:
-    """A timeout is an error of its own, and the reader lives on."""
+    """A timeout has a separate error, and the reader stays open."""
     reader = client.create_reader("t", MessageId.earliest)
     with pytest.raises(Timeout):
         reader.read_next(timeout_millis=20)
@@ -216,7 +216,7 @@ def test_seek_by_id(client: Client, queue_size: int) -> None:
 
 
 def test_seek_in_the_middle_of_a_loop(client: Client) -> None:
-    """The loop goes on at the new place."""
+    """The loop continues at the new position."""
     fill(client, 3, 4)
     reader = client.create_reader("t", MessageId.earliest)
     seen = []
@@ -229,7 +229,7 @@ def test_seek_in_the_middle_of_a_loop(client: Client) -> None:
 
 @pytest.mark.parametrize("place", [-1, 2**63, True, "1"])
 def test_a_seek_to_no_place_is_refused(client: Client, place: Any) -> None:
-    """Times beyond 64 bits had come out of the request's encoding, as a ValueError."""
+    """Times beyond 64 bits would fail in the request's encoding with a ValueError."""
     reader = client.create_reader("t", MessageId.earliest)
     with pytest.raises(InvalidRequest, match="a message id or a publish time in ms"):
         reader.seek(place)
@@ -314,7 +314,7 @@ def test_damage_is_an_error_each_time(broker: ThreadedFakeBroker, client: Client
 
 
 def test_content_that_does_not_decode_is_damage(broker: ThreadedFakeBroker, client: Client) -> None:
-    """Its checksums are right: whoever published it did not compress what it says."""
+    """Its checksums are right: the publisher compressed it wrongly."""
     producer = client.create_producer("t", compression_type=CompressionType.ZSTD)
     producer.send(b"0" * 100)
     topic = broker.topic("t")

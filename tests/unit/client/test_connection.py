@@ -42,7 +42,7 @@ def test_addresses_of_each_kind(url: str) -> None:
     ],
 )
 def test_other_service_urls_are_refused_at_once(url: str) -> None:
-    """Nothing is connected for an address that cannot be meant; it is told how to write one."""
+    """The error shows a valid address, without a connection."""
     with pytest.raises(InvalidRequest, match="expected host:port"):
         Client(url)
     with pytest.raises(InvalidRequest, match="expected host:port"):

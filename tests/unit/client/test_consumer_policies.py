@@ -50,7 +50,7 @@ def values(messages: list[Message]) -> list[int]:
 def test_a_consumer_without_a_queue_fetches_nothing_ahead(
     broker: ThreadedFakeBroker, client: Client, type_: Any
 ) -> None:
-    """A message leaves the broker when somebody waits for it."""
+    """The broker sends a message only to a waiting receive call."""
     fill(client, 3)
     consumer = client.subscribe("t", "s", type_, initial_position=EARLIEST, receiver_queue_size=0)
     counts = broker.topic("t").subscriptions["s"].counts
@@ -59,7 +59,7 @@ def test_a_consumer_without_a_queue_fetches_nothing_ahead(
         message = consumer.receive()
         assert values([message]) == [number]
         consumer.acknowledge(message)
-    # One that comes while somebody waits.
+    # One that arrives during a receive call.
     timer = threading.Timer(0.05, fill, (client, 1))
     timer.start()
     assert values([consumer.receive()]) == [0]
@@ -148,7 +148,7 @@ def test_a_listener_without_a_queue(broker: ThreadedFakeBroker, client: Client) 
 def test_a_batch_ends_at_its_first_limit(
     client: Client, policy: ConsumerBatchReceivePolicy | None, expected: list[int]
 ) -> None:
-    """Messages, bytes or time; the next batch goes on after it."""
+    """Messages, bytes or time; the next batch continues after it."""
     consumer = client.subscribe("t", "s", initial_position=EARLIEST, batch_receive_policy=policy)
     fill(client, 10, batching_enabled=True)
     assert values(consumer.batch_receive()) == expected
@@ -225,7 +225,7 @@ def test_batches_of_the_asyncio_client() -> None:
 
 
 def test_a_reader_with_a_listener(client: Client) -> None:
-    """The listener gets every message, may seek, and nobody else reads."""
+    """The listener gets every message and may seek; other reads are refused."""
     fill(client, 3)
     seen: list[int] = []
     done = threading.Event()
@@ -249,7 +249,7 @@ def test_a_reader_with_a_listener(client: Client) -> None:
 
 
 def test_names_of_the_subscriptions_of_readers(broker: ThreadedFakeBroker, client: Client) -> None:
-    """A prefix, or the whole name; the broker is told the same after a lost connection."""
+    """A prefix, or the whole name; a reconnect sends the same."""
     client.create_reader("t", MessageId.earliest, subscription_role_prefix="billing")
     client.create_reader("t", MessageId.earliest, subscription_name="mine", reader_name="me")
     client.create_reader("t", MessageId.earliest)
@@ -263,7 +263,7 @@ def test_names_of_the_subscriptions_of_readers(broker: ThreadedFakeBroker, clien
 
 
 def test_a_full_queue_fails_sends_by_default(broker: ThreadedFakeBroker, client: Client) -> None:
-    """A callback is told, a caller without one gets the error; nothing else is lost."""
+    """A callback gets the error, or the caller if there is none; nothing else is lost."""
     producer = client.create_producer("t")
     broker.do(broker.service.may_answer.clear)
     results: list[Result] = []
@@ -319,7 +319,7 @@ def test_key_shared_policies_that_are_refused(arguments: tuple[Any, ...], says: 
 
 
 def test_a_key_shared_policy(client: Client) -> None:
-    """The broker's own way is what it asks for."""
+    """It requests the broker's only mode."""
     policy = ConsumerKeySharedPolicy(KeySharedMode.AutoSplit, True)
     client.subscribe("t", "s", ConsumerType.KeyShared, key_shared_policy=policy).close()
     with pytest.raises(InvalidRequest, match=r"is for consumer_type=ConsumerType\.KeyShared"):

@@ -73,7 +73,7 @@ def letters(client: Client, count: int, topic: str = DLQ) -> list[Message]:
 def test_a_message_is_published_after_its_last_redelivery(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """A copy with all its parts, which says where it is from; then it is acknowledged."""
+    """A copy with all its parts names its origin; then the message is acknowledged."""
     with client.create_producer("t") as producer:
         producer.send(b"good")
         bad = producer.send(

@@ -1,4 +1,4 @@
-"""Delayed messages of the client: entries of their own, in the order of sending."""
+"""Delayed messages of the client: separate entries in the order of sending."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.fake_broker import FakeBroker, ThreadedFakeBroker
 def test_a_delayed_message_is_not_batched(
     broker: ThreadedFakeBroker, client: Client, batching_type: BatchingType
 ) -> None:
-    """The open batch is sent before it; what follows is in another one."""
+    """The open batch is sent before it; later messages are in another one."""
     producer = client.create_producer("t", batching_enabled=True, batching_type=batching_type)
     for value in (b"0", b"1"):
         producer.send_async(value, None, partition_key="k")

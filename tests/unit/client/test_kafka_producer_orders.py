@@ -1,9 +1,9 @@
 """Producers of a Kafka topic under any order of events: sends, refusals, seals, broken connections,
 receipts kept back, send timeouts.
 
-What must hold: each message hears once what became of it, in the order of sending; what heard Ok is
-stored, once, at the offset that it was told; only a batch that holds what the topic refuses is
-refused; what was sent first is stored first.
+The invariants: each message gets its result once, in the order of sending; a message with the
+result Ok is stored once, at the reported offset; only a batch with refused content is refused;
+messages are stored in the order of sending.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def test_order_is_ledger_entry_batch_index() -> None:
 
 
 def test_text_is_ledger_entry_partition_index() -> None:
-    """The text is what Pulsar's tools print."""
+    """The text is that of Pulsar's tools."""
     assert str(MessageId(-1, 12, 3, 7)) == "12:3:-1:7"
 
 

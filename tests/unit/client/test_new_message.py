@@ -67,7 +67,9 @@ def test_a_key_that_is_no_text_keeps_its_bytes() -> None:
 
 
 def test_the_time_of_delivery() -> None:
-    """A delay is counted from the producer's clock, which is 1,000 here; none is at once."""
+    """A delay counts from the producer's clock, which is 1,000 here; without one, delivery is
+    immediate.
+    """
     second = timedelta(seconds=1)
     assert message(deliver_at=7).deliver_at_ms == 7
     assert message(deliver_after=second).deliver_at_ms == 2_000

@@ -12,7 +12,7 @@ from ledgerfold.storage.errors import ProducerBusy
 
 
 class Opened:
-    """A stream of one partition, which holds it alone."""
+    """A stream of one partition, which it holds exclusively."""
 
     def __init__(self, lock: asyncio.Lock) -> None:
         self.lock = lock
@@ -37,7 +37,7 @@ def test_of_two_that_wait_one_gets_all() -> None:
             for opened in await open_all(map(taken, locks)):
                 await opened.close()
 
-        # The second one comes to the locks in another order, but for the first.
+        # The second one takes the locks in another order, except for the first.
         async def hold_later() -> None:
             others = [locks[0], locks[2], locks[1]]
             for opened in await open_all(map(taken, others)):

@@ -137,7 +137,7 @@ def test_a_partition_that_refuses_opens_nothing(broker: ThreadedFakeBroker, clie
 def test_flush_tells_of_the_partition_that_failed(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """The messages of the others are stored all the same."""
+    """The messages of the others are stored anyway."""
     producer = client.create_producer("t")
     keys = [next(key for key in KEYS if murmur3_32(key) % 3 == index) for index in range(3)]
     for key in keys:
@@ -297,7 +297,7 @@ def test_a_reader_reads_every_partition(client: Client) -> None:
 
 
 def test_a_reader_begins_at_an_end_and_seeks_from_there(client: Client) -> None:
-    """As in Pulsar: an id is of one partition, and says nothing of the others."""
+    """As in Pulsar, an id belongs to one partition."""
     publish(client)
     with pytest.raises(InvalidRequest, match="earliest, latest"):
         client.create_reader("t", MessageId(1, LEDGER_ID, 0))
@@ -320,7 +320,7 @@ def test_a_table_view_shows_every_partition(client: Client) -> None:
 
 
 def new_key(partitions: int) -> str:
-    """One that goes to the last of so many."""
+    """Returns a key of the last of that many partitions."""
     return next(
         key for key in map(str, range(1000)) if murmur3_32(key) % partitions == partitions - 1
     )
@@ -341,7 +341,7 @@ def test_new_partitions_are_used_by_producers(broker: ThreadedFakeBroker, client
 def test_new_partitions_are_read_from_the_beginning(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """Also by who began at the end: what is in them was published later."""
+    """Also by a reader that began at the end: their messages were published later."""
     consumer = client.subscribe("t", "s", ConsumerType.Shared)
     reader = client.create_reader("t", MessageId.latest)
     view = client.create_table_view("t")
@@ -432,7 +432,7 @@ def test_the_same_for_asyncio() -> None:
 
 
 def test_get_topic_partitions(client: Client) -> None:
-    """Their full names; a topic's own when it is not partitioned."""
+    """Returns their full names; the topic's name if it is not partitioned."""
     assert client.get_topic_partitions("t") == [
         f"persistent://public/default/{name(index)}" for index in range(3)
     ]

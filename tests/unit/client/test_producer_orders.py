@@ -1,8 +1,8 @@
 """Producers under any order of events: sends, seals, broken connections, receipts kept back, limits
 that take batches apart, a disk that fails.
 
-What must hold: each message hears once what became of it; what heard Ok is stored, once, where its
-receipt says; what was sent first is stored and heard of first; sequence ids rise.
+The invariants: each message gets its result once; a message with the result Ok is stored once,
+where its receipt says; messages are stored and reported in the order of sending; sequence ids rise.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _shapes = st.sampled_from(
 
 @dataclass
 class Sent:
-    """A message, and all that was heard of it."""
+    """A message, and all its results."""
 
     number: int
     key: str | None
@@ -143,7 +143,7 @@ class Run:
             await self.core.queue.flush_async()
             await self.core.close()
 
-    # What must hold.
+    # The invariants
 
     def check(self, *, disk_failed: bool = False) -> None:
         topic = self.service.topic("t")
@@ -218,7 +218,7 @@ def test_a_disk_failure_fails_what_is_pending_in_order(
     more: list[tuple[Any, ...]],
     combines: bool,
 ) -> None:
-    """The producer ends: what has no receipt is not said to be sent, and nobody waits for ever."""
+    """The producer ends: messages without a receipt fail, and no call waits for ever."""
 
     async def run() -> None:
         one = Run(shape)
@@ -246,7 +246,7 @@ def test_a_disk_failure_fails_what_is_pending_in_order(
 
 
 def test_a_batch_that_was_open_fails_behind_those_that_were_sent() -> None:
-    """When the disk fails, too, messages hear of it in the order in which they were sent."""
+    """Also if the disk fails, results follow the order of sending."""
 
     def fail(entry: bytes) -> None:
         raise DiskFailure("x.log", "fdatasync", OSError(5, "Input/output error"))

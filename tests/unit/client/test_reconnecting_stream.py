@@ -1,4 +1,4 @@
-"""Streams that are told to break off while they connect."""
+"""Streams that are interrupted while they connect."""
 
 from __future__ import annotations
 

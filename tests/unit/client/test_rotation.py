@@ -46,7 +46,7 @@ def test_who_has_something_gets_the_turn() -> None:
 
 
 def test_an_error_stays_in_the_way() -> None:
-    """Nothing is skipped: the next one to ask hears of it again."""
+    """Nothing is skipped: the next call gets the error again."""
 
     def fail_at(member: str) -> Any:
         if member == "bad":

@@ -25,7 +25,7 @@ SINGLE = PartitionsRoutingMode.UseSinglePartition
 @pytest.mark.parametrize(
     ("key", "expected"),
     [
-        # From the tests of Pulsar's Java and C++ clients, which hold the two together.
+        # From the tests of Pulsar's Java and C++ clients, which keep both consistent.
         ("k1", 2110152746),
         ("k2", 1479966664),
         ("key1", 462881061),
@@ -93,7 +93,7 @@ def test_batched_messages_take_turns_by_time() -> None:
     ("config", "expected"),
     [
         (ProducerConfig("t", message_routing_mode=ROUND_ROBIN), [2, 0, 1]),
-        # Ten delays of 10 ms are a turn; the clock stands at 150 ms, in the second one.
+        # Ten delays of 10 ms are a turn; the clock shows 150 ms, in the second one.
         (ProducerConfig("t", message_routing_mode=ROUND_ROBIN, batching_enabled=True), [0, 0, 0]),
         (ProducerConfig("t", message_routing_mode=SINGLE, batching_enabled=True), [2, 2, 2]),
     ],

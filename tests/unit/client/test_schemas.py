@@ -1,4 +1,4 @@
-"""Schemas: definitions and bytes are those of Pulsar's own Python client."""
+"""Schemas: definitions and bytes equal those of Pulsar's Python client."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def order(schema: Any) -> Any:
     )
 
 
-# Not what its place takes.
+# Invalid for their place.
 ANY: list[Any] = [int]
 KINDS = pytest.mark.parametrize("kind", ["JsonSchema", "AvroSchema"])
 
@@ -94,7 +94,7 @@ def test_bytes_are_pulsars(kind: str) -> None:
 
 
 def order_of(schema: Any) -> Any:
-    """Returns the order, of the schema's own class."""
+    """Returns the order record of the schema's class."""
     record = getattr(schema, "_record", None) or schema._record_cls
     part = record._fields["part"]
     part_class = getattr(part, "record", type(part))
@@ -224,7 +224,7 @@ def test_producers_encode_and_messages_decode(
 
 
 def test_schemas_of_pulsars_own_client(client: Client) -> None:
-    """They fit as they are."""
+    """They work unchanged."""
     schema = theirs.JsonSchema(classes(theirs)[1])
     with client.create_producer("t", schema=schema) as producer:
         producer.send(order_of(schema))

@@ -32,12 +32,12 @@ from ledgerfold.storage.errors import AlreadyClosed, InvalidRequest, Overloaded
 
 
 class Loop:
-    """Keeps what it is asked to call, on a clock that the test moves."""
+    """Records the calls that it is asked to make, on a clock that the test moves."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
         self.timers: list[tuple[float, Callable[[], None]]] = []
-        # Whether what is to be called soon waits for turn().
+        # Whether calls that are due soon wait for turn().
         self.is_busy = False
         self.soon: list[Callable[[], object]] = []
 
@@ -132,7 +132,7 @@ def test_the_quick_way_and_the_long_way_agree() -> None:
 
 
 def test_keys_of_all_scripts_take_the_quick_way() -> None:
-    """A key is its UTF-8 bytes, and a file name that is no text keeps its own."""
+    """A key is its UTF-8 bytes, and an undecodable file name keeps its bytes."""
     producer, queue, stream = producer_of()
     keys = ["", "a", "k\u00e4y", "\u9375", "no-text-\udcff"]
     for key in keys:
@@ -233,7 +233,7 @@ def test_a_full_queue_refuses_and_takes_again() -> None:
         producer.send_async(b"x", None, partition_key="k")
     with pytest.raises(Overloaded):
         producer.send_async(b"x", None, partition_key="k")
-    # What had been in the open batch went out, lest it wait for room that it takes itself.
+    # The open batch was sent, otherwise it would wait for the space that it takes itself.
     assert [len(entry.listeners) for entry in stream.entries] == [2, 2, 1]
     answer(queue, stream)
     producer.send_async(b"x", None, partition_key="k")
@@ -254,7 +254,7 @@ def test_a_batch_above_the_brokers_limit_is_taken_apart() -> None:
 
 
 def test_a_key_based_batch_that_is_taken_apart_stays_in_order() -> None:
-    """One key has too much for an entry: what goes later has the higher sequence ids."""
+    """One key has too much for an entry: later entries have higher sequence ids."""
     producer, queue, stream = producer_of(
         batching_type=BatchingType.KeyBased, batching_max_allowed_size_in_bytes=100_000
     )
@@ -336,7 +336,7 @@ def test_sequence_ids_come_to_an_end(batching: BatchingType | None, left: int) -
 
 
 def test_a_failing_callback_hurts_nobody_else() -> None:
-    """The messages behind it hear of their receipts."""
+    """Later messages get their receipts."""
     heard: list[int] = []
     producer, queue, stream = producer_of()
     producer.send_async(b"1", lambda result, message_id: 1 // 0, partition_key="k")
@@ -376,7 +376,7 @@ def test_late_messages_on_the_fast_path_fail() -> None:
 
 
 def test_flush_raises_what_nobody_heard_of() -> None:
-    """Without a callback the flush is where a failure comes out, once."""
+    """Without a callback the flush raises the failure, once."""
 
     async def run() -> None:
         producer, queue, stream = producer_of(batching_max_allowed_size_in_bytes=100_000)
@@ -391,7 +391,9 @@ def test_flush_raises_what_nobody_heard_of() -> None:
 
 
 def test_a_receipt_that_comes_at_once_wakes_who_waits_for_any_partition() -> None:
-    """Also one that the loop runs right after the task asked; and whoever left is forgotten."""
+    """Also a receipt that the loop handles right after the request; a task that left is
+    forgotten.
+    """
 
     async def run() -> None:
         producers = [
@@ -416,7 +418,7 @@ def test_a_receipt_that_comes_at_once_wakes_who_waits_for_any_partition() -> Non
 
 
 def test_a_thread_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sender sleeps until a receipt came, then goes on."""
+    """The sender sleeps until a receipt arrives, then continues."""
     producer, queue, stream = producer_of(
         max_pending_messages=1, block_if_queue_full=True, batching_enabled=False
     )
@@ -477,7 +479,7 @@ def test_without_batching_a_message_that_is_too_large_fails_alone() -> None:
     for number in range(6):
         value = b"v" * (6000 if number == 2 else 10)
         producer.send_async(value, partial(note, number), partition_key="k")
-    # The entries; then the failure, which is told later.
+    # The entries; then the failure, which is reported later.
     stream.loop.turn()
     stream.loop.turn()
     assert [number for number, _ in heard] == [2]

@@ -1,4 +1,4 @@
-"""The table of a table view: what messages do to it, and who hears of it."""
+"""The table of a table view: how messages change it, and which listeners are called."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_remaining_messages(
 
 
 def test_listeners_hear_removals_as_none() -> None:
-    """TVW-06; keyless messages are not told, a removal also of a key that was not there."""
+    """TVW-06: keyless messages are not reported, a removal also if the key was absent."""
     table = Table(bytes.decode)
     heard = listening(table)
     table.apply(messages(("a", b"1"), (None, b"x"), ("a", b""), ("b", None)))
@@ -122,7 +122,7 @@ def test_a_callback_may_change_the_table_while_it_is_shown() -> None:
 
 
 def test_listening_to_all_has_no_gap() -> None:
-    """A writer that never pauses: who catches up gets each number once, in order, none missing."""
+    """The writer never pauses: the listener gets each number once, in order, none missing."""
     table = Table(bytes)
     table.apply(messages(("n", b"0")))
     started, stop = threading.Event(), threading.Event()
@@ -153,7 +153,9 @@ def test_listening_to_all_has_no_gap() -> None:
 
 
 def test_a_listener_may_add_a_listener() -> None:
-    """The new one gets what is there, the current update included, and that one not again."""
+    """The new one gets all present messages, the current update included, and that one only
+    once.
+    """
     table = Table(bytes)
     heard: list[tuple[str, Any]] = []
 
@@ -167,7 +169,7 @@ def test_a_listener_may_add_a_listener() -> None:
 
 
 def test_a_callbacks_error_on_present_messages_is_raised() -> None:
-    """It runs in the caller's own call, who then listens to nothing."""
+    """It runs in the caller's call, which then has no listener."""
     table = Table(bytes)
     table.apply(messages(("a", b"1")))
     calls: list[str] = []

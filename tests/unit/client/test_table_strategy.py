@@ -28,7 +28,9 @@ STRATEGIES = st.sampled_from(
 def test_a_view_equals_the_compacted_topic(
     strategy: Any, sent: list[tuple[str | None, bytes]], data: st.DataObject
 ) -> None:
-    """One that reads all, and one that reads what a run has left and the rest; skipped ones too."""
+    """Compares a view of all messages and a view of a run's output and the rest; skipped
+    ones too.
+    """
     said = [Said(key, value, publish_time_ms=1) for key, value in sent]
     Stubborn.skipped.clear()
     left = strategic(said, strategy).left
@@ -61,7 +63,7 @@ def test_nobody_hears_of_what_was_skipped() -> None:
 def test_a_strategy_that_fails_is_logged(
     strategy: Any, told: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the message, which changes nothing; the others are served."""
+    """The log names the message, which changes nothing; others are applied."""
     table = Table(bytes, strategy)
     with caplog.at_level(logging.ERROR):
         table.apply(messages(("a", b"1"), ("a", b"two"), ("b", b"2")))

@@ -64,7 +64,7 @@ def test_a_view_of_nothing(client: Client) -> None:
 
 
 def test_creation_ends_though_publishing_does_not(client: Client) -> None:
-    """TVW-08: what is read to is the last message of the beginning, not of the end."""
+    """TVW-08: creation reads up to the last message at its begin."""
     stop, going = threading.Event(), threading.Event()
 
     def publish_on() -> None:
@@ -90,7 +90,7 @@ def test_creation_ends_though_publishing_does_not(client: Client) -> None:
 
 
 def test_listening(client: Client) -> None:
-    """TVW-04: `listen` hears only what is new; for_each_and_listen what is there, too."""
+    """TVW-04: `listen` gets only new messages; for_each_and_listen also the present ones."""
     publish(client, 0, 5)
     view = client.create_table_view("t")
     new: list[tuple[str, Any]] = []
@@ -104,7 +104,7 @@ def test_listening(client: Client) -> None:
 
 
 def test_values_by_a_schema(client: Client) -> None:
-    """`decode` makes them, whatever else the object can do."""
+    """Only `decode` of the object is used."""
 
     class Number:
         @staticmethod
@@ -126,7 +126,7 @@ def test_the_readers_name(broker: ThreadedFakeBroker, client: Client) -> None:
 
 
 def test_listeners_may_use_the_client(client: Client) -> None:
-    """They run in a thread of the view's own; only their own view's refresh they must not await."""
+    """They run in a thread of the view; they must not await their own view's refresh."""
     view = client.create_table_view("t")
     outcome: list[object] = []
     done = threading.Event()
@@ -147,7 +147,7 @@ def test_listeners_may_use_the_client(client: Client) -> None:
 
 
 def test_a_slow_listener_holds_up_nobody_else(client: Client) -> None:
-    """Not the client's other streams, and not who looks at the view."""
+    """Neither the client's other streams nor readers of the view wait."""
     view = client.create_table_view("t")
     entered, leave = threading.Event(), threading.Event()
 
@@ -186,7 +186,7 @@ def test_a_refresh_gets_its_turn(
 
 
 def test_a_view_goes_on_after_a_restart(broker: ThreadedFakeBroker, client: Client) -> None:
-    """Lost connections are mended, and nobody hears anything twice."""
+    """It reconnects, and no listener is called twice."""
     publish(client, 0, 10)
     view = client.create_table_view("t")
     heard: list[str] = []
@@ -220,7 +220,7 @@ def test_a_message_that_is_gone_is_not_waited_for(
 
 
 def test_closing_fails_a_pending_refresh(broker: ThreadedFakeBroker, client: Client) -> None:
-    """TVW-10: with AlreadyClosed, at once; the view shows what it held."""
+    """TVW-10: it raises AlreadyClosed at once; the view keeps its content."""
     publish(client, 0, 3)
     view = client.create_table_view("t")
     broker.stop_now()
@@ -246,7 +246,7 @@ def test_closing_the_client_closes_its_views(client: Client) -> None:
 
 
 def test_a_failed_open_leaves_nothing(broker: ThreadedFakeBroker, client: Client) -> None:
-    """The broker's refusal comes out, and no thread stays."""
+    """The broker's refusal is raised, and no thread stays."""
     broker.service.refusal = InvalidRequest("no such name")
     before = threading.active_count()
     with pytest.raises(InvalidRequest):
@@ -277,7 +277,7 @@ def test_damage_at_creation_is_an_error(broker: ThreadedFakeBroker, client: Clie
 
 
 def test_damage_later_is_told_and_outlived(broker: ThreadedFakeBroker, client: Client) -> None:
-    """A refresh raises it, and reading goes on, with a new reader, once it is mended."""
+    """A refresh raises it, and reading continues with a new reader after a repair."""
     publish(client, 0, 3)
     view = client.create_table_view("t")
     store_damaged(broker)
@@ -300,7 +300,7 @@ def test_a_reader_that_the_broker_ends_is_opened_again(
     broker.service.refusal = NotAllowed("not now")
     broker.do(lambda: broker.topic("t").notify())
     wait_until(lambda: follower._error is not None, "the refusal")
-    view.refresh()  # has all there is
+    view.refresh()  # it is complete
     broker.store("t", entry_of(3))
     with pytest.raises(NotAllowed):
         view.refresh()
@@ -310,7 +310,7 @@ def test_a_reader_that_the_broker_ends_is_opened_again(
 
 
 def test_the_call_thread() -> None:
-    """Calls run one after the other there; what they raise comes out; it ends when told to."""
+    """Calls run there one after another; their errors are raised; it ends on request."""
     calls = CallThread("test")
     io = IoThread.shared()
     ran: list[bool] = []

@@ -220,7 +220,7 @@ def test_a_pattern_that_matches_nothing_yet(
 
 
 def test_several_topics_of_the_asyncio_client() -> None:
-    """With Pulsar's own argument for a pattern, too."""
+    """Includes Pulsar's argument for a pattern."""
 
     async def scenario() -> None:
         broker = FakeBroker()

@@ -14,7 +14,7 @@ FIRST, SECOND, THIRD = Position(1, 0), Position(1, 1), Position(1, 2)
 
 
 def test_a_batch_is_acknowledged_with_its_last_message() -> None:
-    """The order in which the messages are acknowledged does not matter."""
+    """Its messages may be acknowledged in any order."""
     tracker = BatchAcknowledgements()
     tracker.opened(FIRST, range(3))
     assert [tracker.acknowledge(FIRST, index) for index in (2, 0, 1)] == [False, False, True]
@@ -22,7 +22,7 @@ def test_a_batch_is_acknowledged_with_its_last_message() -> None:
 
 
 def test_acknowledging_twice_counts_once() -> None:
-    """A repeated acknowledgement does not stand for another message."""
+    """A repeated acknowledgement does not count for another message."""
     tracker = BatchAcknowledgements()
     tracker.opened(FIRST, range(2))
     assert not tracker.acknowledge(FIRST, 0)
@@ -61,7 +61,7 @@ def test_a_compacted_batch_counts_what_is_left_of_it() -> None:
 
 
 def test_a_redelivered_batch_comes_without_what_was_acknowledged() -> None:
-    """Only what is missing is handed out again."""
+    """Only unacknowledged messages are delivered again."""
     tracker = BatchAcknowledgements()
     tracker.opened(FIRST, range(4))
     tracker.acknowledge(FIRST, 1)
@@ -69,7 +69,7 @@ def test_a_redelivered_batch_comes_without_what_was_acknowledged() -> None:
 
 
 def test_an_acknowledgement_costs_the_same_in_a_large_batch() -> None:
-    """It changes a bit in place: nothing of the size of the batch is created each time."""
+    """It changes a bit in place, without a copy of the batch's set."""
     tracker = BatchAcknowledgements()
     tracker.opened(FIRST, range(300_000))
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""The clock that is moved by hand: it stands, it wakes who waits, and it waits for them."""
+"""The clock that is moved by hand: it does not advance, wakes sleepers, and waits for them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_it_does_not_move_backwards() -> None:
 
 
 def test_redeliveries_are_due_in_the_order_of_their_times() -> None:
-    """All of it at the new time; what is later, or was cancelled, does not."""
+    """All due ones happen at the new time; later and cancelled ones do not."""
 
     async def body() -> None:
         clock, found = ManualClock(0), list[tuple[str, int]]()

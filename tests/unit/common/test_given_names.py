@@ -1,4 +1,4 @@
-"""Names that clients give: what may be one, and how one is listed that may not any more."""
+"""Names that clients give: valid ones, and how a listing shows an invalid one."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_stand_ins_are_told_apart() -> None:
 
 @pytest.mark.parametrize("tenant", ["..", ".", "x" * 1025])
 def test_tenants_and_namespaces(tenant: str) -> None:
-    """By their form they would be names: those of a record are, and are listed by a stand-in."""
+    """Their form is valid: stored ones are accepted, and listed by a stand-in."""
     full = f"persistent://{tenant}/{tenant}/t"
     assert str(TopicName.parse(full)) == full
     for check, name in ((check_topic, full), (check_namespace, f"n/{tenant}")):
@@ -81,7 +81,7 @@ def test_tenants_and_namespaces(tenant: str) -> None:
 
 
 def test_properties_of_a_client() -> None:
-    """Their number, their keys, and what they have in all."""
+    """Limits their number, their keys, and their total size."""
     check_properties("a consumer", {"any key": "any\nvalue"})
     for wrong in (
         {"": "1"},

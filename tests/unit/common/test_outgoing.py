@@ -31,7 +31,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hours pass from one look at the clock to the next."""
     hours = itertools.count(0, 3600)
     monkeypatch.setattr(module, "_now_s", lambda: float(next(hours)))
-    monkeypatch.setattr(module, "_LOOK_S", 0.001)
+    monkeypatch.setattr(module, "_CHECK_S", 0.001)
 
 
 def test_a_stream_that_is_one_too_many() -> None:
@@ -47,7 +47,7 @@ def test_a_stream_that_is_one_too_many() -> None:
 
 
 def test_the_less_room_the_less_is_read_at_once() -> None:
-    """A part of what is left, and no less than the least; so that many have some."""
+    """A read takes a part of the rest, and at least the minimum, so that many get some."""
     outgoing = Outgoing(bytes_max=64 * READ_PART * KIB)
     most, granted = 1024 * KIB, list[int]()
     while (share := outgoing.share()).reserve(most):
@@ -60,7 +60,7 @@ def test_the_less_room_the_less_is_read_at_once() -> None:
 
 
 def test_room_is_given_in_order() -> None:
-    """To those who wait, when somebody has sent; who leaves meanwhile is passed over."""
+    """Waiting streams get freed space in order; streams that left are skipped."""
 
     async def body() -> None:
         outgoing = Outgoing(bytes_max=READ_LEAST)
@@ -70,7 +70,7 @@ def test_room_is_given_in_order() -> None:
         waiting = [asyncio.create_task(each.reserve_or(READ_LEAST, never)) for each in shares]
         await turns()
         assert not any(each.done() for each in waiting)
-        # Nobody overtakes them.
+        # No stream overtakes them.
         assert not outgoing.share().reserve(1)
         waiting[0].cancel()
         first.hold(0)
@@ -87,7 +87,7 @@ def test_room_is_given_in_order() -> None:
 
 
 def test_who_has_something_else_to_do_does_not_wait() -> None:
-    """The client left, say: it holds nothing, and is in nobody's way."""
+    """For example, its client left: it holds no space and blocks no other."""
 
     async def body() -> None:
         outgoing = Outgoing(bytes_max=READ_LEAST)
@@ -106,7 +106,7 @@ def test_who_has_something_else_to_do_does_not_wait() -> None:
 
 
 def test_entries_read_ahead_are_dropped_first(impatient: None) -> None:
-    """Nobody is ended for it."""
+    """No stream is ended for it."""
 
     async def body() -> None:
         outgoing, dropped = Outgoing(bytes_max=READ_LEAST), list[Share]()

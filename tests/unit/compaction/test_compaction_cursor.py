@@ -1,6 +1,6 @@
-"""The cursor `__compaction`, moved by hand: what readers, runs and trims see of it.
+"""The cursor `__compaction`, moved by hand: what readers, runs and trims see.
 
-What is expected under `pulsar-4` is what a Pulsar 4.0.7 answered (docs/PROFILES.md, rule 6.6).
+The expectations under `pulsar-4` are answers of a Pulsar 4.0.7 (docs/PROFILES.md, rule 6.6).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def unload(lab: BrokerLab) -> None:
 
 
 def call(lab: BrokerLab, name: str, **fields: Any) -> Any:
-    """A call of AdminService; its errors come as they are."""
+    """Makes a call of AdminService and raises its errors."""
     request = getattr(admin_pb2, f"{name}Request")(topic=TOPIC, subscription=SUBSCRIPTION, **fields)
     return lab.run(admin_calls(lab.broker)[name](request))
 
@@ -86,14 +86,14 @@ def test_moved_back_it_shows_at_once_and_counts_from_the_next_load_on(lab: Broke
     assert (view(lab), view(lab, sent[3])) == ("a=2 b=2", "b=2")
     unload(lab)
     assert cursor(lab)["markDeletePosition"] == str(sent[0])
-    # From the beginning the compacted ledger comes first, whole, and then what lies behind it.
+    # From the beginning the compacted ledger comes first, then the raw entries after it.
     assert view(lab) == "a=2 b=2"
     assert view(lab, sent[1]) == "b=1 a=2 c= b=2"
     assert view(lab, sent[3]) == "c= b=2"
 
 
 def test_moved_back_a_run_reads_behind_the_compacted_ledger(lab: BrokerLab) -> None:
-    """Its entries come from it, and not from the raw ledgers a second time."""
+    """It reads entries from the compacted ledger, and not again from the raw ledgers."""
     sent = send(lab, "a=1 b=1 a=2")
     lab.compact()
     reset(lab, at(sent[1]))
@@ -142,7 +142,7 @@ def test_moved_back_the_entries_that_compaction_left_out_are_seen_until_a_run(
 
 
 def test_before_entries_that_were_all_trimmed(lab: BrokerLab) -> None:
-    """The cursor of a run over nothing begins in a ledger that is gone, as a Pulsar 4.0.7 shows it.
+    """After an empty run the cursor is in a ledger that does not exist, as in a Pulsar 4.0.7.
 
     No history had trimmed all entries of a topic before its first run.
     """
@@ -326,7 +326,7 @@ def test_truncation_and_deletion_forget_the_move(lab: BrokerLab) -> None:
 def test_the_documented_profile_refuses(
     lab: BrokerLab, name: str, fields: dict[str, object]
 ) -> None:
-    """It would pass what no run has seen, and says so although nothing is there to pass yet."""
+    """The cursor would pass entries that no run has read; it is refused on an empty topic, too."""
     lab.topic.record.policies.CopyFrom(Policies())
     send(lab, "a=1")
     lab.compact()

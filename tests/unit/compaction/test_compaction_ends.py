@@ -1,4 +1,4 @@
-"""A run always ends: whatever is raised, wherever, and however often it is interrupted."""
+"""A run always ends, after any error and any number of interruptions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GONE = FileNotFoundError(2, "No such file or directory", "100/0.log.tmp")
 
 
 class TheEnd(BaseException):
-    """Stands for what ends a task from outside: it is no Exception."""
+    """A BaseException that ends a task from outside."""
 
 
 def in_a_run(body: Callable[[Lab, LabTopic], Awaitable[None]], lab: Lab | None = None) -> None:
@@ -60,7 +60,7 @@ async def compact(lab: Lab, topic: LabTopic) -> RunRecord:
 
 @pytest.mark.parametrize("failure", [GONE, DISK_FULL, ZeroDivisionError("a defect")])
 def test_a_removal_that_fails_is_made_up_for_before_the_next_run(failure: Exception) -> None:
-    """FLT-01: the killed worker's tasks still wrote; the run ends with its own error, not that."""
+    """FLT-01: the killed worker's tasks still wrote; the run ends with its first error."""
 
     async def body(lab: Lab, topic: LabTopic) -> None:
         lab.store.failure = failure
@@ -158,7 +158,7 @@ def test_files_stay_when_nobody_can_say_whether_they_are_published(
 
 
 def test_someone_who_is_told_of_an_end_and_fails_stops_nobody() -> None:
-    """The next run begins, and the others are told."""
+    """The next run begins, and the other listeners are called."""
 
     async def body(lab: Lab, topic: LabTopic) -> None:
         told: list[int] = []
@@ -182,7 +182,7 @@ def test_someone_who_is_told_of_an_end_and_fails_stops_nobody() -> None:
 def test_a_topic_that_cannot_tell_its_backlog_does_not_stop_the_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It is last; its run says what is wrong with it."""
+    """It comes last; its run reports the error."""
 
     async def body(lab: Lab, topic: LabTopic) -> None:
         broken, other = lab.topic("broken"), lab.topic("other")
@@ -258,7 +258,7 @@ class Deaf(HeldCompactor):
 
 @pytest.mark.parametrize("answer", [CompactorUnavailable("gone"), ZeroDivisionError("a"), None])
 def test_an_interruption_holds_whatever_the_worker_makes_of_it(answer: Exception | None) -> None:
-    """Also a manifest that comes nevertheless: who cancelled was promised an end without effect."""
+    """A late manifest is ignored, too: a cancelled run has no effect."""
 
     async def body(lab: Lab, topic: LabTopic) -> None:
         assert await lab.scheduler.cancel(topic.name) == 1

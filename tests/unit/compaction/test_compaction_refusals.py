@@ -27,7 +27,7 @@ DISK_FULL = DiskFailure("file", "write", OSError(28, "No space left on device"))
 
 
 def test_a_full_queue_refuses_and_records_nothing() -> None:
-    """One run in the worker, three waiting; the fifth topic is told to come back."""
+    """One run is in the worker, three wait; the fifth topic is refused for now."""
 
     async def body() -> None:
         lab = Lab()
@@ -101,7 +101,7 @@ def test_adm_14_a_trigger_on_a_topic_that_goes_away_does_nothing() -> None:
 
 
 def test_without_a_compactor_a_trigger_is_refused() -> None:
-    """`--compactor off`: nothing is queued that nobody will carry out."""
+    """With `--compactor off`, nothing is queued that no worker will run."""
 
     async def body() -> None:
         lab = Lab()
@@ -115,7 +115,7 @@ def test_without_a_compactor_a_trigger_is_refused() -> None:
 
 
 def test_an_admin_trigger_wakes_an_unavailable_compactor() -> None:
-    """After an installation of Java, nobody has to wait for the next automatic attempt."""
+    """After installing Java, an administrator need not wait for the next automatic attempt."""
 
     async def body() -> None:
         lab = Lab()

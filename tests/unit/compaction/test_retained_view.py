@@ -57,7 +57,7 @@ def test_a_hidden_message_wins_no_run(lab: BrokerLab) -> None:
     assert compacted is not None
     entries = compacted.read(EARLIEST, bytes_max=1 << 20, end=LATEST)
     assert all(entry.header.position >= floor for entry in entries)
-    # The record tells what the run went by.
+    # The record states the run's inputs.
     assert (run.retention_floor.ledger_id, run.retention_floor.entry_id) == floor
 
 

@@ -84,7 +84,7 @@ def test_a_run_with_nothing_to_do_names_its_strategy_too() -> None:
 
 
 def test_a_strategy_of_one_run() -> None:
-    """It holds for that run, whatever is set meanwhile, and is not the topic's."""
+    """It applies to that run even if settings change, and is not the topic's."""
 
     async def body() -> None:
         lab = Lab()
@@ -124,7 +124,7 @@ def test_another_strategy_is_a_reason_for_a_run() -> None:
 def test_a_run_without_new_entries_ends_at_the_same_horizon() -> None:
     """Not at the compacted ledger's last entry: a reader would see the tombstones after it.
 
-    Runs without new entries had been tested on a log in memory only, which writes no ledger.
+    A log in memory writes no ledger, so these runs need files.
     """
     lab = BrokerLab()
     sent = lab.publish([([Message(b"a", b"1")], False), ([Message(b"b", b"")], False)])

@@ -52,7 +52,7 @@ def test_adm_01_a_topic_that_was_never_compacted_is_not_run() -> None:
 
 
 def test_a_run_goes_through_its_states_and_ends_with_the_commit() -> None:
-    """Queued and running are durable before the worker is asked; success comes with the view."""
+    """Queued and running are durable before the worker starts; success is durable with the view."""
 
     async def body() -> None:
         lab = Lab()
@@ -142,7 +142,7 @@ def test_adm_02_an_empty_topic_succeeds_without_ledger_or_worker() -> None:
 
 
 def test_an_empty_topic_is_compacted_once_until_something_is_published() -> None:
-    """Unless the profile wants a run, or forgets with a load that there was one."""
+    """Unless the profile wants a run, or forgets the last run with a load."""
 
     async def body() -> None:
         lab = Lab()
@@ -231,7 +231,7 @@ def test_adm_04_a_trigger_during_a_run_is_refused_and_only_one_run_counts() -> N
 
 
 def test_two_triggers_at_once_start_one_run() -> None:
-    """The second comes while the first waits for its cursor to be durable."""
+    """The second arrives while the first waits for its cursor to be durable."""
 
     async def body() -> None:
         lab = Lab()
@@ -305,7 +305,7 @@ def test_a_failure_in_the_worker_leaves_the_old_view_and_no_files(
 
 
 def test_a_manifest_of_another_run_is_not_committed() -> None:
-    """The topic does not serve it, whatever a worker mixes up."""
+    """The topic does not serve it."""
 
     async def body() -> None:
         lab = Lab()
@@ -347,7 +347,7 @@ def test_a_failed_commit_changes_nothing(failure: Exception, removed: list[int])
 
 
 def test_an_error_after_the_commit_does_not_take_the_published_ledger_away() -> None:
-    """Files that the metadata name are kept, whatever fails afterwards."""
+    """Files that the metadata name are kept after any later error."""
 
     async def body() -> None:
         lab = Lab()
@@ -369,7 +369,9 @@ def test_an_error_after_the_commit_does_not_take_the_published_ledger_away() -> 
 
 
 def test_cancelling_a_run_in_the_worker() -> None:
-    """It answers once the run has ended and its files are gone; the status says cancelled."""
+    """The call returns once the run has ended and its files are removed; the status is
+    cancelled.
+    """
 
     async def body() -> None:
         lab = Lab()
@@ -407,7 +409,7 @@ def test_cancelling_a_queued_run_leaves_the_others_alone() -> None:
 
 
 def test_a_cancel_right_after_the_trigger() -> None:
-    """The run's task exists but has not begun: it ends cancelled all the same."""
+    """The run's task exists but has not begun; it still ends cancelled."""
 
     async def body() -> None:
         lab = Lab()
@@ -456,7 +458,7 @@ def test_flt_16_an_unload_fences_the_run() -> None:
 
 
 def test_runs_cut_off_by_a_crash_are_marked_at_the_next_start() -> None:
-    """Queued and running become errors that say so; what had ended stays."""
+    """Queued and running runs become errors; ended ones stay."""
 
     async def body() -> None:
         lab = Lab()
@@ -493,7 +495,7 @@ def test_a_run_that_began_before_the_start_is_left_alone() -> None:
 
 
 def test_the_history_is_bounded() -> None:
-    """The record of run n goes when run n + RUNS_KEPT is queued."""
+    """The record of run n is deleted when run n + RUNS_KEPT is queued."""
 
     async def body() -> None:
         lab = Lab()

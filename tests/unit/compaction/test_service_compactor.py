@@ -1,4 +1,4 @@
-"""A compaction service of the user's own, as the broker sees it: errors told, waits bounded."""
+"""A user's compaction service, as the broker sees it: errors are reported, waits bounded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PLAN = CompactionPlan(run_id="t#1")
     ],
 )
 def test_one_that_cannot_be_had(name: str, why: str) -> None:
-    """Said before the broker serves, with the option's own word."""
+    """The broker reports it before it serves, and names the option."""
     with pytest.raises(InvalidRequest, match=f"^--compaction-service {name}: .*{why}"):
         load_service(name)
 
@@ -74,7 +74,7 @@ def test_invalid_manifests() -> None:
 
 
 def test_an_error_of_its_own_is_told() -> None:
-    """By its name and its words; errors of ours as they are, progress before."""
+    """It is reported by name and text; Ledgerfold's errors unchanged, after progress."""
 
     class Failing(Copying):
         async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
@@ -129,7 +129,7 @@ def test_whether_strategies_can_be_set() -> None:
             with pytest.raises(InvalidStrategy, match="LookupError: never heard of it"):
                 await compactor.check_strategy(other)
         async with serving("m:Copying", Copying()) as compactor:
-            with pytest.raises(InvalidStrategy, match="m:Copying checks no strategies"):
+            with pytest.raises(InvalidStrategy, match="m:Copying does not check strategies"):
                 await compactor.check_strategy(one)
 
     asyncio.run(main())
@@ -137,7 +137,7 @@ def test_whether_strategies_can_be_set() -> None:
 
 @pytest.mark.parametrize("knows", [False, True])
 def test_dead_messages_are_given_only_to_a_service_that_knows_of_them(knows: bool) -> None:
-    """Another one would bring them back to life. What to do is said."""
+    """Another one would bring them back to life. The error says what to do."""
 
     class Any(Copying):
         reads_deletion_vectors = knows

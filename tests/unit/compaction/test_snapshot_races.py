@@ -1,7 +1,7 @@
 """Tests events between the steps of a compaction's snapshot and of other seals and rolls.
 
 Flushes wait until the test lets them go, so that publishing, rolls, cancellations and trimming fall
-between any two of them. Whatever the order, no acknowledged message is lost.
+between any two of them. In every order, no acknowledged message is lost.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tests.model.broker_lab import STORE, TOPIC, BrokerLab
 from tests.model.log_model import Message
 from tests.support.held_executor import HeldExecutor
 
-# A few more than a ledger takes: a roll, wherever they come.
+# A few more than a ledger takes, so that a roll happens in every case.
 ROLLS = STORE.ledger_entries_max + 2
 STEPS = range(1, 11)
 # At the log's disk, and at the topic's record.
@@ -47,7 +47,7 @@ MOST_AT_ONCE = 2
 
 
 class Race:
-    """A lab whose disk waits. Messages have keys of their own: none may go."""
+    """A lab whose disk waits. All messages have distinct keys: none may disappear."""
 
     def __init__(self) -> None:
         self.lab = BrokerLab()
@@ -107,7 +107,7 @@ class Race:
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("before", [1, 3])
 def test_messages_published_during_a_snapshot_are_not_lost(step: int, before: int) -> None:
-    """Also when it rolls the ledger: whatever call to the disk the snapshot is at."""
+    """Also if it rolls the ledger, at every disk call of the snapshot."""
     race = Race()
     race.lab.run(_publish(race, before))
     calls = 0
@@ -147,7 +147,7 @@ def roll(lab: BrokerLab) -> Coroutine[Any, Any, object]:
 def test_whoever_waited_for_the_disk_may_be_cancelled(
     work: Callable[[BrokerLab], Coroutine[Any, Any, object]], step: int
 ) -> None:
-    """The thread goes on: nothing else may use the disk meanwhile, and what it did counts."""
+    """The thread continues: nothing else may use the disk meanwhile, and its effect counts."""
     race = Race()
 
     async def scenario() -> None:
@@ -172,7 +172,7 @@ def test_whoever_waited_for_the_disk_may_be_cancelled(
 
 
 def test_a_log_that_failed_during_a_run_gets_no_view() -> None:
-    """The run's input may be more than what is durable."""
+    """The run's input may exceed the durable entries."""
     race = Race()
 
     async def scenario() -> None:
@@ -237,7 +237,7 @@ def test_a_truncation_takes_what_was_there_when_it_began(step: int) -> None:
         return before
 
     del race.keys[: race.lab.run(scenario())]
-    # Those behind the boundary may be gone only from the front.
+    # After the boundary, entries may be missing only at the front.
     found = race.lab.read(EARLIEST, read_compacted=False)
     keys = [each.message.key for each in found]
     assert keys == race.keys[len(race.keys) - len(keys) :]
@@ -250,7 +250,7 @@ def test_a_truncation_takes_what_was_there_when_it_began(step: int) -> None:
 
 
 def test_a_snapshot_that_misses_a_segment_is_refused() -> None:
-    """The run fails and names the missing segment, whatever the cause."""
+    """The run fails and names the missing segment."""
     race = Race()
     race.lab.run(_publish(race, ROLLS))
     topic = race.lab.topic
@@ -297,7 +297,7 @@ async def _publish(race: Race, count: int) -> None:
 
 
 def test_a_defect_in_a_flush_ends_the_producers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No producer waits for receipts forever, whatever the defect."""
+    """No producer waits for receipts for ever after any defect."""
     race = Race()
 
     def broken(writer: LedgerWriter) -> Position:

@@ -75,7 +75,7 @@ def test_in_a_what_if(lab: BrokerLab, topic: str) -> None:
 
 
 def test_a_stored_one_that_is_not_allowed_any_more(lab: BrokerLab) -> None:
-    """Its run fails with that sentence, in its record; the view stands, and stats tell."""
+    """Its run fails with that text in its record; the view stays, and stats show it."""
     own = CompactionStrategy(name="shop:Everything")
     scope = admin_pb2.PolicyScope(topic=TOPIC)
     request = admin_pb2.UpdatePoliciesRequest(scope=scope, set=Policies(compaction_strategy=own))

@@ -48,7 +48,7 @@ LIMITS = SupervisorLimits(ready=20, listening=20, warm=20, cancel=5, stop=5)
 
 
 class Pauses:
-    """Stands for asyncio.sleep: remembers each pause, and ends it when the test says so."""
+    """A stand-in for asyncio.sleep: records each pause, and ends it when the test says so."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -125,7 +125,7 @@ def in_a_run(
 
 
 def test_it_starts_a_worker_and_runs_a_plan(tmp_path: Path) -> None:
-    """Start returns before the worker is up; the run waits for it, and hears of its progress."""
+    """Start returns before the worker is ready; the run waits for it, and gets its progress."""
 
     async def body() -> None:
         async with supervised(tmp_path, "serve") as supervisor:
@@ -163,7 +163,7 @@ def test_the_remains_of_an_earlier_worker_are_cleared(tmp_path: Path) -> None:
 
 
 def test_a_worker_is_ready_only_once_it_serves(tmp_path: Path) -> None:
-    """A run that cannot wait so long says what it waited for."""
+    """A run whose wait times out names what it waited for."""
 
     async def body() -> None:
         warm = tmp_path / "warm"
@@ -203,9 +203,7 @@ def test_a_worker_that_dies_in_a_run(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_stops_serving_is_not_ready_while_its_runs_end(tmp_path: Path) -> None:
-    """Its JVM is gone, say; the run says so itself, and whoever asks for the state is told at
-    once.
-    """
+    """For example, its JVM ended; the run's error says so, and the state changes at once."""
 
     async def body() -> None:
         pauses, fifo = Pauses(), tmp_path / "ends"
@@ -291,8 +289,8 @@ def test_a_worker_that_dies_before_it_listens(tmp_path: Path) -> None:
 
 
 def test_whether_it_can_work_is_known_before_spark_is_up(tmp_path: Path) -> None:
-    """It found what it needs, and warms up; or it did not, and says what to install. Until then
-    nobody says that Spark warms up.
+    """It found its requirements and warms up; or it did not, and says what to install. Until then
+    the state does not say that Spark warms up.
     """
 
     async def body() -> None:
@@ -320,7 +318,7 @@ def test_whether_it_can_work_is_known_before_spark_is_up(tmp_path: Path) -> None
 
 
 def test_unavailable_is_said_and_tried_again_at_the_next_trigger(tmp_path: Path) -> None:
-    """Runs are refused at once with what to install; retry_now does not wait out the 30 s."""
+    """Runs are refused at once with what to install; retry_now does not wait for the 30 s."""
 
     async def body() -> None:
         pauses = Pauses()
@@ -353,7 +351,7 @@ def test_off_is_off(tmp_path: Path) -> None:
 def test_it_attaches_to_a_worker_that_others_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The address instead of a process; it goes when its owner ends it, and is waited for."""
+    """It gets an address instead of a process; if the worker's owner restarts it, it reconnects."""
     monkeypatch.setenv(SECRET_VARIABLE, "shared")
 
     async def body() -> None:
@@ -397,7 +395,7 @@ def test_a_run_in_a_worker_with_another_secret_fails_and_says_so(
 def test_without_the_secret_of_anothers_worker_it_says_what_to_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Runs fail at once, and nobody wonders why the worker refuses them."""
+    """Runs fail at once, with an error that names the setting."""
     monkeypatch.delenv(SECRET_VARIABLE, raising=False)
 
     async def body() -> None:
@@ -410,7 +408,7 @@ def test_without_the_secret_of_anothers_worker_it_says_what_to_set(
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are found in /proc")
 def test_a_run_learns_of_a_workers_death_when_nothing_of_it_is_left(tmp_path: Path) -> None:
-    """FLT-01: what the worker started writes on, out of reach of its process group, until then."""
+    """FLT-01: until then the worker's processes outside of its process group keep writing."""
     written = tmp_path / "written"
 
     async def body() -> None:
@@ -485,7 +483,7 @@ def test_a_worker_that_does_not_heed_a_cancel_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_run_that_someone_else_cancelled(tmp_path: Path) -> None:
-    """The worker's own word for it comes through."""
+    """The worker's error is passed on."""
 
     async def body() -> None:
         async with supervised(tmp_path, "serve") as supervisor:
@@ -502,7 +500,7 @@ def test_a_run_that_someone_else_cancelled(tmp_path: Path) -> None:
 
 
 def test_stopping_the_supervisor_fails_the_run_in_progress(tmp_path: Path) -> None:
-    """Nobody waits for ever."""
+    """No caller waits for ever."""
 
     async def body() -> None:
         async with supervised(tmp_path, "serve") as supervisor:
@@ -521,7 +519,7 @@ def own(name: str) -> CompactionStrategy:
 
 
 def test_a_strategy_is_checked_before_spark_is_up(tmp_path: Path) -> None:
-    """As soon as the worker listens; what it says is what the caller hears."""
+    """The check runs as soon as the worker listens; the caller gets its result."""
 
     async def body() -> None:
         os.mkfifo(tmp_path / "warm")
@@ -535,7 +533,7 @@ def test_a_strategy_is_checked_before_spark_is_up(tmp_path: Path) -> None:
 
 
 def test_a_check_that_takes_too_long(tmp_path: Path) -> None:
-    """Tests a worker that is not there in time, and a slow strategy: nobody waits forever."""
+    """Tests a worker that starts too late, and a slow strategy: no caller waits for ever."""
 
     async def body() -> None:
         limits = replace(LIMITS, check=0.3)

@@ -93,7 +93,7 @@ def runs(text: str) -> list[RunRecord]:
     ],
 )
 def test_failures_in_a_row(history: str, expected: tuple[int, int]) -> None:
-    """A success ends the row; what an unload cut off does not count."""
+    """A success resets the count; a run ended by an unload does not count."""
     assert failures_in_a_row(runs(history)) == expected
 
 
@@ -172,7 +172,7 @@ def test_a_failed_automatic_run_is_not_repeated_at_once() -> None:
 
 
 def test_a_refused_topic_does_not_keep_the_others_from_being_checked() -> None:
-    """A full queue is logged; the round goes on."""
+    """A full queue is logged; the round continues."""
 
     async def body() -> None:
         lab = Lab(settings=replace(SETTINGS, compaction_queue_max=1))
@@ -206,7 +206,7 @@ def test_a_topic_that_cannot_be_looked_at_ends_neither_the_round_nor_a_roll() ->
 
 
 def test_a_clock_that_is_set_back_stops_no_automatic_compaction() -> None:
-    """Nobody knows when the failure was: it is tried, and the pauses are those of the new time."""
+    """The time of the failure is unknown: a run starts, and pauses follow the new time."""
 
     async def body() -> None:
         lab = Lab()

@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc").is_dir(), reason="found in /proc"),
 ]
 
-# As Spark's daemon does: a process group of its own, with a child in it that outlives it.
+# As Spark's daemon does: a separate process group, with a child in it that outlives it.
 DAEMON = """
 import os, signal
 os.setpgid(0, 0)
@@ -63,7 +63,7 @@ def start(token: str, started: list[subprocess.Popen[bytes]]) -> subprocess.Pope
 def test_all_of_a_dead_brokers_worker_is_ended_and_its_folder_removed(
     tmp_path: Path, started: list[subprocess.Popen[bytes]]
 ) -> None:
-    """FLT-04: before recovery removes what they write."""
+    """FLT-04: before recovery removes the files that they write."""
     folder = new_scratch(tmp_path)
     (folder / "spark").mkdir()
     process = start(folder.name, started)

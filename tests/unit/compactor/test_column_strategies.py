@@ -87,7 +87,7 @@ KEYED = st.builds(
 
 @given(ASKED, st.lists(KEYED, min_size=1, max_size=40), st.sampled_from([1, 3, 1 << 16]))
 def test_one_fold_equals_the_model(asked: Asked, messages: list[Message], slice_rows: int) -> None:
-    """Survivors and count of what `begin` sees at once, a join of one stretch included."""
+    """Compares survivors and count of one `begin`, also after a join of one piece."""
     strategy = strategy_of(
         CompactionPlan(strategy=asked.name, strategy_settings=asked.settings, time_ms=asked.time_ms)
     )
@@ -145,7 +145,7 @@ def test_a_run_equals_the_model(
     chunk_rows: int,
     is_mixed: bool,
 ) -> None:
-    """Any log, any number of buckets and tasks, any chunk: survivors, and what is counted."""
+    """Any log, any number of buckets and tasks, any chunk: the same survivors and counts."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(scan_module, "CHUNK_ROWS_MAX", chunk_rows)
         log = LogBuilder(Path(folder), is_mixed=is_mixed)
@@ -169,7 +169,7 @@ def test_a_run_equals_the_model(
 
 @given(ASKED, TIMED_LOGS, st.booleans())
 def test_a_small_run_counts_as_the_model(asked: Asked, shape: LogShape, retain: bool) -> None:
-    """All of it is one chunk, whatever the times."""
+    """All of it is one chunk, with any times."""
     with tempfile.TemporaryDirectory() as folder:
         log = _add(LogBuilder(Path(folder)), shape)
         _, counts = run_tasks(asked.plan(log, 100, retain))
@@ -202,7 +202,7 @@ _DELETED = [[[Message(b"a", b"1", 5, True)], [Message(b"a", b"", 9, True)]]]
 def test_a_second_run_leaves_what_one_over_all_would(
     asked: Asked, first: LogShape, second: LogShape, retain: bool
 ) -> None:
-    """Tombstones included: nothing of one is remembered once it is applied, by any of them."""
+    """Tombstones included: no strategy remembers one after applying it."""
     with tempfile.TemporaryDirectory() as folder:
         left, expected = _two_runs(Path(folder), first, second, (asked, asked), retain)
         assert left == expected
@@ -293,7 +293,7 @@ A, B, C = b"a", b"b", b"c"
             [2],
             1,
         ),
-        # The order in which they were published, not that of their times.
+        # Publishing order, not the order of their times.
         (
             [
                 [Message(B, b"1", 9, True)],

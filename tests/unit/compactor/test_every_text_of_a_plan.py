@@ -1,4 +1,4 @@
-"""Every text of every request that a worker takes, with what nobody would write there.
+"""Hostile values in every text of every request of a worker.
 
 Plans that make no sense are refused before Spark is asked, so none is needed.
 """
@@ -35,7 +35,7 @@ _MESSAGE_BYTES_MAX = 64 * 2**20
 
 
 def fill(message: Message) -> None:
-    """Fills in what a plan needs to be checked; its input is no possible segment."""
+    """Fills in what the check of a plan needs; its input is no valid segment."""
     told: Any = message
     match message.DESCRIPTOR.name:
         case "CompactionPlan":
@@ -127,5 +127,5 @@ def test_text(
         except grpc.RpcError as error:
             found = check_refusal(error, text, where)
             assert isinstance(found, InvalidRequest), where
-    # Loops of other tests, which are closed, may log in the midst of this one.
+    # Closed loops of other tests may log during this one.
     assert not [each for each in caplog.records if each.name.startswith("ledgerfold")]

@@ -1,4 +1,4 @@
-"""Checks of executors: what is missing there is named, with a remedy."""
+"""Checks of executors name missing requirements with a remedy."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from ledgerfold.compactor.job import executors
-from ledgerfold.compactor.job.executors import Executor, Look, advice_on, check_executors
+from ledgerfold.compactor.job.executors import Executor, ExecutorCheck, advice_on, check_executors
 from ledgerfold.storage.errors import CompactorUnavailable
 from ledgerfold.version import __version__
 
 
 class FakeCluster:
-    """Spark's context, of one executor, which is this process unless it is told otherwise."""
+    """Spark's context with one executor, by default this process."""
 
     defaultParallelism = 2  # noqa: N815
 
@@ -26,7 +26,7 @@ class FakeCluster:
         self.tasks = tasks
         return self
 
-    def mapPartitions(self, look: Look) -> FakeCluster:  # noqa: N802
+    def mapPartitions(self, look: ExecutorCheck) -> FakeCluster:  # noqa: N802
         self._found = self._found or [each for _ in range(self.tasks) for each in look([])]
         return self
 
@@ -71,7 +71,10 @@ def test_other_code_is_refused(found: Executor) -> None:
         ('java.io.IOException: Cannot run program "/opt/python": error=2', "Install that Python"),
         ("[PYTHON_VERSION_MISMATCH] Python in worker has different version", sys.executable),
         ("ModuleNotFoundError: No module named 'ledgerfold'", f"ledgerfold {__version__}"),
-        ("AttributeError: Can't get attribute 'Look' on <module", f"ledgerfold {__version__}"),
+        (
+            "AttributeError: Can't get attribute 'ExecutorCheck' on <module",
+            f"ledgerfold {__version__}",
+        ),
     ],
 )
 def test_errors_of_spark_become_advice(line: str, todo: str) -> None:

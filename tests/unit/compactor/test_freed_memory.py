@@ -46,7 +46,7 @@ def test_a_failed_task_returns_memory(returned: list[str]) -> None:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 @pytest.mark.skipif(freed_memory._malloc_trim() is None, reason="needs glibc")
 def test_freed_columns_below_a_used_one_are_returned() -> None:
-    """glibc by itself returns only what is above the last column in use."""
+    """Glibc alone returns only memory above the last column in use."""
     columns = [np.ones(COLUMN_BYTES, np.uint8) for _ in range(COLUMNS)]
     last = columns[-1]
     before = status_bytes("self", "RssAnon")

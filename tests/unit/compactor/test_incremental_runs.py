@@ -57,7 +57,7 @@ def _plan(log: LogBuilder, ledger_id: int, strategy: str, previous: Manifest | N
 
 @dataclass(frozen=True)
 class Chain:
-    """Runs that look up old messages, beside runs that read everything: the same log for both."""
+    """Runs that look up old messages, and runs that read everything, on the same log."""
 
     shapes: list[LogShape]
     strategy: str
@@ -67,7 +67,7 @@ class Chain:
     garbage_max: float
 
     def run(self, log: LogBuilder, patch: pytest.MonkeyPatch) -> tuple[Manifest, Manifest]:
-        """Both take the same steps, each on its own previous ledger. Returns the last of each."""
+        """Makes the same steps for both, each on its previous ledger. Returns the last of each."""
         patch.setattr(plan_module, "SCANNED_SHARE_MAX", 1.0)
         patch.setattr(plan_module, "MERGED_COUNT", 3)
         patch.setattr(key_index, "BLOCK_VALUES", 4)
@@ -117,8 +117,8 @@ CHAINS = st.builds(
 
 @given(CHAINS, st.booleans())
 def test_a_chain_of_runs_leaves_what_whole_runs_leave(chain: Chain, is_mixed: bool) -> None:
-    """Messages, ids and counts are those of runs that read everything, also if all hashes collide
-    and whatever part of a segment may be dead.
+    """Messages, ids and counts equal those of runs that read everything, also if all hashes collide
+    and any part of a segment may be dead.
     """
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         chain.run(LogBuilder(Path(folder), is_mixed=is_mixed), patch)
@@ -134,7 +134,7 @@ def test_other_readers_see_the_same_of_both_ledgers(chain: Chain, is_mixed: bool
 
 
 def _compare_readers(log: LogBuilder, kept: Manifest, whole: Manifest) -> None:
-    """Compares runs that read all of two ledgers, and what a reader finds without reading on."""
+    """Compares runs that read all of two ledgers, and a reader's single lookups."""
     for ledger_id, strategy in enumerate(["keep-first", "numeric"], 3000):
         found = [
             run_tasks(_plan(log, ledger_id + 1000 * at, strategy, each))
@@ -209,7 +209,7 @@ def test_a_damaged_key_index_is_found(
 def test_an_unusable_key_index_is_told_or_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, has_news: bool
 ) -> None:
-    """A lookup raises an error that makes the run read everything; a link goes without it."""
+    """A lookup raises an error that makes the run read everything; a link omits the index."""
     log, plan = _two_runs(tmp_path, monkeypatch)
     path = log.ledgers_dir / key_index_path(plan.segments[2].path)
     stored = path.read_bytes()

@@ -1,4 +1,4 @@
-"""The inline engine: stages, shuffles, cancellation, and jobs in a process of their own."""
+"""Tests the inline engine: stages, shuffles, cancellation, and jobs in a separate process."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def _raises(rows: Iterable[int]) -> Iterator[int]:
 
 @pytest.mark.process
 def test_the_end_and_the_errors_of_a_process(tmp_path: Path) -> None:
-    """It is told from an error of a task; the engine goes on."""
+    """They differ from a task's error; the engine keeps working."""
     engine, own = InlineEngine(), _own("Everything")
     with engine.code_of(own):
         given = engine.context.parallelize([1], 1)

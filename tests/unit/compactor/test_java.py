@@ -41,7 +41,7 @@ def test_a_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", ["11.0.2", "1.8.0_412"])
 def test_an_old_java_is_refused(tmp_path: Path, version: str) -> None:
-    """The message names what was found and what to install."""
+    """The error names the version found and what to install."""
     with pytest.raises(CompactorUnavailable, match=rf"is Java {version}.*Install Java 17"):
         find_java(_java(tmp_path, f'JAVA_VERSION="{version}"\n'))
 
@@ -55,7 +55,7 @@ def test_a_java_without_sparks_module_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", ['JAVA_VERSION="11.0.2"\n', None])
 def test_an_unfit_java_home_hides_no_fit_java(tmp_path: Path, release: str | None) -> None:
-    """The PATH's is taken, and Spark's launcher, which asks JAVA_HOME first, is not misled."""
+    """PATH's Java is used, and JAVA_HOME, which Spark's launcher prefers, is changed."""
     environment = {"JAVA_HOME": str(tmp_path / "nothing")}
     if release is not None:
         environment = _java(tmp_path / "old", release)
@@ -76,7 +76,7 @@ def test_a_fit_java_home_goes_first(tmp_path: Path) -> None:
 
 
 def test_where_none_fits_java_home_is_complained_of(tmp_path: Path) -> None:
-    """It is what somebody chose."""
+    """The user chose it."""
     environment = _java(tmp_path / "set", 'JAVA_VERSION="11.0.2"\n')
     _java(tmp_path / "other", 'JAVA_VERSION="1.8.0_412"\n')
     environment["PATH"] = str(tmp_path / "other" / "bin")
@@ -101,7 +101,7 @@ def test_without_java_the_process_says_so_and_exits_with_3(tmp_path: Path) -> No
 
 
 def test_without_a_secret_the_process_says_what_to_set_and_exits_with_2() -> None:
-    """A worker that serves just anybody would read and remove what any local process names."""
+    """Otherwise, any local process could make the worker read and remove files."""
     name = "LEDGERFOLD_COMPACTOR_SECRET"
     ended = subprocess.run(
         [sys.executable, "-m", "ledgerfold.compactor"],

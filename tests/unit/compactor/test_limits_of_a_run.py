@@ -1,6 +1,6 @@
-"""Numbers of a run at the edge of what the formats and Arrow can hold (docs/FORMATS.md, "Limits").
+"""Numbers of a run at the limits of the formats and of Arrow (docs/FORMATS.md, "Limits").
 
-Large columns are views of memory that was never written, which the system does not allocate.
+Large columns are views of unwritten memory, which the system does not allocate.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def test_columns_without_keys(lists: list[list[bytes]]) -> None:
 
 
 def test_distinct_keys_that_exceed_a_column_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It says what to do. Arrow's own error, at two gigabytes, is faked."""
+    """The error says what to do. Arrow's error, at two gigabytes, is simulated."""
 
     def dictionary_encode() -> None:
         raise pa.ArrowCapacityError("array cannot contain more than 2147483646 bytes")
@@ -93,7 +93,7 @@ def test_distinct_keys_that_exceed_a_column_are_an_error(monkeypatch: pytest.Mon
 
 
 def test_a_kafka_bucket_groups_keys_that_exceed_a_column(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those that fit: the same groups, whatever the limit."""
+    """The groups are the same with every limit."""
     keys = [pa.array([b"b", b"a"]), pa.array([b"a", b"c", b"b"])]
     groups, column, key_of = kafka_scan._grouped(keys)
     small = {

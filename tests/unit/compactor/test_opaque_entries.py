@@ -62,7 +62,7 @@ def left(log: LogBuilder, records: list[SegmentRecord]) -> list[tuple[int, int, 
 
 @pytest.mark.parametrize("retain", [False, True])
 def test_they_survive_or_die_as_a_whole(tmp_path: Path, retain: bool) -> None:
-    """By the key in their metadata; what does not parse survives."""
+    """The key in their metadata decides; an unparsable one survives."""
     log = LogBuilder(tmp_path)
     value = batch_entry([message(b"1", "b"), message(b"2", "c")])
     add(log, 1, [sealed(b"a"), sealed(b"b"), broken(), sealed(None), value])

@@ -104,7 +104,7 @@ def test_without_any_version_the_source_is_one(package: OutsidePackage) -> None:
 def test_strategies_that_cannot_be_loaded(
     package: OutsidePackage, name: str, settings: dict[str, str], why: str
 ) -> None:
-    """A sentence with the name, whatever the code raises."""
+    """The error names the strategy, whatever its code raises."""
     (package.folder / "ends.py").write_text("raise SystemExit(3)")
     with pytest.raises(InvalidStrategy, match=f"^Strategy '{name}' cannot be used: .*{why}"):
         load(name, settings)
@@ -154,7 +154,7 @@ def test_a_function_that_makes_one_of_columns_says_so(package: OutsidePackage) -
 @pytest.mark.process
 @pytest.mark.parametrize("allowed", [(), ("os:system",)])
 def test_a_trial_of_a_command(tmp_path: Path, allowed: tuple[str, ...]) -> None:
-    """It is not run; where somebody allows it, neither, for it is no strategy."""
+    """It is not run, even if it is allowed, because it is no strategy."""
     told = tmp_path / "told"
     trials = Trials(DEFAULT_LIMITS, AllowedStrategies(allowed, "this worker"))
     with pytest.raises(InvalidStrategy) as raised:
@@ -172,7 +172,7 @@ def _forever() -> None:
 
 
 def _in_vain() -> None:
-    """Catches what it can."""
+    """Catches every exception."""
     while True:
         try:
             _forever()
@@ -193,7 +193,7 @@ def test_a_question_has_a_time(work: Callable[[], None]) -> None:
 
 
 def test_time_between_questions_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does that of many questions, each of which is answered; only then is an end put off."""
+    """Nor does the total of many answered calls; the timer runs only within a call."""
     armed: list[float] = []
     monkeypatch.setattr(
         faulthandler, "dump_traceback_later", lambda seconds, **_: armed.append(seconds)
@@ -225,7 +225,7 @@ def test_memory_has_a_bound_and_all_is_as_before() -> None:
         with pytest.raises(Exceeded, match="more than 64 MiB"), watch.held():
             np.ones(1 << 28)
         assert resource.getrlimit(resource.RLIMIT_DATA) != before[1]
-        assert signal.getsignal(signal.SIGALRM) == watch._look
+        assert signal.getsignal(signal.SIGALRM) == watch._check
     after = (signal.getsignal(signal.SIGALRM), resource.getrlimit(resource.RLIMIT_DATA))
     assert after == before
 
@@ -249,7 +249,7 @@ def test_another_thread_is_not_interrupted() -> None:
 
 @pytest.mark.parametrize("made", [Newest(), KeepFirst(), Numeric(), HeaderVersion("v")])
 def test_ready_made_ones_answer_samples(made: Any) -> None:
-    """Each is a strategy of somebody's own, as it were; a sample has what is read, and no more."""
+    """Each is loaded as a user's strategy; a sample has only the fields that it reads."""
     assert ask_strategic("theirs", made, Watch(DEFAULT_LIMITS)) == made.reads
     for _, _, current in questions(made.reads):
         assert {part for part in READS if hasattr(current, part)} == set(made.reads)
@@ -268,7 +268,7 @@ def test_columns_answer_samples(name: str, settings: dict[str, str]) -> None:
 
 
 def _counted(codes: Any, facts: Facts, key_count: int) -> Folded:
-    """Breaks the law: it counts what it is given."""
+    """Breaks the law: it counts its arguments."""
     folded = FIRST.begin(codes, facts, key_count)
     return folded._replace(removed_events=len(codes) ** 2)
 

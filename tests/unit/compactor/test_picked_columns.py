@@ -1,4 +1,4 @@
-"""A few rows of key columns, beside the columns of all rows."""
+"""Compares a few rows of key columns with the columns of all rows."""
 
 from __future__ import annotations
 

@@ -61,7 +61,9 @@ def test_a_small_plan_is_one_task() -> None:
 
 
 def test_tasks_are_cut_for_the_strategy_that_needs_the_most() -> None:
-    """Beside one that reads values, one over keys has the smaller tasks; of none that asks, not."""
+    """Besides one that reads values, one over keys has the smaller tasks; unused ones do not
+    count.
+    """
     plan = _plan(*[64 * MIB] * 16)
     segments = input_segments(plan)
     by_key, by_value = cut(plan, 2), cut(_with(plan, "numeric"), 2)
@@ -104,7 +106,7 @@ def test_plans_that_make_no_sense_are_refused() -> None:
     ["ledgers", "/", "/data", "/data/ledgers/", "/data/../ledgers", "/data/ledgers/..", ""],
 )
 def test_a_folder_that_is_no_ledgers_folder_is_refused(folder: str) -> None:
-    """A run removes what it wrote below it: no other folder is ever in reach."""
+    """A run removes its output below it, so no other folder may be named."""
     plan = _plan(MIB)
     plan.ledgers_dir = folder
     with pytest.raises(InvalidRequest, match="ledgers folder"):
@@ -134,7 +136,7 @@ def test_an_output_folder_that_is_none_or_is_read_from_is_refused(ledger_id: int
     ],
 )
 def test_a_path_that_is_no_segments_is_refused(path: str) -> None:
-    """Only what a broker names itself."""
+    """Only names that a broker gives are allowed."""
     plan = _plan(MIB)
     plan.segments[0].path = path
     with pytest.raises(InvalidRequest, match="not a segment"):

@@ -110,7 +110,7 @@ def test_a_scan_of_damaged_bytes_finds_what_protobuf_finds(
 
 
 def test_usual_batches_are_scanned_by_column() -> None:
-    """The values may contain zeros, and what looks like a message."""
+    """Values may contain zeros, and bytes that look like a message."""
     values = [b"text" * 25, bytes(30), packed([message(b"v", "k")]), b"\0\0\0"]
     messages = [
         message(values[n % 4], f"key-{n}", sequence_id=n, event_time=n % 3) for n in range(LONG)
@@ -161,7 +161,7 @@ def raw(data: bytes) -> RawEntry:
 def test_a_rebuilt_batch_has_placeholders(
     messages: list[Sent], compression: int, data: st.DataObject
 ) -> None:
-    """Twice: a run removes messages from what another one has left."""
+    """Rebuilt twice: a run removes messages from another run's result."""
     stored = raw(batch_entry(messages, compression=compression))
     left = list(range(len(messages)))
     for _ in range(2):
@@ -220,7 +220,7 @@ def sealed(count: int = 3) -> bytes:
 
 @pytest.mark.parametrize("compression", [each for each in Compression if each])
 def test_what_is_too_large_when_decompressed_stays_whole(compression: int) -> None:
-    """It is not decompressed at all, whatever its metadata say of its size."""
+    """It is not decompressed, whatever size its metadata state."""
     bomb = compress(compression, bytes(UNCOMPRESSED_BYTES_MAX + 1))[4:]
     for size in (UNCOMPRESSED_BYTES_MAX + 1, 100):
         metadata = metadata_of(

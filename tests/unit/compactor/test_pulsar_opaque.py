@@ -1,4 +1,4 @@
-"""Entries that nobody can open, or that ask for much memory, in runs and in forecasts."""
+"""Undecodable entries, and entries that need much memory, in runs and in forecasts."""
 
 from __future__ import annotations
 

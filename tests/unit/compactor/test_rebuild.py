@@ -1,4 +1,4 @@
-"""A batch of which some messages survive, rebuilt."""
+"""Rebuilds a batch of which some messages survive."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_kept_rows_may_be_renumbered(
     was_rebuilt: bool,
     data: st.DataObject,
 ) -> None:
-    """STR-05: places and size of the batch are new, all else is what it was; one row is alone."""
+    """STR-05: indices and size of the batch change, all else stays; a single row is unbatched."""
     builder, count = batch
     built = builder.build(sequence_id=count * 10, publish_time_ms=7, compression=compression)
     entry = stamp(built, 3, 9, append_time_ms=8, producer_number=2)
@@ -121,7 +121,7 @@ def test_the_header_keeps_everything_but_counts_and_checksums() -> None:
 
 
 def test_an_entry_of_version_1_stays_one() -> None:
-    """Nobody knows what was durable when it was written."""
+    """Its durable length at the write is unknown."""
     builder = NativeBatchBuilder("producer")
     for value in (b"1", b"2", b"3"):
         builder.add(value, b"key")
@@ -133,7 +133,7 @@ def test_an_entry_of_version_1_stays_one() -> None:
 
 
 def test_columns_that_do_not_fit_are_refused() -> None:
-    """Offsets that lead outside the blob are an error, whatever the checksum says."""
+    """Offsets outside of the blob are an error even if the checksum is right."""
     builder = NativeBatchBuilder("producer")
     builder.add(b"1", b"key")
     builder.add(b"2", b"key")
@@ -155,7 +155,7 @@ def test_no_rebuild_is_larger_than_what_was_allowed_at_the_door(
     if count > 1:
         rows = sorted(data.draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=count - 1)))
         most_bytes = entry_bytes_after_rebuild_max(len(entry), count)
-        # Sections this small may grow by a codec's own tables.
+        # Sections this small may grow by a codec's tables.
         assert len(_keep(entry, rows)) <= most_bytes + (32 if compression else 0)
 
 
@@ -170,7 +170,7 @@ def _old_batch(rows: int, value: bytes) -> tuple[EntryHeader, RawEntry]:
 
 
 def test_an_old_batch_that_would_pass_the_limit_is_stored_smaller() -> None:
-    """16.2 MB with 650,000 messages became 18.9 MB, which no reader could be sent."""
+    """16.2 MB with 650,000 messages became 18.9 MB, which could not be sent to a reader."""
     header, raw = _old_batch(650_000, b"fifteen bytes..")
     kept = b"".join(keep_rows(header, raw, np.arange(1, 650_000)))
     assert len(kept) < ENTRY_BYTES_MAX
@@ -206,7 +206,7 @@ def test_values_that_grow_when_compressed_again_are_stored_as_they_are() -> None
 
 
 def test_what_dispatch_needs_survives() -> None:
-    """The time of delivery, and the ordering key by which the batch was dispatched."""
+    """Tests the time of delivery, and the ordering key of the batch."""
     builder = NativeBatchBuilder("p")
     builder.deliver_at_ms = 77
     for key in (b"a", b"b"):

@@ -1,4 +1,4 @@
-"""Replays over columns come to what a list of messages comes to, run by run."""
+"""Replays over columns equal replays over a list of messages, run by run."""
 
 from __future__ import annotations
 
@@ -145,8 +145,8 @@ def test_nothing_was_published() -> None:
 
 
 def by_horizon(log: StrategicLog, history: History, name: str) -> list[int]:
-    """Returns what a run at each entry keeps of its predecessor's result and that entry, in
-    bytes.
+    """Returns the bytes that a run at each entry keeps of its predecessor's result and that
+    entry.
     """
     settings, said = SETTINGS.get(name, {}), log.said()
     strategy = strategy_of(CompactionPlan(strategy=name, strategy_settings=settings))

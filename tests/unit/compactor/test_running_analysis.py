@@ -19,7 +19,7 @@ FOUND = TopicWhatIf(topic="found")
 
 
 class HeldAnalysis:
-    """Stays until it is cancelled, or let go."""
+    """Runs until it is cancelled or released."""
 
     def __init__(self, has_begun: Callable[[], None]) -> None:
         self._has_begun, self.may_end = has_begun, threading.Event()
@@ -38,7 +38,7 @@ class HeldAnalysis:
 
 
 class Lab:
-    """Analyses as they are made; `begun` tells of each."""
+    """Records the analyses that are made; `begun` reports each."""
 
     def __init__(self, executor: ThreadPoolExecutor) -> None:
         self.made: list[HeldAnalysis] = []
@@ -57,7 +57,7 @@ class Lab:
 
 
 def test_it_begins_again_behind_a_run() -> None:
-    """The run is not kept waiting, and the question is answered all the same."""
+    """The run does not wait, and the analysis still returns."""
 
     async def check() -> None:
         with ThreadPoolExecutor(1) as executor:

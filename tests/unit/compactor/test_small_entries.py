@@ -1,4 +1,4 @@
-"""Headers and key sections that are read many at a time, beside those read one by one."""
+"""Compares headers and key sections read many at a time with those read one by one."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _segment(folder: Path, entries: list[bytes]) -> InputSegment:
 
 
 def _taken(found: Iterator[tuple[EntryHeader, int]]) -> tuple[list[tuple[EntryHeader, int]], str]:
-    """Returns what is yielded, and the error at its end."""
+    """Returns the yielded items, and the error at the end."""
     taken: list[tuple[EntryHeader, int]] = []
     try:
         taken.extend(found)

@@ -188,7 +188,7 @@ def _three() -> list[Message]:
 
 @pytest.mark.parametrize("compression", list(Compression))
 def test_survivors_of_a_batch_are_renumbered(tmp_path: Path, compression: int) -> None:
-    """STR-05: key2=m3 was index 2 and is index 1 then; otherwise it stays what it was."""
+    """STR-05: key2=m3 had index 2 and then has index 1; the rest is unchanged."""
     log = _log(tmp_path, _three(), compression=compression)
     plan = log.strategic_plan(100, "newest")
     records, _ = run_tasks(plan)
@@ -256,7 +256,7 @@ def test_a_class_that_fails_fails_the_run(
     sentence: str,
     buckets: int,
 ) -> None:
-    """With a sentence that names it, what it raised, and the message."""
+    """The error names the class, its exception, and the message."""
     monkeypatch.setitem(MAKERS, "bad", _maker("bad", made_of))
     log = _log(tmp_path, [Message(b"a", b"1"), Message(b"a", b"two"), Message(b"b", b"")])
     with pytest.raises(StrategyFailed, match=sentence):

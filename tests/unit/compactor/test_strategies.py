@@ -1,4 +1,4 @@
-"""The seam of strategies: the registry, the law of folding, and a strategy of the tests' own."""
+"""The interface of strategies: the registry, the law of folding, and a strategy for tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ MADE = [
     for name in COLUMNS
 ]
 ALL = [*(made for made in MADE if isinstance(made, Strategy)), FIRST]
-# Which count of removed events is exact however the log is cut (event_time.py says why not all).
+# Strategies with an exact count of removed events for every cut of the log (event_time.py explains
+# the others).
 COUNTS_EXACTLY = ("publishing-order", "keep-n", "first")
 KEYED = st.builds(
     Message,
@@ -87,7 +88,7 @@ def test_one_that_is_not_known_is_refused(name: str, version: int, tmp_path: Pat
 def test_however_the_log_is_cut(
     strategy: Strategy, messages: list[Message], cuts: set[int], seed: int
 ) -> None:
-    """And whichever parts come first: the same survivors; the same count, where it is claimed."""
+    """In any order of the parts: the same survivors; the same count, if the strategy claims it."""
     whole, parts = fold(strategy, messages), fold(strategy, messages, cuts, seed)
     assert parts[0] == whole[0]
     if strategy.name in COUNTS_EXACTLY:
@@ -97,7 +98,7 @@ def test_however_the_log_is_cut(
 @pytest.mark.parametrize("strategy", ALL, ids=lambda strategy: strategy.name)
 @given(messages=st.lists(KEYED, min_size=1, max_size=30))
 def test_sorted_or_not(strategy: Strategy, messages: list[Message]) -> None:
-    """Messages handed over in the order of keys, or to a simpler strategy, come to the same."""
+    """Messages in the order of keys, or in a simpler strategy, give the same result."""
     keys, facts = columns_of(messages)
     found, codes = np.unique(keys, return_inverse=True)
     begun = strategy.begin(codes, facts, len(found))
@@ -116,7 +117,7 @@ def test_sorted_or_not(strategy: Strategy, messages: list[Message]) -> None:
 def test_each_chunk_keeps_what_the_whole_keeps(
     strategy: Strategy, messages: list[Message], bounds: tuple[int, int]
 ) -> None:
-    """A forecast tells of what survives chunks how large it is, and of nothing else."""
+    """A forecast counts what survives chunks of its size, and nothing else."""
     start, end = sorted(bounds)
     keys, facts = columns_of(messages)
     stretch = np.arange(len(messages))[start:end]

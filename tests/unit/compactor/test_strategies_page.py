@@ -1,4 +1,4 @@
-"""docs/STRATEGIES.md, "Your own" and "A compaction service of your own": the snippets do it."""
+"""Runs the snippets of docs/STRATEGIES.md, "Your own" and "A compaction service of your own"."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_a_run_equals_the_model(
 def test_a_second_run_on_the_first_ones_output_equals_the_model(
     first: LogShape, second: LogShape, retain: bool, compression: Compression, is_mixed: bool
 ) -> None:
-    """Compacting what was compacted plus what is new leaves what one run over all would."""
+    """A run over compacted and new messages leaves what one run over all would."""
     with tempfile.TemporaryDirectory() as folder:
         log = _log(Path(folder), first, compression, is_mixed=is_mixed)
         plan = log.plan(100, retain)
@@ -107,7 +107,7 @@ def test_files_roll_at_the_plans_limit(tmp_path: Path) -> None:
 
 
 def test_nothing_survives_nothing_is_written(tmp_path: Path) -> None:
-    """A log of tombstones gives no file at all."""
+    """A log of tombstones gives no file."""
     log = _log(tmp_path, [[[A1, Message(b"a", b"")]]])
     records, counts = run_tasks(log.plan(100))
     assert (records, counts.removed_events) == ([], 1)
@@ -115,7 +115,7 @@ def test_nothing_survives_nothing_is_written(tmp_path: Path) -> None:
 
 
 def test_entries_outside_the_range_do_not_count(tmp_path: Path) -> None:
-    """A raw segment that reaches beyond the horizons at both ends gives only what is between."""
+    """Only entries between the horizons of a raw segment count."""
     log = _log(tmp_path, [[[A1], [B1], [A2], [B2]]])
     plan = log.plan(100)
     plan.horizon_previous.ledger_id, plan.horizon_previous.entry_id = 1, 0
@@ -136,8 +136,8 @@ def test_a_compacted_entry_above_its_horizon_is_damage(tmp_path: Path) -> None:
 
 
 def test_messages_removed_by_retention_do_not_count(tmp_path: Path) -> None:
-    """A compacted segment that begins before the floor gives what lies at and behind it: the
-    hidden `a` does not replace the one that can be read.
+    """Only a compacted segment's entries from the floor on count: the hidden `a` does not replace
+    the readable one.
     """
     log = _log(tmp_path, [[[B1], [A1], [A2]], [[B2]]])
     plan = log.plan(100)

@@ -1,4 +1,4 @@
-"""An analysis tells what real runs on the same data then do."""
+"""Compares analyses with real runs on the same data."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ LogShape = list[list[list[Message]]]
 def _log(
     folder: Path, shape: LogShape, compression: int = Compression.NONE, *, is_mixed: bool = False
 ) -> LogBuilder:
-    """Event times fall as often as they rise."""
+    """Returns a log whose event times fall as often as they rise."""
     log = LogBuilder(folder, is_mixed=is_mixed)
     for ledger_id, batches in enumerate(shape, 1):
         timed = [
@@ -80,9 +80,9 @@ def _log(
 def _check(
     plan: CompactionPlan, buckets: int, is_spread: bool, chunk_rows: int = 2_000_000
 ) -> None:
-    """Runs under each strategy leave what was foretold.
+    """Compares runs under each strategy with the forecast.
 
-    Cut alike: what `event-time` counts depends on where the log is cut.
+    Both are cut alike: the count of `event-time` depends on the cuts.
     """
     with pytest.MonkeyPatch.context() as patch:
         for module in (chunks_module, run_scan_module, scan_messages_module):
@@ -108,7 +108,7 @@ def _check_runs(plan: CompactionPlan, buckets: int, is_spread: bool, figures: Fi
             assert strategy_counts.removed_events == counts.removed_events
         assert figures.counts == counts._replace(keys=0, removed_events=0)
         size_bytes = sum(record.size_bytes for record in records)
-        # Entries that stay whole are exact; of the others no more is off than they have.
+        # Whole entries are exact; the error is at most the size of the others.
         partial = sum(record.size_bytes for record in plan.segments)
         whole = sized.bytes - sized.bytes_estimated
         assert whole <= size_bytes
@@ -147,7 +147,7 @@ def test_runs_do_what_was_foretold(
 def test_a_run_on_a_compacted_ledger_does_what_was_foretold(
     first: LogShape, second: LogShape, retain: bool
 ) -> None:
-    """The input of the next run: what the last one left, and what is new."""
+    """The input of the next run is the last result and new entries."""
     with tempfile.TemporaryDirectory() as folder:
         log = _log(Path(folder), first)
         plan = log.plan(100, retain)
@@ -164,7 +164,7 @@ def test_a_run_on_a_compacted_ledger_does_what_was_foretold(
 def test_the_keys_that_differ(
     shape: LogShape, buckets: int, chunk_rows: int, differences_max: int
 ) -> None:
-    """All are counted, the first are listed, with what stays of them under each strategy."""
+    """All are counted, the first are listed, with their messages under each strategy."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks_module, "CHUNK_ROWS_MAX", chunk_rows)
         log = _log(Path(folder), shape)
@@ -227,7 +227,7 @@ def _left(
     st.lists(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 900)), min_size=1), min_size=1)
 )
 def test_shares_add_up(batches: list[list[tuple[int, int]]]) -> None:
-    """To the sections of each entry, whatever is in it."""
+    """Their sum is the size of each entry's sections, with any content."""
     counts = np.array([len(batch) for batch in batches])
     sizes = np.array([each for batch in batches for each in batch])
     bounds, entries = sums_of(counts), np.repeat(np.arange(len(counts)), counts)
@@ -241,7 +241,7 @@ def test_shares_add_up(batches: list[list[tuple[int, int]]]) -> None:
 
 
 def test_bytes_of_rebuilt_batches_are_near(tmp_path: Path) -> None:
-    """Values that do not compress, half of each batch gone: within 3% of what a run writes."""
+    """Incompressible values, half of each batch removed: within 3% of what a run writes."""
     log = LogBuilder(tmp_path)
     generator = random.Random(1)
     for ledger_id in range(1, 5):

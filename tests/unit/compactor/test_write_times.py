@@ -21,7 +21,7 @@ from ledgerfold.storage.native import NativeBatchBuilder
     [(0, 0), (500, 0), (501, 1), (1_000, 1), (45_367, 5), (1_000_000, 8), (1_000_001, 9)],
 )
 def test_a_write_is_counted_once_at_the_bound_it_stays_within(took_us: int, bound: int) -> None:
-    """Bounds are inclusive; what is longer than the last one has a place of its own."""
+    """Bounds are inclusive; longer writes have a separate bucket."""
     times = WriteTimes().with_one(took_us)
     assert times.counts == tuple(int(at == bound) for at in range(10))
     assert times.total_us == took_us

@@ -1,5 +1,6 @@
-"""Explaining goes over real ledgers: damage is said of the ledger it is in, partitions are told
-together, and a scan that nobody waits for ends."""
+"""`explain` over real ledgers: damage names its ledger, partitions are explained together, and a
+scan without a client ends.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def test_damage_of_the_compacted_ledger_is_the_view_s(lab: BrokerLab) -> None:
 
 
 def test_damage_of_a_raw_ledger_is_not_blamed_on_the_view(lab: BrokerLab) -> None:
-    """File and offset are named; the compacted view stays what it is."""
+    """The error names file and offset; the compacted view is unchanged."""
     damage_keys(lab, lab.topic.record.ledger_ids[0])
     with pytest.raises(Corruption):
         explain(lab)

@@ -1,4 +1,4 @@
-"""`explain` on Kafka topics: the reasons, and the log from which they are told."""
+"""`explain` on Kafka topics: the reasons, and the log from which they follow."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ledgerfold.broker.explain.kafka import (
     NextRound,
     Record,
     explain,
-    explain_gone,
     explain_marker,
+    explain_missing,
 )
 from ledgerfold.broker.explain.kafka_scan import KafkaExplainer
 from ledgerfold.broker.kafka.producers.producer import Origin
@@ -146,10 +146,10 @@ def test_markers(marker: Marker, then: str) -> None:
 
 
 def test_missing_messages() -> None:
-    assert explain_gone(130, ROUND, None).what == "not written yet"
-    assert explain_gone(2, ROUND, None).what == "deleted: below the log start offset"
-    assert explain_gone(50, ROUND, None).what == "removed by a cleaning"
-    assert "its batch, 48 to 52" in explain_gone(50, ROUND, Batch(48, 52)).next
+    assert explain_missing(130, ROUND, None).what == "not written yet"
+    assert explain_missing(2, ROUND, None).what == "deleted: below the log start offset"
+    assert explain_missing(50, ROUND, None).what == "removed by a cleaning"
+    assert "its batch, 48 to 52" in explain_missing(50, ROUND, Batch(48, 52)).next
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def explained(lab: BrokerLab, answer: Answer, *, at: int | None = None) -> Expla
 
 
 def test_it_is_asked_about_the_messages_of_the_key(lab: BrokerLab) -> None:
-    """With all their parts, in order; its words stand beside the version that they are about."""
+    """It gets them with all parts, in order; its texts appear at their versions."""
     asked: list[TellChoicesRequest] = []
 
     def answer(request: TellChoicesRequest) -> TellChoicesResponse:
@@ -92,7 +92,7 @@ def nonsense(request: TellChoicesRequest) -> TellChoicesResponse:
     ],
 )
 def test_errors_are_notes(lab: BrokerLab, answer: Answer, note: str) -> None:
-    """The versions are told as ever."""
+    """The versions are explained as before."""
     told = explained(lab, answer)
     assert [each.words for each in told.versions] == ["", ""]
     assert [each.next for each in told.versions] == [
@@ -113,7 +113,7 @@ def test_a_strategy_that_is_not_allowed_is_not_asked(lab: BrokerLab) -> None:
 
 
 def test_no_more_is_asked_than_may_be(lab: BrokerLab) -> None:
-    """The newest messages, of which some are too large together."""
+    """It gets the newest messages; some are too large together."""
     sizes: list[list[int]] = []
 
     def answer(request: TellChoicesRequest) -> TellChoicesResponse:
@@ -156,5 +156,5 @@ def test_words_are_one_short_line(answer: object) -> None:
     ],
 )
 def test_words_that_are_none(answer: object, words: str) -> None:
-    """Nothing comes of them but a sentence."""
+    """The only result is a note."""
     assert words_of(Says(answer), 1, 2) == words

@@ -1,4 +1,4 @@
-"""The rules by which `explain` judges, on histories of a few versions; and what it cannot know."""
+"""The rules of `explain` on histories of a few versions; and its unknowns."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ TWO_RUNS = line(run(3, 10), run(7, 20, previous=103))
 
 
 def test_each_version_is_told_by_the_rule_that_applied() -> None:
-    """Kept and then obscured, a tombstone, deleted, newest; above the horizon what is to come."""
+    """Kept and then obscured, a tombstone, deleted, newest; above the horizon, the forecast."""
     history = [raw(4), raw(12), raw(13, 0), both(18), raw(25), raw(26, 0), raw(27)]
     assert told(explain(history, facts(20, TWO_RUNS))) == [
         (
@@ -160,14 +160,14 @@ def test_retention_hides_before_it_drops() -> None:
 def test_a_compacted_ledger_that_cannot_be_so_is_called_that(
     history: list[Found], what: str
 ) -> None:
-    """Damage is said, not explained away."""
+    """Damage is reported, not explained away."""
     found = explain(history, facts(20, TWO_RUNS)).versions[0]
     assert found.state == pb.VERSION_STATE_INCONSISTENT
     assert found.what == f"INCONSISTENT: the compacted ledger {what}"
 
 
 def test_a_run_may_end_before_the_one_before_it() -> None:
-    """As Pulsar's without new data: what lies between is dropped, and read again."""
+    """As Pulsar's without new data: entries between are dropped and read again."""
     again = line(run(1, 10), run(2, 6, previous=101))
     history = [raw(3), raw(9, 0), raw(12)]
     assert told(explain(history, facts(6, again))) == [
@@ -196,7 +196,7 @@ def test_runs_that_are_forgotten_are_not_guessed() -> None:
 
 
 def test_a_run_that_did_not_record_its_policy_may_have_dropped_null_keys() -> None:
-    """Only what is certain narrows it down."""
+    """Only certain facts exclude a reason."""
     runs = line(
         run(1, 10, retains=True),
         run(2, 20, previous=101, retains=None),
@@ -211,13 +211,13 @@ def test_a_run_that_did_not_record_its_policy_may_have_dropped_null_keys() -> No
 
 
 def test_a_compaction_that_started_over_forgets_earlier_runs() -> None:
-    """A run upon nothing read all raw data again, whatever earlier runs had done with them."""
+    """A run without a compacted ledger read all raw data again, whatever earlier runs dropped."""
     fresh = line(run(1, 10), run(2, 20, previous=-1))
     assert fresh.first_over(Position(1, 5)) == RunSpan(2, 2)
 
 
 def test_of_many_versions_the_newest_are_told_and_the_others_counted() -> None:
-    """The bound holds, and each told version still knows what comes after it."""
+    """The limit holds, and each reported version still names its successor."""
     explained = explain((raw(number) for number in range(50)), Facts(), versions_max=3)
     assert explained.older == 47
     assert [each.id.entry_id for each in explained.versions] == [47, 48, 49]
@@ -252,7 +252,7 @@ def test_messages_that_are_gone_name_the_possible_runs() -> None:
 
 
 def test_notes_say_what_the_account_rests_on() -> None:
-    """Horizon, what is trimmed, when the next run comes."""
+    """Horizon, trimmed ledgers, time of the next run."""
     compacted = facts(20, TWO_RUNS, floor=Position(1, 8))
     outlook = Outlook(last=Position(1, 27), has_news=True, decision=IDLE, raw_messages=6)
     assert notes(outlook, compacted, older=1200) == [

@@ -10,7 +10,7 @@ import pytest
 from ledgerfold.broker.explain.rules import Facts, explain
 from ledgerfold.broker.explain.run_line import RunLine
 from ledgerfold.broker.explain.strategies import rules_of
-from ledgerfold.broker.explain.strategies.evaluator import Asked
+from ledgerfold.broker.explain.strategies.evaluator import RunParameters
 from ledgerfold.broker.explain.versions import Found
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import Position
@@ -50,7 +50,7 @@ def told_by(
         value = (values or {}).get(found.name, b"")
         return StoredMessage(-1, 1, b"k", False, value, False, {"v": value.decode()}, 0, 0, None)
 
-    evaluator = rules_of(name).evaluator(Asked(name, settings or {}, NOW_MS, read))
+    evaluator = rules_of(name).evaluator(RunParameters(name, settings or {}, NOW_MS, read))
     decisions = [decision for version in versions for decision in evaluator.meet(version)]
     decisions += evaluator.keeps()
     decisions.sort(key=lambda decision: decision.found.identity)
@@ -209,9 +209,7 @@ def test_ready_made_strategies_are_asked_themselves(
 
 
 def test_user_defined_code_is_not_run() -> None:
-    """Only observable facts are reported; before the last run it is not known which one dropped
-    it.
-    """
+    """Only observable facts are reported; it is unknown which earlier run dropped a message."""
     own = CompactionStrategy(name="shop:Best")
     runs = run(1, 3, own), run(2, 6, own)
     explained = explain([raw(1), both(2), raw(5), raw(8)], facts(*runs, in_force=own)).versions
@@ -227,7 +225,7 @@ def test_user_defined_code_is_not_run() -> None:
 
 
 def test_messages_that_another_strategy_would_have_kept_are_named() -> None:
-    """It does not return; each run is explained by its own strategy."""
+    """A later run cannot restore it; each run is explained by its strategy."""
     publishing = CompactionStrategy(name="publishing-order")
     history = [raw(1, event_ms=9_000), both(2, event_ms=1_000), raw(8, event_ms=500)]
     explained = explain(history, facts(run(1, 5, publishing), in_force=EVENT_TIME))
@@ -242,7 +240,7 @@ def test_messages_that_another_strategy_would_have_kept_are_named() -> None:
 
 
 def test_runs_of_several_strategies_are_told_one_after_the_other() -> None:
-    """Each starts from what the one before left."""
+    """Each starts from the previous result."""
     numbers = CompactionStrategy(name="keep-n", settings={"n": "2"})
     history = [raw(1, event_ms=9_000), raw(2, event_ms=8_000), both(3, event_ms=8_500)]
     explained = explain(history, facts(run(1, 2, numbers), run(2, 5, EVENT_TIME), in_force=numbers))
@@ -255,7 +253,9 @@ def test_runs_of_several_strategies_are_told_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_messages_kept_by_several_strategies_are_explained_by_the_last(is_whole: bool) -> None:
-    """Run, strategy and rule are of one run: the first that kept it by the strategy told."""
+    """Run, strategy and rule belong to one run: the first that kept it under the reported
+    strategy.
+    """
     two = CompactionStrategy(name="keep-n", settings={"n": "2"})
     runs = run(1, 5, EVENT_TIME), run(2, 5, two), run(3, 5, two)
     history = [both(1, event_ms=9_000)]
@@ -300,7 +300,7 @@ def test_without_a_key_a_reason_of_all_is_told() -> None:
 
 
 def test_without_a_key_several_reasons_are_none() -> None:
-    """By the policy, or by a strategy that keeps none: not known which."""
+    """The policy or a strategy that keeps none dropped it: unknown which."""
     runs = run(1, 5, EVENT_TIME), run(2, 3, CompactionStrategy(name="numeric"))
     (told,) = explain([raw(4)], facts(*runs, in_force=EVENT_TIME, has_key=False)).versions
     by = "dropped by run 2 or an earlier one under event-time or numeric"

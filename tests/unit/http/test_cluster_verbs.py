@@ -105,7 +105,7 @@ def test_a_namespace_is_made_and_deleted(lab: HttpLab) -> None:
 
 
 def test_a_namespace_that_a_client_used_exists(lab: HttpLab) -> None:
-    """As does its tenant: nobody has to make them."""
+    """So does its tenant, without a request to create them."""
     lab.run(lab.broker.create_topic("persistent://shop/eu/t"))
     assert lab.get("/tenants") == ["public", "shop"]
     assert lab.get("/namespaces/shop") == ["shop/eu"]
@@ -113,7 +113,7 @@ def test_a_namespace_that_a_client_used_exists(lab: HttpLab) -> None:
 
 
 def test_a_namespace_is_made_by_pulsars_own_tool(lab: HttpLab) -> None:
-    """The tool sends all policies, with its own values for "not set"."""
+    """The tool sends all policies, with its values for "not set"."""
     policies = {
         "auth_policies": {
             "namespace_auth": {},

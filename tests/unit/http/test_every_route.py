@@ -72,7 +72,7 @@ def filled_in(template: str, at: int) -> str:
 
 
 def test_every_route_is_documented(lab: HttpLab) -> None:
-    """In docs/ADMIN.md, which calls the long paths T, N and S."""
+    """docs/ADMIN.md calls the long paths T, N and S."""
     document = (Path(__file__).resolve().parents[3] / "docs" / "ADMIN.md").read_text()
     table = document.partition("| --- | --- |")[2].partition("\n## ")[0]
     routes = lab.on_loop(lambda: all_routes(lab.broker, "h:1", None))

@@ -1,4 +1,4 @@
-"""Requests that are too large, malformed or hostile each get their own answer."""
+"""Requests that are too large, malformed or hostile each get a specific answer."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_head_is_a_get_without_its_body(lab: HttpLab) -> None:
 
 
 def test_connections_are_bounded(lab: HttpLab) -> None:
-    """One above the limit is told so; others go on."""
+    """One above the limit is refused with a text; others stay."""
     idle = [connect(lab) for _ in range(CONNECTIONS_MAX)]
     try:
         with connect(lab) as one_more:
@@ -129,7 +129,7 @@ def test_a_silent_connection_is_closed() -> None:
 
 @pytest.mark.parametrize("path", [NEW, T, f"{T}/subscription/s"])
 def test_requests_at_once(lab: HttpLab, path: str) -> None:
-    """Each gets its own answer; a thing is made once."""
+    """Each gets its answer; a resource is created once."""
     statuses = list[int]()
     threads = [
         threading.Thread(target=lambda: statuses.append(lab.status("PUT", path))) for _ in range(8)
@@ -166,7 +166,7 @@ def test_a_body_that_does_not_come(lab: HttpLab, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_change_that_takes_long_goes_on(lab: HttpLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its client is told so, and may ask later."""
+    """The client gets an answer that says so, and may ask later."""
     monkeypatch.setattr(server, "REQUEST_S", 0.1)
     turn = lab.on_loop(lambda: lab.broker.policies.turn)
     lab.run(turn.acquire())

@@ -49,7 +49,7 @@ def test_a_topics_value_is_above_its_namespaces(lab: HttpLab) -> None:
 
 
 def test_a_topics_ttl_may_be_in_the_query(lab: HttpLab) -> None:
-    """As Pulsar's own tool sends it."""
+    """As Pulsar's tool sends it."""
     lab.done("PUT", T)
     lab.done("POST", f"{T}/messageTTL?messageTTL=60")
     assert lab.get(f"{T}/messageTTL") == 60
@@ -136,7 +136,7 @@ def test_delayed_delivery_of_both_levels(lab: HttpLab) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "reason"),
     [
-        ("POST", f"{N}/backlogQuota", [], 400, "is an object"),
+        ("POST", f"{N}/backlogQuota", [], 400, "must be an object"),
         ("POST", f"{N}/backlogQuota", {"limitSize": 1}, 400, "consumer_backlog_eviction"),
         ("POST", f"{N}/backlogQuota?backlogQuotaType=x", {}, 400, "or message_age"),
         ("POST", f"{N}/delayedDelivery", {"active": 1}, 400, "active: true or false"),
@@ -153,7 +153,7 @@ def test_delayed_delivery_of_both_levels(lab: HttpLab) -> None:
         ("POST", f"{N}/messageTTL", -5, 412, "message TTL must >= 0"),
         ("POST", f"{N}/retention", RETENTION | {"retentionSizeInMB": -2}, 400, "must be >= -1"),
         ("POST", f"{N}/retention", {"retentionTimeInMinutes": 5}, 400, "Invalid retention policy"),
-        ("POST", f"{N}/retention", [], 400, "Retention is an object"),
+        ("POST", f"{N}/retention", [], 400, "Retention must be an object"),
         ("POST", f"{N}/deduplication", "x", 400, "true or false"),
         ("GET", "/persistent/public/default/nope/retention", None, 404, "nope not found"),
         ("POST", "/persistent/public/default/nope/retention", RETENTION, 404, "nope not found"),

@@ -56,7 +56,7 @@ def test_versions(lab: HttpLab) -> None:
 
 @pytest.mark.parametrize("verb", ["schema", "compatibility", "version"])
 def test_texts_that_are_not_unicode(lab: HttpLab, verb: str) -> None:
-    """The body is JSON, and what its texts say is not."""
+    """The body is JSON, but its texts are invalid."""
     surrogate = json.dumps({"p": "\ud800"})
     of_half = {**PAIR, "properties": {**PAIR["properties"], "key.schema.properties": surrogate}}
     half = {**PAIR, "schema": f'{{"key":"","value":{surrogate}}}'}
@@ -101,8 +101,8 @@ def test_compatibility(lab: HttpLab) -> None:
         ({"type": "AUTO_CONSUME", "schema": ""}, 422, "no such type"),
         ({"type": "NONE", "schema": ""}, 422, "is not stored"),
         ({"type": "PROTOBUF_NATIVE", "schema": "{}"}, 422, "root message"),
-        ({"schema": "x"}, 400, "texts"),
-        ({"type": "STRING", "properties": {"a": 1}}, 400, "texts"),
+        ({"schema": "x"}, 400, "must be strings"),
+        ({"type": "STRING", "properties": {"a": 1}}, 400, "must be strings"),
         ([], 400, "object"),
         (None, 400, "object"),
     ],

@@ -115,7 +115,7 @@ def test_partitions_are_made_grown_and_deleted(lab: HttpLab) -> None:
         ("PUT", f"{ALL}/x/partitions", None, 400, "must be a whole number"),
         ("PUT", f"{ALL}/x/partitions", True, 400, "must be a whole number"),
         ("PUT", f"{ALL}/x/partitions", "9" * 30, 400, "out of range"),
-        ("POST", f"{P}/partitions", 1, 422, "cannot have 1"),
+        ("POST", f"{P}/partitions", 1, 422, "cannot be reduced to 1"),
         ("POST", f"{ALL}/nope/partitions", 3, 409, "is not the partitioned topic."),
         ("GET", f"{T}/partitioned-stats", None, 404, f"Partitioned Topic {TOPIC} not found"),
         ("GET", f"{P}/stats", None, 404, "has 2 partitions"),

@@ -1,4 +1,4 @@
-"""Gauges, and what Kafka 4.1.0 shows where there is nothing to tell."""
+"""Gauges, and Kafka 4.1.0's values without data."""
 
 from __future__ import annotations
 

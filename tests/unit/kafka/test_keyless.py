@@ -1,4 +1,4 @@
-"""Tests which records have no key: a batch framed as one before it gets the same answer."""
+"""Tests which records have no key: a batch framed as a previous one gets the same answer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def answer(data: bytes, count: int) -> object:
 
 
 def answer_of_a_stranger(data: bytes, count: int) -> object:
-    """Without what was learned."""
+    """Returns the answer without a learned framing."""
     try:
         return list(keyless._scanned(data, count, None))
     except KafkaError as error:

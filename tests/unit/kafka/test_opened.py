@@ -52,8 +52,9 @@ def test_records_that_few_bytes_stand_for_are_not_looked_into(
     error = refusal(batch, settings)
     assert (error.kind, str(error)) == (
         KafkaErrorKind.MESSAGE_TOO_LARGE,
-        f"The record batch in the append to t-0 has 3000 records. Its topic has to look into them, "
-        f"and takes {most} in a compressed batch of this size. Send them in smaller batches.",
+        f"The record batch in the append to t-0 has 3000 records. The broker checks each record, "
+        f"and accepts at most {most} in a compressed batch of this size. Send them in smaller "
+        "batches.",
     )
 
 

@@ -24,7 +24,7 @@ class Partition:
         self.producers = Producers("t-0", DAY_MS)
         self.end = 0
         self.index: list[AbortedTransaction] = []
-        # When the broker takes what is sent.
+        # When the broker takes the batches.
         self.now_ms = 0
 
     def send(
@@ -241,7 +241,7 @@ def test_expiry_is_by_the_records_time_and_waits_for_transactions() -> None:
 
 
 def test_a_resend_is_known_however_old_its_records_are() -> None:
-    """A producer that Kafka forgets keeps nothing in the log; what it sends again is known."""
+    """A producer that Kafka forgets keeps nothing in the log; its duplicates are still known."""
     log = Partition()
     log.now_ms = 9 * DAY_MS
     log.send(1, 0, records=2, time_ms=5)
@@ -318,7 +318,7 @@ def test_a_replay_finds_what_was_known() -> None:
 
 
 def test_a_log_that_was_cut_off_knows_what_a_snapshot_and_a_replay_tell() -> None:
-    """As Kafka: of what is behind the snapshot all batches, of what is before it the last one."""
+    """As in Kafka: all batches after the snapshot, the last one before it."""
     log = Partition()
     for sequence in (0, 2):
         log.send(1, sequence, records=2)

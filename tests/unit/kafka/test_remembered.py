@@ -1,4 +1,4 @@
-"""With what a load begins: with a snapshot only while it tells of batches that are there."""
+"""The start of a load: with a snapshot only while its batches exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the active segment ends, and what Kafka's indexes of it take."""
+"""When the active segment ends, and the size of Kafka's indexes of it."""
 
 from __future__ import annotations
 
@@ -105,8 +105,7 @@ def test_figures_of_a_segment() -> None:
 
 @given(st.lists(st.integers(61, 5000), max_size=40), st.integers(0, 5000))
 def test_an_entry_for_every_interval(sizes: list[int], interval: int) -> None:
-    """So many entries that between two of them lies more than the interval, and no more than that
-    and a batch."""
+    """More than the interval, and at most one batch more, lies between two entries."""
     growth = grown(*[(at, size, 0) for at, size in enumerate(sizes)], index_interval_bytes=interval)
     most = max(sizes, default=0)
     entries = growth.offset_entries

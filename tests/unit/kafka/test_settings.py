@@ -1,4 +1,4 @@
-"""Settings, against what Kafka 4.1.0 says of the same text."""
+"""Compares settings with Kafka 4.1.0's answers to the same texts."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_the_broker_stands_behind_the_topic(
 
 
 def test_a_boolean_of_the_broker_is_shown_as_one() -> None:
-    """Python takes it for a number, which may be multiplied; all had been compared as numbers."""
+    """Python takes it for a number, which may be multiplied."""
     value = LogConfig.of({}, BrokerConfig.of({"log.preallocate": "true"})).values["preallocate"]
     assert value is not None
     assert text_of(value) == "true"

@@ -21,7 +21,7 @@ T, U = TopicPartition("t", 0), TopicPartition("u", 3)
 
 
 def states_in(state: State | None) -> States:
-    """A log brought into the state by what brings logs there."""
+    """Returns a log in the state, by the operations that lead there."""
     states = States()
     match state:
         case InProgress():

@@ -116,7 +116,7 @@ def test_a_batch_that_is_taken_keeps_its_bytes(codec: str) -> None:
 
 
 def test_the_same_bytes_as_kafka_writes() -> None:
-    """At offset 0, under Kafka's clock at 10,000,000: md5 of what lies in the real log."""
+    """At offset 0, under Kafka's clock at 10,000,000: the md5 of the real log's bytes."""
     batch = BatchParts.of(build_columns([b""], [b"v"], [NOW_MS]))
     rules = AppendRules("v-4", LogConfig.of(COMPACT))
     taken = rules.lead(batch, Origin.CLIENT, offset=0, now_ms=NOW_MS)
@@ -168,7 +168,7 @@ def test_the_brokers_clock(origin: Origin) -> None:
 
 
 def test_append_time_is_stamped_byte_for_byte() -> None:
-    """As Kafka's own classes do; the base timestamp is what it was."""
+    """As Kafka's classes do; the base timestamp is unchanged."""
     rules, batch = AppendRules("t-0", LogConfig.of(DATED)), BatchParts.of(golden("none"))
     time_ms = TIME_MS + 50_000
     taken = rules.lead(batch, Origin.COORDINATOR, offset=40, now_ms=time_ms, leader_epoch=5)
@@ -344,7 +344,7 @@ def _sealed(batch: bytes, section: bytes, **header: int) -> bytes:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_records_that_no_cleaning_could_read_are_refused(codec: str) -> None:
-    """They would stand in front of all that follow them."""
+    """They would block the cleaning of all later ones."""
     batch = batch_of(b"k", codec=codec)
     plain = batch_of(b"k")[61:]
     longer_key = plain.replace(b"\x02k", b"\x7ek")
@@ -377,7 +377,7 @@ def test_a_record_that_no_reader_takes_is_refused(record: str, why: str) -> None
     error = refusal(batch, COMPACT)
     assert error.kind is KafkaErrorKind.INVALID_RECORD
     assert why in str(error)
-    # Elsewhere nobody looks at it; and none of its readers takes it.
+    # Elsewhere no check looks at it, and no reader accepts it.
     with pytest.raises(KafkaError):
         columns_of(whole(lead(batch)))
 

@@ -1,4 +1,4 @@
-"""Tests which user-defined strategies may be loaded, before any of their code is."""
+"""Tests which user-defined strategies may be loaded, before their code is."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_classes_that_come_with_ledgerfold() -> None:
 
 @pytest.mark.parametrize("name", ["os:system", "outside:Raises", "shop:Best.worst", "shop:best"])
 def test_strategies_that_are_not_allowed(package: OutsidePackage, name: str) -> None:
-    """The error tells what is, and what to do."""
+    """The error lists the allowed ones and says what to do."""
     with pytest.raises(StrategyNotAllowed) as raised:
         ALLOWED.check(name)
     assert raised.value.strategy == name
@@ -58,7 +58,7 @@ def test_a_long_list_is_cut() -> None:
 
 
 def test_strategies_named_by_the_same_command_line() -> None:
-    """Ledgerfold's own need no leave."""
+    """Ledgerfold's strategies need no permission."""
     more = ALLOWED.also("mine:Own", "event-time", "shop:Best")
     assert more.named == ("shop:Best", "mine:Own")
     assert ALLOWED.also("event-time") is ALLOWED
@@ -83,6 +83,6 @@ def test_values_that_the_option_rejects(name: str) -> None:
     ],
 )
 def test_settings_have_bounds(settings: dict[str, str], why: str) -> None:
-    """They are stored, logged, and told by every status."""
+    """They are stored, logged, and part of every status."""
     with pytest.raises(InvalidRequest, match=why):
         checked(CompactionStrategy(name="mine:Own", settings=settings))

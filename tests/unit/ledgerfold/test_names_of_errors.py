@@ -1,4 +1,4 @@
-"""The errors that users meet, by Ledgerfold's names and by Pulsar's."""
+"""The errors of users, by Ledgerfold's names and by Pulsar's."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_every_name_of_pulsars_is_there_or_has_no_counterpart() -> None:
 @pytest.mark.parametrize("url", ["", "http://127.0.0.1:7650", "ledgerfold://"])
 @pytest.mark.parametrize("make", [ledgerfold.Client, ledgerfold.aio.Client, Admin])
 def test_invalid_addresses_of_a_broker(make: type, url: str) -> None:
-    """Said before anything is connected."""
+    """They are refused without a connection."""
     with pytest.raises(ledgerfold.InvalidUrl) as caught:
         make(url)
     assert isinstance(caught.value, errors.InvalidRequest)

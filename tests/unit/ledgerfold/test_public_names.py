@@ -14,7 +14,7 @@ from ledgerfold.version import __version__
 from tests.support.command_line import ledgerfold as command_line
 from tests.tidy import ROOT
 
-# Of Pulsar's Python client: what a program that only changes its import statement uses.
+# Names of Pulsar's Python client that a program uses which only changes its import statement.
 PULSAR_NAMES = {
     "BatchingType",
     "Client",
@@ -54,7 +54,7 @@ def test_every_name_is_there() -> None:
 
 
 def test_a_name_that_is_not_there() -> None:
-    """It is said as Python says it."""
+    """The error is Python's."""
     with pytest.raises(AttributeError, match="module 'ledgerfold' has no attribute 'Schemer'"):
         _ = ledgerfold.Schemer  # type: ignore[attr-defined]
 
@@ -83,7 +83,7 @@ def test_modules_without_a_client_load_none(module: str) -> None:
     ],
 )
 def test_grpc_is_told_of_forks_before_it_is_loaded(statement: str) -> None:
-    """However the client is imported; what the user's environment says stands."""
+    """However the client is imported; the user's environment takes precedence."""
     ask = "import os; print(os.environ.get('GRPC_ENABLE_FORK_SUPPORT'))"
     watch = (
         "import sys\n"

@@ -1,4 +1,4 @@
-"""The ready-made strategies of messages: what each keeps, in ties and beside the rules, too."""
+"""The ready-made message strategies: what each keeps, also with ties and invalid input."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def keeps_left(strategy: Any, previous: Said | None, current: Said) -> bool:
     ],
 )
 def test_numeric(previous: bytes | None, current: bytes, left: bool) -> None:
-    """The larger number, of equal ones the first; what is no number is below all; ∅ removes."""
+    """The larger number wins, of equal ones the first; other values rank below all; ∅ removes."""
     standing = None if previous is None else Said("k", previous)
     assert keeps_left(Numeric(), standing, Said("k", current)) is left
 

@@ -55,7 +55,7 @@ def test_fields_too_large_for_any_request(
 def test_no_long_part_of_an_argument_is_repeated(
     text: str, begin: int, end: int, around: tuple[str, str]
 ) -> None:
-    """Whole, in part, as it is or as Python writes it; what is not of it stays."""
+    """As a whole, in part, raw or as Python's repr; other text stays."""
     part = text[begin:end]
     message = f"{around[0]}{part}<{part!r}>{around[1]}"
 

@@ -1,4 +1,4 @@
-"""Counting what lies behind positions, of which there may be many."""
+"""Counts the backlog after many positions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def counted(ledgers: dict[int, int], after: Position, upto: Position) -> int:
 
 
 def test_sums_count_as_one_by_one() -> None:
-    """Positions in ledgers, between them, in those that are gone, before and behind all."""
+    """Positions in ledgers, between them, in trimmed ones, before and after all."""
     rng = random.Random(7)
     for _ in range(200):
         ids = sorted(rng.sample(range(12), rng.randint(0, 5)))
@@ -56,7 +56,7 @@ class CountingLog(MemoryLog):
 
 
 def test_a_backlog_goes_through_the_ledgers_once_whatever_is_acknowledged() -> None:
-    """Ten thousand ranges: also for what only skips a few entries."""
+    """Ten thousand ranges, also if only a few entries are skipped."""
     log = CountingLog()
     cursor = Cursor(Position(0, -1))
     for n in range(10_000):

@@ -1,4 +1,4 @@
-"""The end of a log: who comes next finds nobody who still writes."""
+"""The end of a log: the next owner finds no writer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_an_unload_waits_until_the_file_is_closed() -> None:
         for _ in range(200):
             await asyncio.sleep(0)
             if held.waiting and not unloading.done():
-                # Whatever it waits for, it does not end before that is done.
+                # In any wait, it does not end before that is done.
                 for _ in range(50):
                     await asyncio.sleep(0)
                 assert not unloading.done()

@@ -1,4 +1,4 @@
-"""A raw ledger with damage: what is whole is served, and the rest does not go away unnoticed."""
+"""A raw ledger with damage: intact entries are served, and the damage is reported."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PLACES = [30, -1]
 
 @pytest.mark.parametrize("at", PLACES)
 def test_a_topic_with_damage_is_served(at: int) -> None:
-    """It loads, takes what is published, and gives what lies before the damage."""
+    """It loads, accepts messages, and serves entries before the damage."""
     lab, _ = damaged_lab(entry=2 if at > 0 else 3, at=at)
     (later,) = publish(lab, b"later")
     call = lab.reader(EARLIEST, read_compacted=False)

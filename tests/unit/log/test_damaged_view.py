@@ -102,7 +102,7 @@ def test_whoever_looks_for_it_gets_an_error_that_names_it(lab: BrokerLab, damage
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_who_reads_raw_notices_nothing(lab: BrokerLab, damage: Damage) -> None:
-    """Nor who publishes, consumes, or seeks."""
+    """Neither do publishers, consumers and seeks."""
     damaged(lab, damage)
     lab.publish(MESSAGES)
     assert values(lab, compacted=False) == [b"1", b"2", b"1", b"2"]
@@ -131,7 +131,7 @@ def test_the_way_back_is_to_give_it_up_and_compact_again(lab: BrokerLab, damage:
 def test_the_advice_of_the_error_works_when_it_is_followed(
     lab: BrokerLab, damage: Damage, profile: str
 ) -> None:
-    """Step by step, in each profile, also after a run that failed: nothing of it is refused."""
+    """Step by step, in each profile, also after a failed run: no step is refused."""
     damaged(lab, damage)
     lab.topic.record.policies.emulation.CopyFrom(Settings(profile=profile))
     lab.compact()
@@ -184,7 +184,7 @@ def test_internal_stats_look_for_the_files(lab: BrokerLab) -> None:
 
 
 def test_files_that_were_restored_are_read_again(lab: BrokerLab) -> None:
-    """After an unload: what was missing is looked for again."""
+    """After an unload, missing files are looked up again."""
     path = file_of_compacted(lab)
     with lab.files.map(path) as view:
         data = bytes(view)
@@ -214,7 +214,7 @@ def test_a_loss_that_nobody_has_met_yet_is_found_by_the_next_run(lab: BrokerLab)
 
 
 def test_the_way_back_in_pulsar_4_needs_a_load_after_a_failed_run(lab: BrokerLab) -> None:
-    """The failed run stands in the way of deleting `__compaction` until then (PROFILES.md, 7.1)."""
+    """Until then the failed run prevents deleting `__compaction` (PROFILES.md, 7.1)."""
     damaged(lab, remove_file)
     lab.topic.record.policies.emulation.CopyFrom(Settings(profile="pulsar-4"))
     lab.compact()
@@ -227,7 +227,7 @@ def test_the_way_back_in_pulsar_4_needs_a_load_after_a_failed_run(lab: BrokerLab
 
 
 def test_a_start_behind_a_batch_that_is_damaged_is_behind_it(lab: BrokerLab) -> None:
-    """Without a batch index the start is the batch itself, so that all of it comes."""
+    """Without a batch index the start is after the whole batch."""
     lab.publish([([Message(b"a", b"3"), Message(b"b", b"1")], True)])
     last = lab.topic.log.positions.last()
     at = MessageId(ledger_id=last.ledger_id, entry_id=last.entry_id, batch_index=-1)
@@ -240,8 +240,8 @@ def test_a_start_behind_a_batch_that_is_damaged_is_behind_it(lab: BrokerLab) -> 
 
 
 def test_a_start_within_a_batch_that_is_damaged_passes_nothing_over(lab: BrokerLab) -> None:
-    """Behind its first message the others are still to come: a read names the damage. Batches had
-    been damaged only in front of starts without an index.
+    """The messages after its first one are still due: a read raises the damage. Batches had been
+    damaged only in front of starts without an index.
     """
     lab.publish([([Message(b"a", b"3"), Message(b"b", b"1")], True)])
     last = lab.topic.log.positions.last()

@@ -1,4 +1,4 @@
-"""A raw ledger with entries that a repair gave up: whoever reads passes the gap, nobody waits."""
+"""A raw ledger with entries that a repair gave up: reads skip the gap, nothing waits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def value(number: int) -> bytes:
 
 
 def damage_entry(files: LossyFiles, path: Path, number: int) -> None:
-    """Changes the value of an entry, which says its number."""
+    """Changes the value of an entry, which states its number."""
 
     def change(data: bytes) -> bytes:
         assert data.count(value(number)) == 1
@@ -88,7 +88,9 @@ def test_every_good_entry_is_read_and_has_more_is_right(lab: BrokerLab) -> None:
 
 
 def test_a_subscription_is_done_when_it_has_had_what_there_is(lab: BrokerLab) -> None:
-    """Nobody can acknowledge what is lost: the backlog is without it, and mark-delete passes it."""
+    """Lost entries cannot be acknowledged: the backlog excludes them, and mark-delete skips
+    them.
+    """
     subscription = lab.topic.subscriptions["s"]
     assert subscription.backlog_entries() == len(good())
     received = lab.consume(5, read_compacted=False)
@@ -158,7 +160,7 @@ def test_a_compaction_succeeds_over_the_gap(lab: BrokerLab) -> None:
 
 
 def test_a_restart_changes_nothing(lab: BrokerLab) -> None:
-    """The record of what is lost stays, and a second repair finds nothing to do."""
+    """The record of lost entries stays, and a second repair finds nothing to do."""
     lab.consume(5, read_compacted=False)
     lab.restart()
     assert read(lab) == [value(each) for each in good()]

@@ -1,4 +1,4 @@
-"""Positions in and between raw ledgers, of which some are empty, gone, or still written."""
+"""Positions in and between raw ledgers, some of them empty, trimmed, or open."""
 
 from __future__ import annotations
 
@@ -100,6 +100,6 @@ def test_the_last_entry_is_known_when_it_is_gone() -> None:
     assert setting.positions.last() == (5, -1)
     assert setting.positions.last_published() == (2, 1)
     assert setting.positions.is_deleted(Position(2, 1))
-    # Who had read all of it has missed nothing.
+    # A reader of all of it has missed nothing.
     assert not setting.positions.is_deleted(Position(2, 2))
     assert not setting.positions.is_deleted(Position(5, 0))

@@ -129,7 +129,7 @@ def test_metrics_of_a_topic_need_neither_readers_nor_records(
 
 
 def test_after_a_restart_the_same_is_known(lab: BrokerLab, counts: Counts) -> None:
-    """Each record is read once at the load; ledgers that are gone are forgotten."""
+    """The load reads each record once; trimmed ledgers are forgotten."""
     before = [each.ledger_id for each in lab.topic.log.ledgers.records() if each.segments]
     sums = lab.topic.log.ledgers.sums()
     lab.restart()
@@ -204,7 +204,7 @@ def trimmed(
 
 
 def test_it_answers_as_if_it_went_through_them_all() -> None:
-    """While ledgers come, are closed and go: counts, bytes, trimming."""
+    """Ledgers are added, closed and trimmed: counts, bytes, trimming."""
     rng = random.Random(11)
     for _ in range(examples(150)):
         stored: dict[int, LedgerRecord] = {}

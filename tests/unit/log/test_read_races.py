@@ -53,7 +53,7 @@ class ColdLab:
             await self.held.has_work()
             self.held.let_go(1)
         await self.held.has_work()
-        # The run's own work is done at once; the read goes on waiting.
+        # The run's work ends at once; the read keeps waiting.
         held = HeldExecutor()
         log = self.lab.broker.topics[TOPIC].log
         log._files.executor = held
@@ -111,7 +111,7 @@ def test_a_consumer_misses_nothing(profile: str, reads: int) -> None:
 def test_entries_read_from_an_unloaded_topic_are_not_sent(
     profile: str, read_compacted: bool
 ) -> None:
-    """Nor is an error: a run may have committed since, and deleted what was to be read."""
+    """No error is sent either: a run may have committed since, and deleted the files being read."""
     cold = ColdLab(profile)
     call = cold.lab.reader(EARLIEST, read_compacted=read_compacted)
 
@@ -155,7 +155,7 @@ def test_the_last_message_is_not_looked_for_in_a_topic_that_is_unloaded() -> Non
 
 
 def test_entries_read_ahead_are_dropped_when_a_run_commits() -> None:
-    """A reader that takes one message at a time gets no more of the old view than a consumer."""
+    """A reader with one permit sees no more of the old view than a consumer."""
     lab = lab_of("pulsar-4")
     call = lab.reader(EARLIEST, read_compacted=True)
     first = call.some(1)
@@ -168,7 +168,9 @@ def test_entries_read_ahead_are_dropped_when_a_run_commits() -> None:
 
 
 def test_who_keeps_the_view_it_began_with_gets_all_of_it() -> None:
-    """And the tombstones behind it: what it was given before it would never be deleted."""
+    """It also gets the later tombstones: otherwise, messages that it received would never be
+    deleted.
+    """
     lab = lab_of("documented")
     call = lab.reader(EARLIEST, read_compacted=True)
     found = call.some(1)
@@ -181,7 +183,7 @@ def test_who_keeps_the_view_it_began_with_gets_all_of_it() -> None:
 
 
 def test_latest_is_before_entries_in_flight_to_the_disk() -> None:
-    """Also where the ledger that it goes to was followed by another one already."""
+    """Also if another ledger already follows theirs."""
     lab = BrokerLab()
     held = HeldExecutor()
     lab.broker.executor = held
@@ -205,7 +207,7 @@ def test_latest_is_before_entries_in_flight_to_the_disk() -> None:
 
 
 def test_a_reader_at_the_end_of_a_ledger_that_goes_misses_no_deletion() -> None:
-    """It had read all of it; entries after it are held for it, whatever commits."""
+    """It had read all of it; later entries are kept for it after every commit."""
     lab = lab_of("documented")
     call = lab.reader(EARLIEST, read_compacted=True)
     found = call.rest()
@@ -224,7 +226,7 @@ def test_a_reader_at_the_end_of_a_ledger_that_goes_misses_no_deletion() -> None:
 
 
 def test_a_reader_of_a_view_whose_raw_ledgers_went_before_the_load_misses_no_deletion() -> None:
-    """It has passed that ledger, whose end nobody knows any more."""
+    """It has passed that ledger, whose end is unknown now."""
     lab = lab_of("documented")
     assert lab.compact() is not None
     lab.restart()

@@ -88,7 +88,7 @@ def test_names_end_as_prometheus_wants_it() -> None:
 
 
 def test_the_figures_of_a_topic(lab: BrokerLab, reader: MetricsReader) -> None:
-    """As `topics stats`; nothing of compaction before a run (MET-01)."""
+    """They equal `topics stats`; without a run there are none of compaction (MET-01)."""
     lab.run(create_subscription(lab.topic, "s", StartPosition(earliest=True)))
     lab.publish(ENTRIES)
     found = samples(lab, reader)
@@ -123,7 +123,7 @@ def test_a_run_tells_once_it_has_ended_and_goes_with_its_topic(
 
 
 def test_the_horizon_lags_by_what_no_run_has_seen(lab: BrokerLab, reader: MetricsReader) -> None:
-    """Bytes and age of what lies behind it; 0 when nothing does. A failed run changes neither."""
+    """Bytes and age of the entries after it; 0 if there are none. A failed run changes neither."""
     bytes_name = "ledgerfold_compaction_horizon_lag_bytes"
     seconds_name = "ledgerfold_compaction_horizon_lag_seconds"
     lab.publish(ENTRIES)
@@ -209,7 +209,7 @@ def test_totals_add_up_run_by_run() -> None:
 
 
 def test_the_text_is_what_prometheus_reads() -> None:
-    """Every value and label comes back from the parser of Prometheus' own client."""
+    """The parser of Prometheus' client returns every value and label."""
     name = 'persistent://public/default/a"b\\c\nd'
     subscription = SubscriptionReading("s", tuple(range(len(SUBSCRIPTION_METRICS))))
     values = [at / 4 for at in range(len(TOPIC_METRICS))]

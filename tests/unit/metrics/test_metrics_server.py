@@ -69,7 +69,7 @@ def test_connections_have_a_limit_and_a_time(served: Served) -> None:
     assert answer.startswith(b"HTTP/1.0 503")
     assert threads() == CONNECTIONS_MAX
     for each in held:
-        # The end, or what a request that never ended is told.
+        # The end, or the answer to an unfinished request.
         while each.recv(1000):
             continue
         each.close()
@@ -78,7 +78,7 @@ def test_connections_have_a_limit_and_a_time(served: Served) -> None:
 
 
 def test_a_client_that_sends_a_byte_now_and_then(served: Served) -> None:
-    """Its time is over all the same."""
+    """Its time still ends."""
     dripping = served.connect()
     wait_until(lambda: threads() == 1, "the connection")
     dripping.settimeout(0.05)

@@ -35,7 +35,7 @@ def test_thr_03_topic_over_namespace_over_broker() -> None:
 
 
 def test_effective_policies_are_complete_and_merged_field_by_field() -> None:
-    """Each field comes from its own nearest level; none is left unset."""
+    """Each field comes from its nearest level; none is unset."""
     topic = Policies(retention_ms=5, retain_null_key=False)
     namespace = Policies(retention_ms=7, retention_bytes=-1, retain_null_key=True)
     assert effective_policies(topic, namespace, BROKER) == Policies(
@@ -62,7 +62,7 @@ def test_effective_policies_are_complete_and_merged_field_by_field() -> None:
     ],
 )
 def test_thr_17_values_below_the_least_are_refused(policies: Policies) -> None:
-    """A negative threshold is the caller's error, and what was set before stays."""
+    """A negative threshold is the caller's error, and the previous value stays."""
     current = Policies(compaction_threshold_bytes=10)
     with pytest.raises(InvalidRequest, match="the minimum is"):
         updated_policies(current, policies, ())
@@ -85,7 +85,7 @@ def test_no_limit_is_a_valid_retention() -> None:
 
 
 def test_thr_01_set_and_remove_leave_the_other_fields_alone() -> None:
-    """An update touches what it names."""
+    """An update changes only the fields that it names."""
     current = updated_policies(Policies(retention_ms=3), Policies(compaction_threshold_bytes=9), ())
     assert current == Policies(retention_ms=3, compaction_threshold_bytes=9)
     current = updated_policies(current, Policies(), ["compaction_threshold_bytes"])
@@ -107,7 +107,7 @@ def test_setting_and_removing_at_once_is_refused() -> None:
 
 
 def test_a_strategy_is_one_value_of_its_level() -> None:
-    """A level's settings never meet the strategy of another one."""
+    """A level's settings never mix with another level's strategy."""
     namespace = Policies(compaction_strategy=CompactionStrategy(name="keep-n", settings={"n": "3"}))
     topic = Policies(compaction_strategy=CompactionStrategy(name="newest"))
     applied = effective_policies(topic, namespace, BROKER)
@@ -142,7 +142,7 @@ def test_strategies_under_pulsars_names() -> None:
     ],
 )
 def test_strategies_that_cannot_be(name: str, settings: dict[str, str], why: str) -> None:
-    """Refused, and what was set before stays."""
+    """They are refused, and the previous one stays."""
     current = Policies(compaction_strategy=CompactionStrategy(name="newest"))
     asked = Policies(compaction_strategy=CompactionStrategy(name=name, settings=settings))
     with pytest.raises(InvalidRequest, match=why):

@@ -1,4 +1,4 @@
-"""Profiles: which value is in force, how levels add up, and the table that users read."""
+"""Profiles: the effective value, the order of levels, and the table for users."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_nothing_set_is_the_documented_profile() -> None:
 
 
 def test_a_level_that_names_a_profile_starts_over_from_it() -> None:
-    """The namespace's profile hides the broker's single fields; its own fields count."""
+    """The namespace's profile hides the broker's single fields; its fields count."""
     broker = Settings(profile=PULSAR_4, exact_backlog=True)
     namespace = Settings(profile=PULSAR_4, partitioned_status=True)
     values = emulation(broker, namespace)
@@ -92,7 +92,7 @@ def test_the_null_key_setting_is_a_policy_of_its_own() -> None:
 
 
 def test_profiles_of_two_kinds_of_topics_stand_beside_each_other() -> None:
-    """Each starts over with its own fields; `documented` with all."""
+    """Each resets its fields; `documented` resets all."""
     broker = Settings(profile=PULSAR_4, gauges_with_defects=True)
     both = emulation(broker, Settings(profile=KAFKA_4_1))
     assert both.trim_without_cursor

@@ -70,7 +70,7 @@ def test_a_native_batch(messages: list[Sent], codec: int) -> None:
 
 
 def _sorted(single: SingleMessageMetadata) -> bytes:
-    """Ignores flags that are set to what they are without."""
+    """Ignores flags that have their default."""
     single = SingleMessageMetadata.FromString(single.SerializeToString())
     if not single.HasField("partition_key"):
         single.ClearField("partition_key_b64_encoded")
@@ -149,7 +149,7 @@ def test_a_compacted_batch_keeps_its_indexes() -> None:
 
 
 def test_dead_messages_of_a_batch_are_placeholders() -> None:
-    """The entry is served as it is stored, with the rows that live."""
+    """The entry is served as stored, with its live rows."""
     builder = NativeBatchBuilder("p")
     for value in (b"one", b"two", b"three"):
         builder.add(value, b"k")

@@ -1,4 +1,4 @@
-"""Lists of topics that are watched: shared, kept up to date in place, and gone with the last."""
+"""Watched lists of topics: shared, updated in place, and removed with the last watcher."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def full(name: str) -> str:
 
 
 class Noting:
-    """A watcher that keeps what it is told."""
+    """A watcher that records its notifications."""
 
     def __init__(self) -> None:
         self.noted: list[tuple[str, bool]] = []

@@ -53,7 +53,7 @@ from tests.support.memory_log import MemoryLog
 
 
 class StatsTopic(LabTopic):
-    """With what stats and subscriptions need besides."""
+    """A topic with the other parts that stats and subscriptions need."""
 
     messages_in, bytes_in, entries_in = 12, 600, 5
     messages_out, bytes_out = 24, 1200
@@ -199,7 +199,7 @@ def test_topics_are_created_listed_and_deleted() -> None:
 
 
 def test_broker_info_tells_of_the_compactor() -> None:
-    """Its state, and what to do when there is none."""
+    """Shows its state, and what to do if there is none."""
 
     async def body() -> None:
         lab = AdminLab()
@@ -313,7 +313,7 @@ def test_thr_01_and_17_policies_of_a_namespace() -> None:
 
 
 def test_applied_policies_of_a_topic_are_complete() -> None:
-    """Its own, then its namespace's, then the broker's."""
+    """The topic's, then its namespace's, then the broker's."""
 
     async def body() -> None:
         lab = AdminLab()
@@ -380,7 +380,7 @@ def test_thr_13_a_threshold_brings_the_compaction_cursor(level: str) -> None:
 
 
 def test_subscriptions_are_created_once() -> None:
-    """A second one of the name, and compaction's own name, are refused."""
+    """A second one of the name is refused, and so is the compaction's name."""
 
     async def body() -> None:
         lab = AdminLab()
@@ -453,7 +453,7 @@ def test_stats_travel_as_json() -> None:
 
 
 def test_topic_stats() -> None:
-    """Counters, sizes, and the subscriptions with compaction's own among them."""
+    """Counters, sizes, and the subscriptions with the compaction's among them."""
     lab = AdminLab()
     topic: Any = lab.add("t")
     topic.record.compaction_cursor = True
@@ -474,7 +474,7 @@ def test_topic_stats() -> None:
 
 
 def test_internal_stats_before_and_after_a_compaction() -> None:
-    """-1 for no compacted ledger; 0 entries for one of a topic whose keys are all gone."""
+    """-1 without a compacted ledger; 0 entries if all keys were deleted."""
     lab = AdminLab()
     broker: Any = lab
     topic: Any = lab.add("t")
@@ -509,14 +509,14 @@ def test_internal_stats_before_and_after_a_compaction() -> None:
 def test_the_estimated_backlog_counts_newer_ledgers_and_a_share_of_its_own(
     position: Position, expected: int
 ) -> None:
-    """Whole newer ledgers, and the share of the one in which the position stands."""
+    """Whole newer ledgers, and a share of the position's ledger."""
     lab = AdminLab()
     topic: Any = lab.add("t")
     assert topic.log.ledgers.sums().estimated_bytes_after(position) == expected
 
 
 def test_a_topic_record_keeps_its_other_fields_when_a_policy_changes() -> None:
-    """One write of the whole record, as it is now."""
+    """One write of the whole current record."""
 
     async def body() -> None:
         lab = AdminLab()

@@ -37,7 +37,7 @@ def served() -> Iterator[ServedLab]:
 
 
 async def opened(channel: Any, kind: str, name: str = "s") -> Any:
-    """A stream that is connected, and asks for all that there is."""
+    """Returns a connected stream that requests all entries."""
     call = channel.stream_stream(f"{DATA}/{kind}")()
     if kind == "Read":
         opening: Any = data_pb2.ReadRequest(open=data_pb2.ReadOpen(topic=TOPIC, start=EARLIEST))
@@ -100,9 +100,11 @@ def test_a_stream_that_is_one_too_many(served: ServedLab) -> None:
 def test_clients_that_take_nothing(
     served: ServedLab, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They hold no more than there may be; when others need it they are ended, and these served."""
+    """Their entries stay within the limit; when others need the space, they are ended and the
+    others served.
+    """
     monkeypatch.setattr(outgoing_module, "STALLED_S", 0.3)
-    monkeypatch.setattr(outgoing_module, "_LOOK_S", 0.05)
+    monkeypatch.setattr(outgoing_module, "_CHECK_S", 0.05)
     served.lab.publish([([Message(b"k", b"v" * ENTRY_BYTES)], False)] * ENTRIES)
     outgoing = served.lab.broker.outgoing
     outgoing.bytes_max = 4 * ENTRY_BYTES
@@ -139,9 +141,7 @@ def test_clients_that_take_nothing(
 
 
 def test_a_reader_without_permits_gives_room(served: ServedLab) -> None:
-    """Entries read ahead for it are dropped, and read again when it asks: nobody is
-    disconnected.
-    """
+    """Entries read ahead for it are dropped, and read again on request: it stays connected."""
     served.lab.publish([([Message(b"k", b"%d" % number * 1000)], False) for number in range(90)])
     outgoing = served.lab.broker.outgoing
     outgoing.bytes_max = outgoing_module.READ_LEAST

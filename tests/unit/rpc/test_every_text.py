@@ -1,8 +1,8 @@
-"""Every text of every request, with what a stranger may write there.
+"""Hostile values in every text of every request.
 
-It is taken, and then everything that lists or counts goes on; or it is refused with an error of
-ours that says why and repeats little of it. The walk is over the descriptors: a field that is added
-is walked, too.
+It is accepted, and then all listings and counts work; or it is refused with a Ledgerfold error that
+says why and repeats little of it. The walk is over the descriptors: a field that is added is
+walked, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.served_lab import METHODS, ServedLab, end_of, path_of
 KAFKA_TOPIC = "persistent://public/default/kafka"
 DIVIDED = "persistent://public/default/divided"
 WALKS = [(method, path) for method in METHODS.values() for path in text_paths(method.input_type)]
-# What is longer is refused whatever it is.
+# Longer texts are always refused.
 LONG = 100_000
 NAMESPACES = itertools.cycle(["{}/default", "public/{}"])
 TOPICS = itertools.cycle(["persistent://{}/default/t", "public/{}/t", "public/default/{}"])
@@ -40,7 +40,7 @@ _fresh = itertools.count()
 
 
 def fill(message: Message) -> None:
-    """Fills in what a message needs so that only one text in it is odd."""
+    """Fills in the message's required fields so that only one text in it is odd."""
     names = message.DESCRIPTOR.fields_by_name
     kind = message.DESCRIPTOR.name
     told: Any = message
@@ -113,7 +113,7 @@ def test_text(
                 found = check_refusal(error, form, where)
                 assert not isinstance(found, ServiceError), where
     served.run(_look_around(lab, served))
-    # Loops of other tests, which are closed, may log in the midst of this one.
+    # Closed loops of other tests may log during this one.
     own = [each for each in caplog.records if each.name.startswith("ledgerfold")]
     assert not [each for each in own if each.exc_info or each.levelno >= logging.ERROR]
 
@@ -126,7 +126,7 @@ def _forms(path: Path, text: str) -> list[str]:
 
 
 async def _ask(served: ServedLab, method: MethodDescriptor, request: Message) -> None:
-    """To the end of the call, whatever kind it is. Raises grpc.RpcError."""
+    """Makes the call to its end, of any kind. Raises grpc.RpcError."""
     path, data = path_of(method), request.SerializeToString()
     if method.client_streaming:
         call = served.channel.stream_stream(path)()

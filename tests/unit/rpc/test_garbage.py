@@ -42,6 +42,6 @@ def test_bytes_that_are_no_request(method: str, caplog: pytest.LogCaptureFixture
         assert f"Not a valid {method}Request" in error.message
 
     asyncio.run(call())
-    # Loops of other tests, which are closed, may log in the midst of this one.
+    # Closed loops of other tests may log during this one.
     assert not [each for each in caplog.records if each.name.startswith("ledgerfold")]
     lab.stop()

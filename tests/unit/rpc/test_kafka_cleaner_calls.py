@@ -37,13 +37,13 @@ def cleaned(lab: KafkaLab, name: str) -> None:
 
 
 def take_out(lab: KafkaLab, name: str) -> None:
-    """As right behind a start: nobody has loaded it."""
+    """Unloads the log, as right after a start."""
 
-    async def taken_out() -> None:
-        async with lab.broker.taken_out(name):
+    async def kept_unloaded() -> None:
+        async with lab.broker.kept_unloaded(name):
             pass
 
-    lab.run(taken_out())
+    lab.run(kept_unloaded())
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_which_failure_it_was(
     """By a name that programs may go by, of the turn, in the status, and in the log's
     description.
 
-    T47, and whatever else makes a round fail.
+    T47, and other causes of a failing round.
     """
     lab.add([A], [B])
     lab.run(lab.kafka.roll())

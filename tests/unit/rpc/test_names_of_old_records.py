@@ -1,7 +1,6 @@
 """Names that no client may give any more are in the metadata of an earlier version.
 
-Everything that lists, counts or tells goes on, and calls them by stand-ins, by which they can be
-deleted.
+All listings, counts and states work, and show stand-ins, by which they can be deleted.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ def test_runs_are_listed(served: ServedLab) -> None:
 
 
 def test_they_go_by_their_stand_ins(lab: BrokerLab, served: ServedLab) -> None:
-    """After all that lists them; and come no more."""
+    """All listings show the stand-ins, and not after the deletion."""
     for name in SUBSCRIPTIONS:
         request = data_pb2.UnsubscribeRequest(topic=TOPIC, subscription=shown(name))
         served.ask(request)

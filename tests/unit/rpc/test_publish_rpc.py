@@ -1,4 +1,4 @@
-"""Requests of the Publish stream that are large, or no requests at all."""
+"""Large and invalid requests of the Publish stream."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def receive(producer: FakeProducer, *frames: bytes) -> None:
 
 
 def test_a_frame_of_many_entries_lets_others_have_their_turn() -> None:
-    """In order, all of them, and nobody waits for more than a slice."""
+    """All are stored in order, and no other task waits for more than a slice."""
 
     async def test() -> None:
         producer = FakeProducer()
@@ -105,7 +105,7 @@ def test_a_frame_of_empty_entries_is_refused_at_the_first() -> None:
 
 @pytest.mark.parametrize("behind", [b"\x18\x01", b"\x0a\x00", b"\x10\x01", b"\x13", b"\x12"])
 def test_only_entries_follow_entries_in_a_frame(behind: bytes) -> None:
-    """Another field, or a broken one: what came before it was taken, the stream ends."""
+    """After another or a broken field, the previous entries are stored and the stream ends."""
 
     async def test() -> None:
         producer = FakeProducer()
@@ -135,7 +135,7 @@ def a_producer(log: Any, last_sequence_id: int) -> Producer:
 
 
 def test_duplicates_are_held_back_and_answered_a_few_at_a_time() -> None:
-    """A client that reads no receipts can make the broker keep so many of them, and no more."""
+    """A client that reads no receipts can make the broker queue only that many."""
 
     async def test() -> None:
         log = SimpleNamespace(

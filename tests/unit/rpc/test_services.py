@@ -43,7 +43,7 @@ def test_every_call_of_the_broker_is_served(service: ServiceDescriptor, calls: A
 
 
 def test_every_call_of_the_compactor_is_served() -> None:
-    """By a method of ours, which streams where the contract says so."""
+    """By a method that streams if the contract says so."""
     for method in methods_of(compactor_pb2.DESCRIPTOR.services_by_name["CompactorService"]):
         handler = getattr(CompactorService, method.name)
         assert handler is not getattr(CompactorServiceServicer, method.name), method.full_name

@@ -1,4 +1,4 @@
-"""Tests how a stream's two tasks end: none remains, whatever happens to the other."""
+"""Tests how a stream's two tasks end: neither remains, whatever happens to the other."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_it_ends_when_all_is_delivered() -> None:
     ("frame", "expected"), [(b"refused", InvalidRequest), (b"defect", KeyError)]
 )
 def test_a_rejected_frame_ends_the_stream(frame: bytes, expected: type[Exception]) -> None:
-    """Nothing behind it is looked at. Only a refusal is told to what is fed."""
+    """Nothing behind it is looked at. Only a refusal reaches the feeding task."""
 
     async def test() -> None:
         fed = Fed(b"a", frame, b"b")

@@ -1,4 +1,4 @@
-"""A defect in what feeds a stream: the client hears of it, the log tells it, nothing is left."""
+"""A defect in a stream's source: the client gets an error, the broker logs it, nothing is left."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def end_of(lab: BrokerLab, method: str, step: bytes) -> grpc.aio.AioRpcError:
-    """Returns how the stream ends whose `step` meets a defect."""
+    """Returns the end of a stream whose `step` raises a defect."""
     server = grpc.aio.server()
     server.add_generic_rpc_handlers((service_handlers(DATA_SERVICE, data_calls(lab.broker)),))
     port = server.add_insecure_port("127.0.0.1:0")
@@ -77,7 +77,7 @@ async def end_of(lab: BrokerLab, method: str, step: bytes) -> grpc.aio.AioRpcErr
 def test_a_defect_ends_the_stream_with_a_sentence(
     lab: BrokerLab, method: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """INTERNAL, and a traceback in the broker's log; what the stream had is given back."""
+    """INTERNAL, and a traceback in the broker's log; the stream's space is freed."""
 
     def broken(*_: object) -> NoReturn:
         raise KeyError("not thought of")

@@ -172,7 +172,7 @@ def test_deliver_acknowledge_redeliver_and_leave() -> None:
 
 
 def test_a_cancelled_stream_hands_its_entries_to_the_next_consumer() -> None:
-    """A client that vanishes is detached, and a non-durable subscription goes with it."""
+    """A disconnected client is detached, and a non-durable subscription is deleted with it."""
 
     async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
         one, two = Stream(channel), Stream(channel)
@@ -196,7 +196,7 @@ def test_a_cancelled_stream_hands_its_entries_to_the_next_consumer() -> None:
 
 
 def test_failover_consumers_are_told() -> None:
-    """The state comes as a response of its own."""
+    """The state is a separate response."""
 
     async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
         one, two = Stream(channel), Stream(channel)
@@ -214,7 +214,9 @@ def test_failover_consumers_are_told() -> None:
 
 
 def test_seek_and_unsubscribe_end_streams_with_a_reason() -> None:
-    """Moved, then come back to another incarnation; busy without force; not found afterwards."""
+    """A seek ends them with Moved, to return to another incarnation; busy without force; not found
+    afterwards.
+    """
 
     async def test(broker: TopicsInMemory, channel: grpc.aio.Channel) -> None:
         stub_seek = channel.unary_unary(

@@ -196,7 +196,7 @@ def test_a_default_with_many_symbols() -> None:
 
 
 def test_all_versions_have_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A comparison with one hundred costs no more than one with the latest may."""
+    """A comparison with one hundred may cost no more than one with the latest."""
 
     def wide(letter: str) -> SchemaDefinition:
         names = (f"{letter}{at}" for at in range(20))
@@ -209,7 +209,7 @@ def test_all_versions_have_one_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [why_incompatible(versions, new, each) for each in strategies] == [
         None,
         "Invalid schema definition data for AVRO schema: it is too complex to be compared with "
-        "those before.",
+        "earlier versions.",
     ]
     pairs = [joined_key_value(each, each) for each in versions]
     one = joined_key_value(new, new)

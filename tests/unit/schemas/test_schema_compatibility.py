@@ -63,7 +63,7 @@ BOTH = tuple(each for each in STRATEGIES if each != "ALWAYS_INCOMPATIBLE")
 @pytest.mark.parametrize(
     ("versions", "new", "accepted"),
     [
-        # A field goes; a field comes, without and with a default.
+        # A field is removed; a field is added, without and with a default.
         ([avro("x", "y")], avro("x"), BACKWARD),
         ([avro("x")], avro("x", "y"), FORWARD),
         ([avro("x")], avro("x", ("y", 1)), BOTH),

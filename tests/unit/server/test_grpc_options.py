@@ -14,7 +14,7 @@ from ledgerfold.broker.worker.connection import CHANNEL_OPTIONS as WORKER_OPTION
 
 @pytest.fixture(scope="module")
 def core() -> bytes:
-    """gRPC's compiled core, in which the names of all options stand."""
+    """Returns gRPC's compiled core, which contains the names of all options."""
     return Path(cygrpc.__file__).read_bytes()
 
 
@@ -22,7 +22,7 @@ def core() -> bytes:
     "name", sorted({name for name, _ in (*OPTIONS, *CHANNEL_OPTIONS, *WORKER_OPTIONS)})
 )
 def test_grpc_knows_the_option(core: bytes, name: str) -> None:
-    """Otherwise, for one, the server would send away who pings an idle connection."""
+    """Otherwise, for example, the server would disconnect clients that ping an idle connection."""
     assert name.encode() in core
 
 

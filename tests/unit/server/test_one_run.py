@@ -34,7 +34,7 @@ def lab() -> Iterator[BrokerLab]:
 
 
 def ignore(status: GetCompactionStatusResponse) -> None:
-    """Nobody looks on."""
+    """Ignores progress."""
 
 
 def view(lab: BrokerLab) -> list[object]:
@@ -46,7 +46,9 @@ def runs(lab: BrokerLab) -> list[RunRecord]:
 
 
 def test_one_run_and_its_record(lab: BrokerLab) -> None:
-    """It is told how it goes, and is in the history as any other; then there is nothing new."""
+    """Its progress is reported, and it is in the history as any other; then there is nothing
+    new.
+    """
     seen: list[GetCompactionStatusResponse] = []
     status = lab.run(run_once(lab.broker, TOPIC, None, seen.append))
     assert status is not None
@@ -57,7 +59,7 @@ def test_one_run_and_its_record(lab: BrokerLab) -> None:
 
 
 def test_adm_17_a_strategy_for_one_run(lab: BrokerLab) -> None:
-    """The view is rebuilt, up to the same horizon; the topic's own strategy rebuilds it again."""
+    """The view is rebuilt up to the same horizon; the topic's strategy rebuilds it again."""
     first = lab.compact()
     before = view(lab)
     assert first is not None

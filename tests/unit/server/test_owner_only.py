@@ -17,7 +17,7 @@ from ledgerfold.storage.owner_only import OTHERS, narrow
 
 @pytest.fixture(autouse=True)
 def open_handed() -> Iterator[None]:
-    """The umask of somebody who shares everything."""
+    """The umask of a user who shares everything."""
     before = os.umask(0)
     yield
     os.umask(before)
@@ -45,7 +45,7 @@ def test_the_files_of_a_start(tmp_path: Path) -> None:
 
 
 def test_a_wide_directory_is_narrowed_whole(tmp_path: Path) -> None:
-    """Only what is Ledgerfold's: beside it, and behind links, nothing changes."""
+    """Only Ledgerfold's files: nothing changes beside them and behind links."""
     data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
     for name in ("ledgers/7", "repairs/20261121T120007Z/ledgers", "compactor/work"):
         (data / name).mkdir(parents=True)
@@ -70,7 +70,7 @@ def test_a_narrow_directory_is_not_walked(tmp_path: Path, monkeypatch: pytest.Mo
 def test_one_that_belongs_to_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A mount point, say: the broker serves, and its log says what to do."""
+    """For example a mount point: the broker serves, and its log says what to do."""
     data = tmp_path / "data"
     (data / "ledgers").mkdir(parents=True)
 

@@ -1,4 +1,4 @@
-"""A start that cannot succeed says why in a sentence, and makes nothing."""
+"""A start that cannot succeed reports why, and creates nothing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ def serve(data_dir: Path, *arguments: str) -> Ran:
 
 
 def serve_apart(data_dir: Path, *arguments: str) -> Ran:
-    """In a process of its own: gRPC's core writes past Python's standard error."""
+    """Starts a separate process: gRPC's core writes past Python's standard error."""
     ran = run(["serve", "--data", str(data_dir), "--compactor", "off", *arguments])
     return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
 @pytest.fixture
 def taken() -> Iterator[str]:
-    """An address where somebody listens."""
+    """Returns an address that another socket listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
@@ -31,7 +31,7 @@ def taken() -> Iterator[str]:
 @pytest.mark.process
 @pytest.mark.parametrize("option", ["--listen", "--metrics-listen"])
 def test_an_address_that_is_taken(tmp_path: Path, taken: str, option: str) -> None:
-    """A conflict, in one sentence of ours."""
+    """A conflict, with one sentence as its error."""
     ran = serve_apart(tmp_path / "data", "--listen", "127.0.0.1:0", option, taken)
     assert (ran.code, ran.out) == (5, "")
     assert ran.err == (
@@ -58,7 +58,7 @@ def test_an_address_that_is_taken(tmp_path: Path, taken: str, option: str) -> No
 def test_an_address_that_cannot_be_meant(
     tmp_path: Path, option: str, address: str, why: str
 ) -> None:
-    """Usage; and nobody is accused of listening there."""
+    """Exits with the usage; the error does not say that the address is in use."""
     ran = serve(tmp_path / "data", "--listen", "127.0.0.1:0", option, address)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"ledgerfold: {option} {address}: ")
@@ -79,7 +79,7 @@ def test_one_address_for_both(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("compactor", ["locl", "h", "h:x", "h:0", "http://h:1"])
 def test_a_compactor_that_cannot_be_meant(tmp_path: Path, compactor: str) -> None:
-    """Otherwise every run would wait for nobody."""
+    """Otherwise every run would wait for ever."""
     ran = serve(tmp_path / "data", "--listen", "127.0.0.1:0", "--compactor", compactor)
     assert (ran.code, ran.out) == (2, "")
     assert (
@@ -90,7 +90,7 @@ def test_a_compactor_that_cannot_be_meant(tmp_path: Path, compactor: str) -> Non
 
 
 def test_a_ready_file_that_cannot_be_written(tmp_path: Path) -> None:
-    """Said before "ready" is, and before anything is made."""
+    """The error comes before "ready", and before anything is created."""
     where = ("--listen", "127.0.0.1:0", "--ready-file")
     missing = tmp_path / "missing" / "ready"
     ran = serve(tmp_path / "data", *where, str(missing))

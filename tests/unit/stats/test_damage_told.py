@@ -1,4 +1,4 @@
-"""`topics stats-internal` tells which ledgers are damaged: raw, compacted, and cleaned ones."""
+"""`topics stats-internal` shows which ledgers are damaged: raw, compacted, and cleaned ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def remove_files(lab: BrokerLab, ledger_id: int) -> None:
 
 
 def test_a_ledger_whose_files_are_gone() -> None:
-    """Before anybody reads it; the open one is none of them, though its file grows."""
+    """The damage shows before any read; the open ledger has none, although its file grows."""
     lab = BrokerLab()
     lab.publish(MESSAGES)
     first = lab.topic.record.ledger_ids[0]
@@ -61,7 +61,7 @@ def test_the_findings_of_a_start() -> None:
 
 
 def test_a_segment_of_a_kafka_topic() -> None:
-    """Cleaned or not: it is told where the segment is listed."""
+    """Cleaned or not, its line shows the damage."""
     lab = KafkaLab({"cleanup.policy": "compact"})
     lab.add([(b"a", b"1")])
     lab.run(lab.kafka.roll())

@@ -31,7 +31,7 @@ def lab() -> Iterator[KafkaLab]:
 
 
 def test_a_topic_tells_its_offsets_and_sizes(lab: KafkaLab) -> None:
-    """In Pulsar's words what both kinds have, in Kafka's what a partition has."""
+    """Common fields have Pulsar's names, fields of a partition Kafka's."""
     lab.run(lab.kafka.partition.set_log_start(1))
     told = kafka_stats(lab.kafka)
     assert (told["msgInCounter"], told["subscriptions"]) == (4, {})

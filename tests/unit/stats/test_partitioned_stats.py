@@ -8,7 +8,7 @@ from ledgerfold.broker.stats.partitioned import merged, partitioned_stats
 
 
 def document(messages: int, removed: int, consumers: list[dict[str, Any]]) -> dict[str, Any]:
-    """As broker/stats/topic.py makes them, shortened."""
+    """Returns shortened statistics of broker/stats/topic.py."""
     return {
         "msgInCounter": messages,
         "bytesInCounter": messages * 50,
@@ -72,7 +72,7 @@ def test_each_partition_is_shown_when_asked_for() -> None:
 
 
 def test_a_strategy_is_one_partitions() -> None:
-    """Settings of one never stand beside the name of another."""
+    """Settings of one are never combined with another's name."""
     event_time = {"name": "event-time", "settings": {}, "version": "1"}
     keep = {"name": "keep-n", "settings": {"n": "3"}, "version": "1"}
     blocks = [{"compaction": {"lastCompactionStrategy": each}} for each in (event_time, keep)]

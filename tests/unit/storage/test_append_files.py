@@ -67,7 +67,7 @@ def test_files_closed_for_a_while_are_synced_first(tmp_path: Path) -> None:
 
 
 def test_a_sync_that_fails_at_closing_ends_that_file_and_no_other(tmp_path: Path) -> None:
-    """The next who writes to it is told; whoever needed the room is not."""
+    """The next writer of that file gets the error, not the caller that needed a descriptor."""
     files = LossyFiles(tmp_path)
     appending = AppendFiles(files, 1)
     first, second = appending.create(tmp_path / "first"), appending.create(tmp_path / "second")
@@ -152,7 +152,7 @@ def test_a_file_in_use_stays_open(tmp_path: Path) -> None:
 
 
 def test_short_of_descriptors_idle_files_are_closed(tmp_path: Path) -> None:
-    """The bound is not reached, but the process has no more to give."""
+    """The process has no free descriptor although the limit is not reached."""
 
     class ShortFiles(Files):
         is_short = False
@@ -178,7 +178,7 @@ def test_short_of_descriptors_idle_files_are_closed(tmp_path: Path) -> None:
 
 
 def test_other_failures_are_not_retried(tmp_path: Path) -> None:
-    """The disk's failure is told."""
+    """The disk's error is raised."""
 
     class FailingFiles(Files):
         fails = False

@@ -1,4 +1,4 @@
-"""A raw ledger that is written aside: nobody's until its record is in somebody's batch."""
+"""A raw ledger that is prepared aside: it has no owner until its record is in a batch."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ from ledgerfold.storage.segment import SegmentWriter
 from ledgerfold.storage.served_entry import read_served_header, with_live_rows
 from ledgerfold.v1.records_pb2 import SegmentRecord
 
-# The rows of each entry, and which of them are dead.
+# The rows of each entry, and the dead ones.
 ENTRIES = st.lists(st.lists(st.booleans(), min_size=1, max_size=40), min_size=1, max_size=12)
 
 

@@ -1,4 +1,4 @@
-"""Entry records and the native codec: round trips, and what damage does to them."""
+"""Entry records and the native codec: round trips, and the effect of damage."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_newer_version_is_not_damage() -> None:
 
 
 def test_a_build_that_knows_version_1_only_does_not_take_version_2_for_damage() -> None:
-    """It verifies 72 bytes and then looks at the version: those have a checksum of their own."""
+    """It verifies 72 bytes and then the version: those bytes have a separate checksum."""
     assert int.from_bytes(ENTRY[:4], "little") == crc32c(ENTRY[4:HEADER_BYTES_MIN])
 
 
@@ -193,7 +193,7 @@ def test_an_entry_of_version_1_is_stored_as_version_2() -> None:
 
 @given(st.integers(0, HEADER_BYTES_MIN - 1), st.integers(1, 255))
 def test_a_changed_byte_of_version_1_is_found(at: int, change: int) -> None:
-    """Also where the version itself is what changed."""
+    """Also if the version itself changed."""
     damaged = bytearray(as_version_1(ENTRY))
     damaged[at] ^= change
     with pytest.raises(Corruption):
@@ -222,7 +222,7 @@ def test_more_entries_than_the_field_holds_are_understated() -> None:
 
 
 def test_a_batch_that_a_rebuild_could_make_too_large_is_refused() -> None:
-    """A batch index for each message comes on top; a message sent alone is never rebuilt."""
+    """A rebuild adds a batch index for each message; an unbatched message is never rebuilt."""
 
     def entry(spare_bytes: int, messages: int) -> bytes:
         keys = bytes(ENTRY_BYTES_MAX - HEADER_BYTES - spare_bytes)

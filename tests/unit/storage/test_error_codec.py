@@ -1,4 +1,4 @@
-"""Errors travel: each class of the tree comes back as what it was."""
+"""Errors survive the wire: each class of the tree arrives as itself."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_errors_of_a_newer_version_are_decoded_as_far_as_known() -> None:
 
 
 def test_an_error_of_kafkas_comes_back_as_the_kind_that_it_is() -> None:
-    """By its code; of one that a newer version knows, code and class are still told."""
+    """The code decides; an error from a newer version keeps code and class."""
     for kind in KafkaErrorKind:
         found = decode_error(*encode_error(KafkaError(kind, "No.")))
         assert isinstance(found, KafkaError)

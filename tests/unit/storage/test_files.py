@@ -75,7 +75,7 @@ def test_missing_keys_are_not_found(files: Files, tmp_path: Path) -> None:
 def test_a_short_write_goes_on_with_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kernel may take any part of what it is given, also across buffers."""
+    """The kernel may write any part of the data, also across buffers."""
     real = os.writev
 
     def short(descriptor: int, buffers: Sequence[Buffer]) -> int:
@@ -201,7 +201,7 @@ def test_the_double_keeps_of_an_unsynced_tail_what_it_is_told_to(tmp_path: Path)
 def test_a_folder_whose_files_come_and_go_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody removes a file first, somebody adds one before the folder goes."""
+    """Another process removes a file first, or adds one before the folder is removed."""
     folder = tmp_path / "a"
     folder.mkdir()
     (folder / "one").write_bytes(b"1")

@@ -1,4 +1,4 @@
-"""The worked examples of docs/FORMATS.md are what the code reads and writes."""
+"""The code reads and writes the worked examples of docs/FORMATS.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A checksum of two pieces is that of both end to end, whatever their lengths."""
+"""The joined checksum of two pieces is that of their concatenation, for all lengths."""
 
 from __future__ import annotations
 

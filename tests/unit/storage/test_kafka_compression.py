@@ -1,4 +1,4 @@
-"""The codecs of record batches: what they write they read, and nothing else breaks them."""
+"""The codecs of record batches read what they write, and reject other bytes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_damage_raises_nothing_but_kafkas_error(
 
 @pytest.mark.parametrize("codec", PACKING)
 def test_a_bomb_is_refused(codec: KafkaCompression, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One byte more than the bound, and what is at the bound is read."""
+    """One byte above the limit is refused, the limit itself is read."""
     monkeypatch.setattr(compression, "BATCH_BYTES_MAX", 1_000_000)
     assert len(decompress(codec, compress(codec, bytes(1_000_000)))) == 1_000_000
     with pytest.raises(KafkaError, match="more than 1000000 bytes") as refused:
@@ -61,7 +61,7 @@ def test_streams_that_other_clients_write_are_read() -> None:
 
 @pytest.mark.parametrize("codec", [each for each in PACKING if each != KafkaCompression.ZSTD])
 def test_a_stream_that_ends_early_is_refused(codec: KafkaCompression) -> None:
-    """A reader of zstd returns what exists, and the records do not end with it."""
+    """zstd's reader returns what exists, and the records are incomplete."""
     packed = compress(codec, b"some records " * 20)
     with pytest.raises(KafkaError, match="cannot decompress"):
         decompress(codec, packed[:-9])

@@ -1,4 +1,4 @@
-"""A partition's folder: the segments that count after a crash of Kafka's, and what is damaged."""
+"""A partition's folder: the valid segments after a crash of Kafka's broker, and damage."""
 
 from __future__ import annotations
 

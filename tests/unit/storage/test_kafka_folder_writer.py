@@ -54,6 +54,6 @@ def test_a_file_beside_a_folder_is_replaced_durably(
 
 
 def test_an_aborted_transaction_may_be_of_one_offset() -> None:
-    """Kafka's index allows it, whatever wrote it; all that tests read back was longer."""
+    """Kafka's index allows it."""
     aborted = AbortedTransaction(7, 3, 3, 3)
     assert read_aborted(aborted_bytes([aborted]), 0, 10) == [aborted]

@@ -1,4 +1,4 @@
-"""Batches that Kafka 4.1.0's own classes wrote: each is read, and written again byte for byte.
+"""Batches that Kafka 4.1.0's classes wrote: each is read, and written again byte for byte.
 
 The append that stamps a time is held to them in kafka/test_validation.py, the round that leaves a
 header alone in compactor/kafka/test_round_examples.py.
@@ -53,14 +53,14 @@ def test_a_batch_of_each_codec_is_read(codec: KafkaCompression) -> None:
     assert (header.is_transactional, header.is_control) == (True, False)
     assert (header.compression, header.delete_horizon_ms) == (codec, None)
     assert header.max_timestamp_ms == TIME_MS + 9000
-    # What a codec makes of it is its library's, and what is around it is the same.
+    # Compressed bytes depend on the library's version; the rest is equal.
     left = header._replace(length=0, crc=0)
     assert check_batch(built(codec))._replace(length=0, crc=0) == left
     assert list(records_of(built(codec))) == RECORDS
 
 
 def test_a_batch_is_written_byte_for_byte() -> None:
-    """As it is not compressed; LZ4, too, whose library is the same."""
+    """Uncompressed ones, and LZ4, whose library is the same."""
     assert built(KafkaCompression.NONE) == golden("none")
     assert built(KafkaCompression.LZ4) == golden("lz4")
 
@@ -83,7 +83,7 @@ def test_a_batch_is_written_byte_for_byte() -> None:
 def test_batches_are_kept_byte_for_byte(
     name: str, of: str, keep: tuple[int, ...], horizon: int | None
 ) -> None:
-    """A horizon is set once, and what loses nothing else is left alone."""
+    """A horizon is set once, and a batch that loses nothing else is unchanged."""
     batch = golden(of)
     rows = list(map(bool, keep))
     assert kept(batch, rows, horizon) == golden(name)
@@ -95,7 +95,7 @@ def test_batches_are_kept_byte_for_byte(
 
 
 def test_a_batch_that_has_its_horizon_and_loses_nothing_is_not_rebuilt() -> None:
-    """Its header says what no rebuilding would: a largest time that none of its records has."""
+    """A rebuild would change its header: its largest time belongs to none of its records."""
     batch = golden("horizon")
     header = read_batch_header(batch)
     raised = header._replace(max_timestamp_ms=header.max_timestamp_ms + 1)
@@ -109,7 +109,7 @@ def test_nothing_is_left_where_nothing_is_kept() -> None:
 
 
 def test_what_is_no_marker_of_an_end_is_told() -> None:
-    """A batch of data, and a marker of which a cleaning has kept only the header."""
+    """Examples are a batch of data, and a marker reduced to its header by a cleaning."""
     assert read_end_marker(built(KafkaCompression.NONE)) is None
     marker = golden("commit")
     header = read_batch_header(marker)._replace(record_count=0)

@@ -1,4 +1,4 @@
-"""Record batches go through the codec and come out as they were."""
+"""Record batches pass through the codec unchanged."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def batches(draw: st.DrawFn) -> tuple[int, list[KafkaRecord]]:
 def test_built_batches_are_read_again(
     made: tuple[int, list[KafkaRecord]], compression: KafkaCompression
 ) -> None:
-    """Under every codec, with whatever offsets and times 64 bits hold."""
+    """Under every codec, with any 64-bit offsets and times."""
     base, records = made
     batch = build_batch(records, base_offset=base, compression=compression, leader_epoch=7)
     header = check_batch(batch)
@@ -133,7 +133,7 @@ def test_records_that_are_not_whole_are_refused_and_nothing_else(
 
 
 def test_the_broker_stamps_without_touching_what_the_checksum_covers() -> None:
-    """Base offset and leader epoch stand in front of it."""
+    """Base offset and leader epoch lie before the checksummed bytes."""
     batch = build_columns([b"a", b"b"], [b"1", b"2"], [10, 20], compression=KafkaCompression.LZ4)
     stamped = packed_header(placed(read_batch_header(batch), 500, 3))
     header = check_batch(stamped + batch[BATCH_HEADER_BYTES:])
@@ -217,7 +217,7 @@ def test_an_entry_is_the_batch() -> None:
 
 
 def test_messages_keep_their_index_when_others_went() -> None:
-    """Offset deltas are what batch indexes are."""
+    """Batch indexes are the offset deltas."""
     records = [KafkaRecord(12, 0, b"k", b"v"), KafkaRecord(15, 0, b"l", b"w")]
     entry = entry_of(build_batch(records, base_offset=10), sequence_id=5, publish_time_ms=0)
     assert [(m.batch_index, m.batch_size, m.sequence_id) for m in decode(entry).messages()] == [
@@ -269,7 +269,7 @@ def test_a_marker_that_is_cut_short_is_refused(key: bytes, value: bytes, match: 
 
 
 def test_control_records_of_other_kinds_are_no_end_of_a_transaction() -> None:
-    """Nor are those that nobody knows yet, nor data."""
+    """Nor are unknown kinds, nor data."""
     for number, kind in ((2, ControlType.LEADER_CHANGE), (40, ControlType.UNKNOWN)):
         batch = build_columns([bytes((0, 0, 0, number))], [b""], [1], is_control=True)
         assert (marker_type(batch), read_end_marker(batch)) == (kind, None)
@@ -277,7 +277,7 @@ def test_control_records_of_other_kinds_are_no_end_of_a_transaction() -> None:
 
 
 def test_columns_of_different_lengths_make_no_batch() -> None:
-    """Nor do none at all."""
+    """Empty ones do not either."""
     for keys, values in (([], []), ([b"k"], []), ([b"k"], [b"v", b"w"])):
         with pytest.raises(KafkaError, match="columns of one length"):
             build_columns(keys, values, [1])

@@ -24,7 +24,7 @@ END = 14
 
 @pytest.fixture(scope="module")
 def snapshot() -> Snapshot:
-    """Nine batches, of which three are superseded, cleaned; five more, in two segments."""
+    """Returns nine cleaned batches, three of them superseded, and five more, in two segments."""
     lab = KafkaLab({"cleanup.policy": "compact"})
     for n in range(9):
         lab.add([(b"%d" % (n % 6), b"%d" % n)], producer_id=7, producer_epoch=0, base_sequence=n)
@@ -179,7 +179,7 @@ def test_offsets_lost_at_a_segments_end_are_not_assigned_again(disk: Disk) -> No
 
 
 def test_a_topic_record_is_made_from_its_ledgers(disk: Disk) -> None:
-    """And nothing of it is deleted before a person has said what it is to be."""
+    """Nothing is deleted before an administrator has set its policies."""
     disk.spoil(key_of(disk.topic))
     assert disk.mended() == ALL_OFFSETS
     log = disk.topic.kafka

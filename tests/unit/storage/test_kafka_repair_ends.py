@@ -1,4 +1,4 @@
-"""Tests what a repair keeps of a Kafka topic's transactions, and of assigned offsets."""
+"""Tests how a repair keeps a Kafka topic's transactions and assigned offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDINGS = pytest.mark.parametrize("ending", ["stop", "crash"])
 
 
 class Log(KafkaLab):
-    """One that a repair will meet: a letter is a batch, by its producer.
+    """A log to repair: a letter is a batch, by its producer.
 
     `.` is of none, `t` of a transaction, `p` of the same producer and no transaction; `a` and `c`
     end the transaction, `|` the segment, `u` its ledger.
@@ -205,7 +205,7 @@ def test_where_it_was_closed_tells_where_it_ended_though_a_segment_is_gone(steps
 @pytest.mark.parametrize(
     ("steps", "lost", "committed"),
     [
-        # Its producer goes on without one.
+        # Its producer continues without one.
         (".tap.", 2, [0, 3, 4]),
         (".tcp.", 2, [0, 3, 4]),
         # Another follows, and is committed.
@@ -214,7 +214,7 @@ def test_where_it_was_closed_tells_where_it_ended_though_a_segment_is_gone(steps
         (".tc|atc.", 3, [0, 1, 4, 6]),
         # And is aborted.
         (".tcta.", 2, [0, 5]),
-        # What is lost is no marker: nothing tells that it is none.
+        # The lost batch is no marker, but nothing proves it.
         (".tt.c.", 2, [0, 3, 5]),
         # Nothing follows.
         (".ta..", 2, [0, 3, 4]),
@@ -224,7 +224,7 @@ def test_where_it_was_closed_tells_where_it_ended_though_a_segment_is_gone(steps
 def test_a_transaction_whose_marker_may_be_lost_counts_as_aborted(
     steps: str, lost: int, committed: list[int]
 ) -> None:
-    """After a crash: nothing is recorded of what was aborted in the active segment."""
+    """After a crash, no record says what was aborted in the active segment."""
     repaired = Log(steps).ended("crash")
     repaired.lose(lost)
     repaired.check(committed, end=len(steps.replace("|", "")))

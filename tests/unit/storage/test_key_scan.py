@@ -1,4 +1,4 @@
-"""Keys are found without their values, whatever the sizes; damage ends the scan with an error."""
+"""Keys are scanned without their values, with any sizes; damage ends the scan with an error."""
 
 from __future__ import annotations
 

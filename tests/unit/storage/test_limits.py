@@ -92,7 +92,7 @@ def test_settings_above_the_limits_are_refused() -> None:
 
 
 def test_durable_entries_saturate() -> None:
-    """A lower bound stays true: 32 bits, whatever the ledger's settings were."""
+    """A lower bound stays true: 32 bits, with any settings of the ledger."""
     frame = build_entry(b"k", b"v", EntryFields(message_count=1))
     for durable in (2**32 - 1, 2**32, 2**40):
         stamped = stamp(frame, 1, 2**40, 0, 1, durable_entries=durable)

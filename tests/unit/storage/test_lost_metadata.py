@@ -37,12 +37,12 @@ from tests.support.offline import LEDGERS, Offline, Snapshot, taken
 
 Pairs = list[tuple[bytes, bytes]]
 Lab = TypeVar("Lab", bound=BrokerLab)
-# What a read of lost data may say.
+# The possible errors of a read of lost data.
 LOST = (MetadataLost, Corruption, MissingFile)
 
 
 class History(NamedTuple):
-    """A directory as kill -9 leaves it, and what its store was before each write, oldest first."""
+    """A directory after kill -9, and the store's content before each write, oldest first."""
 
     end: Snapshot
     stores: list[Pairs]
@@ -53,14 +53,14 @@ class History(NamedTuple):
 
 
 def recorded(lab: BrokerLab, act: Callable[[], object]) -> History:
-    """Records the writes of `act`, one by one; the lab is gone afterwards."""
+    """Records the writes of `act`, one by one; the lab is closed afterwards."""
     stores: list[Pairs] = [lab._pairs.scan(b"")]
 
     def note(call: str) -> None:
         if call == "write metadata":
             stores.append(lab._pairs.scan(b""))
 
-    # NOTE: called before the effect of a write: so what was there before each of them.
+    # NOTE: called before the effect of a write, so it records the content before each.
     lab.files.during = note
     act()
     stores.append(lab._pairs.scan(b""))
@@ -92,7 +92,7 @@ def publish_only(lab: BrokerLab) -> None:
 
 
 def compact_and_trim(lab: BrokerLab) -> None:
-    """One ledger is left: the compacted one, and what came since."""
+    """Leaves one ledger: the compacted one, and the later entries."""
     publish(lab, 0, 14)
     lab.compact()
     publish(lab, 14, 3)
@@ -130,7 +130,7 @@ def all_reads(lab: BrokerLab) -> dict[bool, list[Read]]:
 
 @pytest.fixture(scope="module")
 def whole(history: History) -> dict[bool, list[Read]]:
-    """Returns what readers received before anything was lost."""
+    """Returns the messages that readers received before the loss."""
     lab = resumed(BrokerLab, *history.lost(0).disk())
     try:
         return all_reads(lab)
@@ -141,7 +141,7 @@ def whole(history: History) -> dict[bool, list[Read]]:
 def test_a_start_removes_nothing_and_readers_hear_of_it(
     history: History, whole: dict[bool, list[Read]]
 ) -> None:
-    """Twice, for the second start finds what the first one wrote."""
+    """Tests two starts, because the second one finds the first one's writes."""
     for lost in range(1, len(history.stores)):
         snapshot = history.lost(lost)
         files, pairs = snapshot.disk()
@@ -166,7 +166,7 @@ def test_a_start_removes_nothing_and_readers_hear_of_it(
 def test_a_repair_gives_back_what_the_ledgers_tell(
     history: History, whole: dict[bool, list[Read]]
 ) -> None:
-    """Every message, raw and compacted, under its id; and then a start goes on as ever."""
+    """Every message, raw and compacted, returns under its id; then a start works as before."""
     for lost in range(1, len(history.stores)):
         files, pairs = history.lost(lost).disk()
         offline = Offline(DATA, pairs, files)
@@ -239,7 +239,7 @@ def test_a_topic_that_misses_records_is_refused_and_others_are_served() -> None:
         publish(lab, 2, 2)
 
     history = recorded(lab, act)
-    # That of the second ledger's first segment, and what came after.
+    # The first segment of the second ledger, and later ones.
     lab = resumed(BrokerLab, *history.lost(2).disk())
     with pytest.raises(MetadataLost, match=r"ledgers/3 .* repair DATA"):
         publish(lab, 9, 1)
@@ -405,7 +405,7 @@ def kafka_history() -> History:
 
 
 def test_a_kafka_topic_keeps_its_only_copy(kafka_history: History) -> None:
-    """Behind a round the raw segments are gone: what it wrote is all there is."""
+    """After a round the raw segments are deleted: its output is the only copy."""
     lab = resumed(KafkaLab, *kafka_history.lost(0).disk())
     wanted = lab.records()
     lab.stop()

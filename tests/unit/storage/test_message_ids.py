@@ -1,4 +1,4 @@
-"""Message ids in text form: which numbers fit."""
+"""Message ids in text form: allowed numbers."""
 
 from __future__ import annotations
 

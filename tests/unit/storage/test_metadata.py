@@ -74,7 +74,7 @@ def test_rocks_remembers(tmp_path: Path) -> None:
 
 
 def test_a_damaged_rocks_store_is_a_typed_error(tmp_path: Path) -> None:
-    """RocksDB's own complaint is in the message."""
+    """The message contains RocksDB's error."""
     store = RocksKeyValue(tmp_path)
     store.write({b"k": b"v"}, ())
     store.close()
@@ -95,7 +95,7 @@ def test_a_closed_rocks_store_refuses(tmp_path: Path) -> None:
 
 
 def test_every_kind_of_record_comes_back(pairs: KeyValueStore) -> None:
-    """Each under its own key, listed with its kind only."""
+    """Each under its key, listed with its kind only."""
     metadata = MetadataStore(pairs)
     topic, twin = (
         TopicRecord(name="persistent://a/b/t", created_ms=1),
@@ -191,7 +191,7 @@ def test_a_batch_that_raises_writes_nothing(pairs: KeyValueStore) -> None:
     ids=["empty", "newer", "garbage"],
 )
 def test_a_value_that_cannot_be_read_is_an_error(value: bytes, error: type[Exception]) -> None:
-    """A newer version and damage are told apart, and name the record."""
+    """Errors of a newer version and of damage differ, and name the record."""
     pairs = MemoryKeyValue()
     pairs.write({b"topic/t": value}, ())
     with pytest.raises(error, match="topic/t"):
@@ -226,7 +226,7 @@ def test_ledger_ids_are_never_assigned_twice() -> None:
 
 
 def test_a_store_says_its_version_from_its_first_ledger_on() -> None:
-    """Whichever way the record is made; later ones keep what it says."""
+    """However the record is created; later writes keep the version."""
     makers: list[Callable[[MetadataStore], object]] = [
         MetadataStore.allocate_ledger_id,
         lambda metadata: metadata.skip_ledger_ids(5),
@@ -290,7 +290,7 @@ def test_a_second_process_is_told_who_owns_the_directory(tmp_path: Path) -> None
 
 
 def test_one_process_cannot_own_a_directory_twice(tmp_path: Path) -> None:
-    """The second attempt fails, the first lock stands, and it ends with its block."""
+    """The second attempt fails, the first lock stays, and it ends with its block."""
     with DirectoryLock(tmp_path, "1.0"):
         for _ in range(2):
             with pytest.raises(DirectoryLocked, match=f"process {os.getpid()}"):
@@ -304,7 +304,7 @@ def test_one_process_cannot_own_a_directory_twice(tmp_path: Path) -> None:
 def test_the_same_boot_is_told_once_the_directory_was_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An owner that ended before its recovery did has told nobody anything."""
+    """An owner that ended before its recovery did leaves no mark."""
     boot_id = tmp_path / "boot_id"
     monkeypatch.setattr("ledgerfold.storage.lock._BOOT_ID", boot_id)
 
@@ -343,7 +343,7 @@ def test_a_machine_that_does_not_tell_its_boots(
 
 
 def test_a_block_of_ids_is_reserved_before_the_last_one_is_used_up() -> None:
-    """By whoever writes then: those who need an id do not wait for a disk."""
+    """The next write reserves it: callers that need an id do not wait for a disk."""
     pairs = MemoryKeyValue()
     metadata = MetadataStore(pairs)
     taken = [metadata.allocate_ledger_id() for _ in range(40)]

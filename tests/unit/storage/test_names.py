@@ -1,4 +1,4 @@
-"""Only what the broker would name itself is taken for a segment or a ledger's folder."""
+"""Only names that the broker would give are taken for a segment or a ledger's folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_segments_name_gives_its_number(number: int) -> None:
     ],
 )
 def test_other_names_are_no_segments(name: str) -> None:
-    """Files with numbers of another length belong to somebody else."""
+    """Files with numbers of another length are not Ledgerfold's."""
     assert parse_segment_name(name) is None
     assert segment_number(f"12/{name}") is None
 

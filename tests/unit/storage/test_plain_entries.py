@@ -26,7 +26,7 @@ SIZES = [0, 1, 100, 127, 128, 16_383, 16_384, 20_000]
 
 @pytest.mark.parametrize("producer", ["", "p", "n" * 200])
 def test_each_has_the_bytes_of_the_builder(producer: str) -> None:
-    """For every size at which a length takes one byte more."""
+    """Tests every size at which a length takes one byte more."""
     chance = random.Random(11)
     keys = [chance.choice(KEYS) for _ in range(300)]
     values = [b"v" * chance.choice(SIZES) for _ in keys]

@@ -1,4 +1,4 @@
-"""Entries of one message that are read together say what they say one by one."""
+"""Entries of one message read together equal those read one by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ledgerfold.storage.plain_entries import PlainRows, plain_rows
 
 
 def entry(value: bytes | None, key: bytes | None = b"k", **options: object) -> bytes:
-    """As it is stored."""
+    """Returns the entry as stored."""
     builder = NativeBatchBuilder("p")
     build = {name: options.pop(name) for name in ("compression", "plain") if name in options}
     builder.add(value, key, **options)  # type: ignore[arg-type]

@@ -93,7 +93,7 @@ def test_a_message_alone(sent: Sent, compression: int) -> None:
 
 
 def test_an_encrypted_batch_is_one_message() -> None:
-    """Nobody here can open it: its header counts what its metadata say."""
+    """It cannot be decrypted: its header has the counts of its metadata."""
     metadata = metadata_of(
         num_messages_in_batch=3,
         partition_key=b"first",
@@ -116,7 +116,7 @@ def entry_as_sent(metadata: MessageMetadata, payload: bytes) -> bytes:
 
 @pytest.mark.parametrize(("highest", "expected"), [(0, 7), (9, 9), (12, 7)])
 def test_the_id_by_which_a_batch_is_recognized(highest: int, expected: int) -> None:
-    """Its highest one only if the ids between are its own."""
+    """Its highest one only if all ids between belong to it."""
     messages = [message(b"%d" % n, "k") for n in range(3)]
     data = batch_entry(messages, highest_sequence_id=highest)
     assert read_header(data).sequence_id == expected
@@ -132,7 +132,7 @@ def test_chunks_are_recognized_by_the_last_one() -> None:
 
 @given(st.sets(st.integers(0, 8), min_size=1, max_size=8))
 def test_live_rows(live: set[int]) -> None:
-    """An entry that is served with a mask has only the live messages, under their own indexes."""
+    """An entry served with a mask has only the live messages, under their indexes."""
     data = batch_entry([message(b"%d" % n, f"k{n}") for n in range(9)])
     mask = sum(1 << n for n in live).to_bytes(2, "little")
     header, served = with_live_rows(read_header(data), data, mask)

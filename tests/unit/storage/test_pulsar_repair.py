@@ -1,4 +1,4 @@
-"""Entries of Pulsar's clients in a store: what a repair makes of them, and who may publish them."""
+"""Entries of Pulsar clients in a store: their repair, and who may publish them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_store_record_that_is_made_again_names_the_feature(
 
 
 def test_other_clients_do_not_publish_them() -> None:
-    """The broker takes metadata for what a client of Pulsar's protocol sent."""
+    """The broker takes metadata for those that a client of Pulsar's protocol sent."""
     lab = BrokerLab()
     with pytest.raises(InvalidRequest, match=r"Only clients of Pulsar's protocol"):
         lab.run(publish(lab, by_pulsar=False))

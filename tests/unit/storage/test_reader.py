@@ -165,7 +165,7 @@ def test_a_read_takes_all_that_fits_from_every_segment(opened: Opened) -> None:
 
 
 def test_a_segment_that_lost_its_entries_is_damaged_wherever_the_read_ends(opened: Opened) -> None:
-    """Never an empty answer. Reads of such a file had all gone to its last entry."""
+    """Never an empty answer. A defect had made all reads of such a file go to its last entry."""
     writer = opened.writer()
     for _ in range(5):
         append(writer)
@@ -202,7 +202,7 @@ def test_a_reader_of_an_open_ledger_sees_what_is_durable(opened: Opened) -> None
 
 
 def test_a_live_record_does_not_change_in_the_hands_of_a_reader(opened: Opened) -> None:
-    """A record that was taken stays what it was; the next look gives a new one."""
+    """A record that was read stays unchanged; the next read gives a new one."""
     writer = opened.writer()
     append(writer)
     writer.flush()
@@ -243,7 +243,7 @@ def test_position_at_time_is_the_first_entry_not_older(opened: Opened) -> None:
 
 
 def test_position_at_time_may_begin_later(opened: Opened) -> None:
-    """Entries before the start are not searched, in its own segment and in earlier ones."""
+    """Entries before the start are not searched, in its segment and in earlier ones."""
     writer = opened.writer()
     for time_ms in (50, 10, 20):
         append(writer, publish_time_ms=time_ms)
@@ -310,7 +310,7 @@ def test_a_closed_ledger_takes_nothing_more(opened: Opened) -> None:
 
 
 def test_a_compacted_ledger_is_read_at_or_after_any_position(opened: Opened) -> None:
-    """Entries of several raw ledgers under their own ids, with gaps anywhere."""
+    """Entries of several raw ledgers under their ids, with gaps anywhere."""
     positions = [Position(ledger, entry) for ledger in (3, 5, 9) for entry in range(1, 120, 2)]
     reader = opened.adopt([positions[:70], positions[70:71], positions[71:]])
     assert (reader.first, reader.last, reader.entries) == (positions[0], positions[-1], 180)
@@ -420,7 +420,7 @@ def test_an_abandoned_segment_leaves_nothing(opened: Opened) -> None:
 
 
 def test_attempts_at_one_task_write_beside_each_other(opened: Opened) -> None:
-    """The first to finish names the file; what the others have left goes when it is published.
+    """The first to finish names the file; files of the others are removed when it is published.
 
     They had one temporary file: the second attempt's replaced the first one's. No test had two.
     """
@@ -449,7 +449,7 @@ def test_attempts_at_one_task_write_beside_each_other(opened: Opened) -> None:
 
 
 def test_a_scan_refuses_ids_that_do_not_rise(opened: Opened) -> None:
-    """Order is part of what a sealed segment promises."""
+    """The order is part of a sealed segment's guarantees."""
     positions = [Position(3, 1), Position(3, 0)]
     _, records = opened.compacted([positions])
     path = opened.store.ledgers_dir / records[0].path
@@ -458,7 +458,9 @@ def test_a_scan_refuses_ids_that_do_not_rise(opened: Opened) -> None:
 
 
 def test_a_file_outside_its_own_folder_is_not_adopted(opened: Opened) -> None:
-    """Another ledger's goes when that one does; and no name leads out of the ledgers folder."""
+    """Another ledger's file is deleted with that ledger; no name leads out of the ledgers
+    folder.
+    """
     _, records = opened.compacted([[Position(3, 0)]])
     second_id, more = opened.compacted([[Position(3, 1)]])
     names = (records[0].path, f"{second_id}/../{records[0].path}", f"{second_id}/1.log", "")
@@ -469,7 +471,9 @@ def test_a_file_outside_its_own_folder_is_not_adopted(opened: Opened) -> None:
 
 
 def test_deleting_is_done_once_and_may_be_asked_twice(opened: Opened) -> None:
-    """Files, folder and record go; whoever asks later is told that there is no such ledger."""
+    """Files, folder and record are deleted; a second request gets an error that there is no such
+    ledger.
+    """
     writer = opened.writer()
     append(writer)
     writer.close()

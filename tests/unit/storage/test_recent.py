@@ -32,7 +32,7 @@ def test_the_first_of_two_that_are_made_at_once_is_what_both_get() -> None:
 
 
 def test_values_begun_before_a_removal_are_not_kept() -> None:
-    """The caller gets the value all the same."""
+    """The caller still gets the value."""
     recent = LruCache[int, str](2)
 
     def make() -> str:

@@ -109,7 +109,7 @@ class Directory:
         return [plain(each.data) for each in self.reader().read(start, bytes_max=2**20, end=LATEST)]
 
     def append_again(self) -> None:
-        """New entries in a new ledger, and what is in the old one stays as it is."""
+        """Appends to a new ledger; the old one stays unchanged."""
         writer = self.create()
         written = [append(writer)[1] for _ in range(3)]
         writer.close()
@@ -237,7 +237,7 @@ def test_a_torn_tail_of_version_1_is_cut(tmp_path: Path, damage: Damage, survive
 
 
 def test_an_empty_file_leaves_an_empty_ledger(tmp_path: Path) -> None:
-    """A segment whose entries never reached the disk goes; the ledger is closed and empty."""
+    """A segment whose entries never reached the disk is removed; the ledger is closed and empty."""
     directory = Directory(tmp_path)
     directory.damage(nothing_left)
     report = directory.recover()
@@ -289,7 +289,7 @@ MIDDLE = [
 
 @pytest.mark.parametrize("damage", MIDDLE, ids=name)
 def test_damage_before_good_entries_is_never_cut(tmp_path: Path, damage: Damage) -> None:
-    """The file stays as it is, what is good is read, what is not raises each time."""
+    """The file stays unchanged, good entries are read, damaged ones raise each time."""
     directory = Directory(tmp_path)
     directory.damage(damage)
     damaged = directory.first_file.read_bytes()
@@ -315,7 +315,7 @@ def test_damage_before_good_entries_is_never_cut(tmp_path: Path, damage: Damage)
 
 @pytest.mark.parametrize("damage", MIDDLE, ids=name)
 def test_damage_in_version_1_is_never_cut(tmp_path: Path, damage: Damage) -> None:
-    """A header that does not tell what was durable proves that all before it was."""
+    """A header without a durable length proves that everything before it was durable."""
     directory = Directory(tmp_path, is_one_group=True)
     directory.turn_into_version_1()
     directory.damage(damage)
@@ -329,7 +329,7 @@ def test_damage_in_version_1_is_never_cut(tmp_path: Path, damage: Damage) -> Non
 def test_a_group_of_which_later_blocks_were_written_and_not_the_first_is_cut(
     tmp_path: Path, damage: Damage
 ) -> None:
-    """No flush acknowledged any of it: what is behind the hole is garbage, not a sign of damage."""
+    """No flush acknowledged any of it: the bytes after the hole are garbage, not damage."""
     directory = Directory(tmp_path, is_one_group=True)
     directory.damage(damage)
     torn = directory.first_file.read_bytes()
@@ -354,7 +354,7 @@ def test_both_versions_in_one_segment(tmp_path: Path, bad: int) -> None:
 
 
 def test_a_last_but_one_entry_that_is_missing_is_damage(tmp_path: Path) -> None:
-    """The very header that stands in its place says that it was durable."""
+    """The header in its place states that it was durable."""
     directory = Directory(tmp_path)
     directory.damage(the_last_but_one_missing)
     assert isinstance(directory.recover().damaged[directory.ledger_id], Corruption)
@@ -377,7 +377,7 @@ WITHIN = [flipped_bit_in_the_last_entry, zeros_in_the_last_section, zeros_for_th
 def test_damage_under_the_same_boot_is_never_cut(
     tmp_path: Path, damage: Damage, is_one_group: bool
 ) -> None:
-    """The machine ran on: what the process wrote is there as it wrote it, the last entry too."""
+    """The machine kept running: all writes of the process survive, the last entry too."""
     directory = Directory(tmp_path, is_one_group=is_one_group)
     directory.damage(damage)
     damaged = directory.first_file.read_bytes()
@@ -415,9 +415,9 @@ def test_a_write_that_was_killed_is_cut_under_the_same_boot(tmp_path: Path, dama
 def test_a_write_that_was_killed_is_cut_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a copy, under the same boot alone: what else is cut may be wanted.
+    """It is cut without a copy under the same boot alone: other cut bytes may be needed.
 
-    What is kept for deletions is no room for one.
+    The reserve for deletions is not used for a copy.
     """
     full = DiskFailure("copy", "A copy", OSError(errno.ENOSPC, "No space left on device"))
     monkeypatch.setattr(Files, "copy", Mock(side_effect=full))
@@ -472,7 +472,7 @@ def test_damage_in_a_closed_ledger_is_met_by_whoever_reads_it(
 
 
 def test_a_first_entry_that_is_damaged_hides_nothing(tmp_path: Path) -> None:
-    """Nothing good comes before the damage: every read raises, none is empty."""
+    """No good entry precedes the damage: every read raises, none is empty."""
     directory = Directory(tmp_path)
     directory.damage(lambda content, offsets: flip(content, 10))
     directory.recover()
@@ -485,7 +485,7 @@ def test_a_first_entry_that_is_damaged_hides_nothing(tmp_path: Path) -> None:
 
 
 def test_metadata_of_a_newer_build_are_left_alone(tmp_path: Path) -> None:
-    """Recovery would close the open ledger, and remove what it does not know to be named."""
+    """Recovery would close the open ledger, and remove files whose records it cannot read."""
     directory = Directory(tmp_path)
     stranger = directory.path / "ledgers" / "90" / "00000000000000000000.log"
     stranger.parent.mkdir()
@@ -550,7 +550,7 @@ def test_the_missing_last_file_of_an_open_ledger_raises_when_read(tmp_path: Path
 
 
 def test_a_sealed_file_that_is_too_short_raises_at_its_end(tmp_path: Path) -> None:
-    """A truncated file gives what it has, then an error, never silence."""
+    """A truncated file returns its entries, then an error, never silence."""
     directory = Directory(tmp_path)
     directory.recover()
     directory.damage(lambda content, offsets: content[: offsets[4]])
@@ -561,7 +561,7 @@ def test_a_sealed_file_that_is_too_short_raises_at_its_end(tmp_path: Path) -> No
 
 
 def test_lost_metadata_does_not_make_ledgers_orphans(tmp_path: Path) -> None:
-    """With the metadata gone, recovery stops instead of removing every ledger."""
+    """Without the metadata, recovery stops instead of removing every ledger."""
     directory = Directory(tmp_path)
     directory.pairs = MemoryKeyValue()
     with pytest.raises(Corruption, match="no store record"):
@@ -570,7 +570,7 @@ def test_lost_metadata_does_not_make_ledgers_orphans(tmp_path: Path) -> None:
 
 
 def test_files_that_no_record_names_are_removed(tmp_path: Path) -> None:
-    """Files and folders of a run that died go; what is not ours stays."""
+    """Files and folders of a failed run are removed; files that are not Ledgerfold's stay."""
     directory = Directory(tmp_path)
     ledgers = tmp_path / "ledgers"
     (ledgers / "77").mkdir()

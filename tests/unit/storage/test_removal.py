@@ -28,7 +28,9 @@ def stored(lab: BrokerLab) -> list[Path]:
 
 
 def forget(lab: BrokerLab, ledger_id: int) -> None:
-    """As damage to the metadata would: the ledger's record is gone, and the topic's old."""
+    """Deletes the ledger's record and restores the topic's old one, as damage to the metadata
+    would.
+    """
     topic = lab.topic.record
     topic.ledger_ids.remove(ledger_id)
     with lab.metadata.batch() as batch:
@@ -71,7 +73,7 @@ def test_the_id_of_an_existing_folder_is_never_assigned() -> None:
 
 
 def test_the_remains_of_a_run_are_removed() -> None:
-    """Its entries are those of other ledgers: nothing of it was ever anybody's."""
+    """Its entries are copies: no view ever contained them."""
     lab = BrokerLab()
     paths = stored(lab)
     data = lab.files.open_read(paths[0]).pread(1 << 20, 0)

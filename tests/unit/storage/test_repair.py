@@ -30,7 +30,7 @@ from tests.model.log_model import Message
 from tests.support.lossy_files import CountedKeyValue, LossyFiles
 from tests.support.offline import LEDGERS, NOW_MS, Offline, Snapshot, started, taken
 
-RAW, VIEW = 20, 5 + 11  # Messages; in the view five keys, and what came since.
+RAW, VIEW = 20, 5 + 11  # Messages; the view has five keys, and later messages follow.
 
 
 class Disk:
@@ -71,7 +71,7 @@ class Disk:
         self.files.damage(path, lambda data: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
 
     def set_version(self, ledger_id: int, version: int, entry: int = 2) -> None:
-        """Sets the version in an entry's header, which is good otherwise."""
+        """Sets the version in an entry's header, which is otherwise valid."""
         folder = LEDGERS / str(ledger_id)
         path = folder / self.files.listdir(folder)[0]
 
@@ -83,7 +83,7 @@ class Disk:
         self.files.damage(path, change)
 
     def trim(self, *ledger_ids: int) -> None:
-        """As retention does: raw ledgers are gone for good."""
+        """Removes raw ledgers for good, as retention does."""
         topic = self.metadata.topic(TOPIC)
         assert topic is not None
         topic.ledger_ids[:] = [each for each in topic.ledger_ids if each not in ledger_ids]
@@ -172,7 +172,7 @@ def test_a_subscription_of_a_topic_without_ledgers_begins_before_all_there_will_
 
 
 def test_a_store_without_ledgers_begins_with_the_first_id() -> None:
-    """A store record had been damaged only beside ledgers."""
+    """Only the store record is damaged."""
     files = LossyFiles(Path("/disk"))
     files.make_dir(LEDGERS)
     pairs = CountedKeyValue(files)
@@ -249,7 +249,7 @@ def test_a_ledger_without_record_and_files_is_named_no_longer(disk: Disk) -> Non
 
 
 def test_files_of_a_later_build_are_left(disk: Disk) -> None:
-    """A record of a later version: nothing is done at all."""
+    """With a record of a later version the repair does nothing."""
     key = key_of(LedgerRecord(ledger_id=4))
     value = disk.pairs.get(key)
     assert value is not None
@@ -287,8 +287,8 @@ def test_an_entry_of_a_later_build_is_left(disk: Disk) -> None:
 def test_a_ledger_with_nothing_but_an_entry_of_a_later_build_is_left(
     disk: Disk, ledger_id: int
 ) -> None:
-    """A compacted or an open one, of which this build can read all it knows of. Another entry had
-    been damaged beside it, or the record had told of more.
+    """A compacted or an open one, otherwise readable by this build. No other entry is damaged, and
+    the record names no more entries.
     """
     disk.set_version(ledger_id, 99, entry=0 if ledger_id == 3 else 1)
     assert disk.kinds() == [("format", ledger_id)]
@@ -327,9 +327,7 @@ def test_damage_to_an_open_ledger_closes_it(disk: Disk) -> None:
 
 
 def test_a_view_whose_record_was_damaged_comes_back(disk: Disk) -> None:
-    """RocksDB alone tells of it, and the count of writes misses nothing: tests of lost metadata had
-    had the count tell.
-    """
+    """Only RocksDB reports the damage; the count of writes is complete."""
     topic = disk.metadata.topic(TOPIC)
     assert topic is not None
     topic.ClearField("compacted")
@@ -399,7 +397,7 @@ def test_a_ledger_that_is_mended_is_as_old_as_before(disk: Disk) -> None:
 
 
 def test_a_torn_tail_is_a_note(disk: Disk) -> None:
-    """As it is for recovery, which cuts it."""
+    """Recovery would cut it."""
     folder = LEDGERS / "5"
     name, _ = disk.files.listdir(folder)
     disk.files.damage(folder / name, lambda data: data[:-3])
@@ -444,8 +442,8 @@ def test_a_repair_changes_no_file_in_place(disk: Disk) -> None:
 def test_after_a_power_loss_a_good_entry_proves_only_what_was_durable_before_it(
     disk: Disk,
 ) -> None:
-    """Entries of one flush prove nothing of each other. The entry before a torn one had been good,
-    and none had followed it.
+    """Entries of one flush prove nothing about each other. The entry before a torn one had been
+    good, and none had followed it.
     """
     disk.flip(5, 10)
     after_power_loss = Offline(DATA, disk.pairs, disk.files, is_same_boot=False)
@@ -531,7 +529,7 @@ def test_a_view_that_raw_ledgers_cover_is_dropped(disk: Disk) -> None:
 
 
 def test_the_good_entries_of_a_view_are_kept_where_raw_data_are_trimmed(disk: Disk) -> None:
-    """One of its five messages is lost, and it is said which."""
+    """One of its five messages is lost, and the report names it."""
     disk.trim(1)
     disk.flip(3, 2 * disk.entry_bytes - 1)
     (step,) = disk.offline.plan().steps
@@ -541,7 +539,7 @@ def test_the_good_entries_of_a_view_are_kept_where_raw_data_are_trimmed(disk: Di
 
 
 def test_a_view_over_a_raw_ledger_that_is_gone_is_not_covered(disk: Disk) -> None:
-    """Not the first raw ledger, which trimming takes first: one that was lost in between."""
+    """The lost ledger is not the first one, which trimming removes first."""
     disk.trim(2)
     disk.flip(3, 1 * disk.entry_bytes - 1)
     (step,) = disk.offline.plan().steps
@@ -592,7 +590,7 @@ def test_defects_that_a_start_repairs_are_a_note(disk: Disk) -> None:
 
 
 def test_the_types_of_the_disk_are_those_of_the_store(disk: Disk) -> None:
-    """A batch writes what verify reads."""
+    """A batch writes the types that verify reads."""
     batch = MetadataBatch(disk.pairs)
     record = disk.metadata.ledger(1)
     assert record is not None

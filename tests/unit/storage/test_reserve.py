@@ -87,7 +87,7 @@ def test_none_is_taken_where_there_is_little(disk: Disk, reserve: Reserve, tmp_p
 def test_the_reserve_is_renewed_as_far_as_there_is_room(
     disk: Disk, reserve: Reserve, tmp_path: Path
 ) -> None:
-    """Before somebody else takes it: the next deletion, or start, had none. The rest follows."""
+    """Otherwise, the next deletion or start would have no reserve. The rest follows."""
     reserve.keep()
     disk.free = 0
     with reserve.lent():

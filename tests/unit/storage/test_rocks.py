@@ -1,4 +1,4 @@
-"""RocksDB on a disk that refuses a write: what is read, and when writing goes on."""
+"""RocksDB on a disk that refuses a write: readable values, and when writes work again."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def refuse(pairs: RocksKeyValue, text: str = FULL, *, takes_effect: bool = False
 
 
 def refuse_opening(monkeypatch: pytest.MonkeyPatch, pairs: RocksKeyValue) -> list[bool]:
-    """From now on only reading is possible; what was tried, True: for reading only."""
+    """Allows only reading from now on; `True` stands for a read-only attempt."""
     real_open, tries = pairs._open, list[bool]()
 
     def open_(*, is_read_only: bool = False, is_strict: bool = False) -> Any:
@@ -91,7 +91,7 @@ OLD = [(b"a/1", b"old"), (b"a/2", b"old")]
 
 
 def test_a_full_disk_is_named_and_the_next_write_goes_on(pairs: RocksKeyValue) -> None:
-    """The sentence says what to do; nothing of the failed write is there."""
+    """The error says what to do; nothing of the failed write is stored."""
     error = refuse(pairs)
     assert not error.may_be_durable
     assert "Free space" in error.message
@@ -102,7 +102,7 @@ def test_a_full_disk_is_named_and_the_next_write_goes_on(pairs: RocksKeyValue) -
 
 
 def test_a_write_that_proves_durable_is_taken_back(pairs: RocksKeyValue, tmp_path: Path) -> None:
-    """A caller that was told of the failure continued from the earlier state."""
+    """A caller that got the failure continued from the earlier state."""
     error = refuse(pairs, NOT_SYNCED, takes_effect=True)
     assert error.may_be_durable
     assert "Free space" not in error.message
@@ -151,7 +151,7 @@ def test_it_is_not_opened_again_and_again(
 
 
 def test_threads_read_on_while_it_is_opened_again(pairs: RocksKeyValue, disk: Disk) -> None:
-    """Nobody meets a handle that was closed under his hands."""
+    """No thread uses a closed handle."""
     is_over, errors = threading.Event(), list[Exception]()
 
     def read() -> None:
@@ -184,12 +184,12 @@ def test_a_closed_store_stays_closed(pairs: RocksKeyValue) -> None:
 
 
 def test_a_block_that_cannot_be_read_ends_no_scan_quietly(tmp_path: Path) -> None:
-    """RocksDB's iterator stops there as at the end; records behind it would seem to be gone."""
+    """RocksDB's iterator stops there as at the end; later records would seem to be missing."""
     folder = tmp_path / "damaged"
     pairs = RocksKeyValue(folder)
     pairs.write({b"a/%d" % number: b"value" for number in range(10)}, ())
     pairs.close()
-    # Opened again, it makes a table of its log.
+    # Opened again, it flushes its log to a table.
     RocksKeyValue(folder).close()
     (table,) = folder.glob("*.sst")
     content = bytearray(table.read_bytes())
@@ -231,7 +231,7 @@ def test_a_torn_write_at_the_end_of_the_log_is_passed_over(
 
 @pytest.mark.process
 def test_a_bad_record_is_damage_where_the_machine_lost_no_power(tmp_path: Path) -> None:
-    """Otherwise it may be what a power loss left of the last write."""
+    """Otherwise it may be a power loss within the last write."""
     log = written_log(tmp_path)
     data = bytearray(log.read_bytes())
     data[data.index(b"vvvv")] ^= 1
@@ -263,7 +263,7 @@ def test_a_write_shows_when_it_is_synced(pairs: RocksKeyValue) -> None:
 
 
 def test_other_threads_run_while_a_write_waits_for_the_disk(pairs: RocksKeyValue) -> None:
-    """RocksDB's synced write would hold the interpreter: it is told to write, then to sync."""
+    """RocksDB's synced write would hold the interpreter's lock: the store writes, then syncs."""
     calls = list[str]()
 
     class Watched(Refusing):
@@ -284,7 +284,7 @@ def test_other_threads_run_while_a_write_waits_for_the_disk(pairs: RocksKeyValue
 
 @pytest.mark.usefixtures("hasty_threads")
 def test_threads_write_while_writes_fail(pairs: RocksKeyValue, disk: Disk) -> None:
-    """Each finds what it was last told to be stored; scans see a write whole or not at all."""
+    """Each reads its last successful write; scans see a whole write or none of it."""
     is_over = threading.Event()
 
     def write(thread: int) -> None:

@@ -1,4 +1,4 @@
-"""A store that is only read: all its pairs, as far as they are whole, and no file of it changes.
+"""A read-only store: all its intact pairs, and no file of it changes.
 
 tests/unit/cli/test_damage.py looks at every byte of one.
 """

@@ -85,7 +85,7 @@ def during_the_first(
 
 
 def test_batches_that_wait_become_one_write(held: Held) -> None:
-    """In the order in which they came: a later one deletes what an earlier one has put."""
+    """In order of arrival: a later one deletes an earlier one's value."""
     metadata = MetadataStore(HeldKeyValue(held))
 
     def write(name: str) -> None:
@@ -149,7 +149,7 @@ def test_callers_that_wait_share_one_sync(held: Held) -> None:
 
 
 def test_a_sync_that_fails_fails_for_all_that_waited_for_it(held: Held) -> None:
-    """A second one would succeed, and would not tell what the first has lost."""
+    """A second one would succeed although the first lost data."""
     shared = SharedSync(Path("/disk"), HeldFiles(held))
     held.failing = {2}
     waiting = Counted(shared)
@@ -162,7 +162,7 @@ def test_a_sync_that_fails_fails_for_all_that_waited_for_it(held: Held) -> None:
 
 
 class Counted:
-    """Counts the callers that have come as far as the lock."""
+    """Counts the callers that have reached the lock."""
 
     def __init__(self, shared: SharedSync) -> None:
         self._shared, self._lock = shared, shared._lock

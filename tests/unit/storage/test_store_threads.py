@@ -28,7 +28,7 @@ TOPICS, TURNS = 6, 40
 
 
 class Gate:
-    """Stops whoever comes first, once, until it is opened."""
+    """Stops the first caller, once, until it is opened."""
 
     def __init__(self) -> None:
         self.is_armed = False
@@ -45,7 +45,9 @@ class Gate:
 
     @contextmanager
     def held(self, call: Callable[[], object]) -> Iterator[None]:
-        """Inside, `call` stands at the gate, on a thread of its own; afterwards it is over."""
+        """Holds `call` at the gate on a separate thread within the block; afterwards it has
+        ended.
+        """
         self.arm()
         with ThreadPoolExecutor(1) as pool:
             done = pool.submit(call)
@@ -143,7 +145,9 @@ def test_nobody_waits_for_a_record_that_another_thread_reads(tmp_path: Path) -> 
 
 
 def test_files_opened_during_their_deletion_are_not_kept(opened: Opened) -> None:
-    """An open file's bytes would stay on the disk. Who has opened it may read it to its end."""
+    """An open file's bytes would stay on the disk. A reader that has opened it may read it to its
+    end.
+    """
     ledger_id = opened.closed_id()
     with opened.files.opened.held(lambda: opened.read(ledger_id)):
         opened.delete(ledger_id)
@@ -153,7 +157,7 @@ def test_files_opened_during_their_deletion_are_not_kept(opened: Opened) -> None
 
 
 def test_a_ledger_is_known_until_its_files_are_gone(opened: Opened) -> None:
-    """And what was looked up in between is not kept."""
+    """Values looked up meanwhile are not cached."""
     ledger_id = opened.closed_id()
     with opened.files.removal.held(lambda: opened.delete(ledger_id)):
         assert opened.read(ledger_id) == 1
@@ -163,7 +167,7 @@ def test_a_ledger_is_known_until_its_files_are_gone(opened: Opened) -> None:
 
 
 def test_a_removal_that_failed_is_tried_again_though_another_went_well(opened: Opened) -> None:
-    """Two at a time: neither takes what the other is at, nor forgets what the other left."""
+    """Two removals run concurrently: neither takes the other's work nor forgets its remains."""
     slow, stuck = opened.closed_id(), opened.closed_id()
     opened.files.stuck = {str(stuck)}
     with opened.files.removal.held(lambda: opened.delete(slow)):
@@ -189,7 +193,7 @@ def test_damaged_ids_may_be_gone_through_while_ledgers_are_deleted(opened: Opene
 
 @pytest.mark.usefixtures("hasty_threads")
 def test_topics_side_by_side(opened: Opened) -> None:
-    """Each makes ledgers, loses some writers, and deletes; others read whatever there is."""
+    """Each creates ledgers, loses some writers, and deletes; others read all ledgers."""
     is_over, known = threading.Event(), dict[int, int]()
     topics = {f"t{topic}" for topic in range(TOPICS)}
 

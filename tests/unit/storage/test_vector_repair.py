@@ -1,4 +1,4 @@
-"""Compacted views with deletion vectors: what verify says of a damaged one, what repair does."""
+"""Compacted views with deletion vectors: what verify reports of a damaged one, what repair does."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Disk:
         self.files.damage(path, lambda data: data[:-1] + bytes([data[-1] ^ 1]))
 
     def trim(self) -> None:
-        """Raw ledgers are gone for good."""
+        """Removes raw ledgers for good."""
         topic = self.metadata.topic(TOPIC)
         assert topic is not None
         ids = list(topic.ledger_ids)
@@ -143,7 +143,7 @@ def test_a_build_that_does_not_know_vectors_refuses_the_directory(
 
 @pytest.mark.parametrize("change", ["damage", "missing"])
 def test_readers_and_runs_meet_damage_and_never_a_dead_message(disk: Disk, change: str) -> None:
-    """The topic is served; what needs the view fails with an error that says so."""
+    """The topic is served; reads of the view fail with an error that says so."""
     if change == "damage":
         disk.damage_vector()
     else:
@@ -202,7 +202,7 @@ def test_a_repair_says_which_messages_come_back(disk: Disk) -> None:
 
 
 def test_good_entries_around_a_damaged_one_keep_their_dead_messages(disk: Disk) -> None:
-    """They move to files of their own, with vectors of their own."""
+    """They move to separate files, with separate vectors."""
     disk.trim()
     path = LEDGERS / disk.segment.path
     middle = disk.segment.size_bytes // 2

@@ -1,4 +1,4 @@
-"""Entries of version 1 and version 2 side by side: nobody who reads them sees a difference."""
+"""Entries of version 1 and version 2 side by side: readers see no difference."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_last_header_that_is_cut_is_damage(store: LedgerStore) -> None:
 
 
 def test_a_frame_of_version_1_is_appended_as_version_2(store: LedgerStore) -> None:
-    """Sizes and checksums of the record are those of what is stored."""
+    """The record has the sizes and checksums of the stored bytes."""
     with store._metadata.batch() as batch:
         writer = store.create_ledger("t", batch)
     frame = build_entry(b"keys", b"values", EntryFields(message_count=2, sequence_id=5))

@@ -63,7 +63,7 @@ def test_mark_delete_takes_in_what_is_contiguous(steps: str, expected: str) -> N
         ("1:1>2:0", "1:0 1:1 2:0", "2:0"),
         ("1:1>2:0", "2:0 1:1 1:0", "2:0"),
         ("1:1>2:0", "2:0", "1:-1 (1:1..2:0]"),
-        # What compaction left out, in one ledger and over several.
+        # Entries that compaction removed, in one ledger and over several.
         ("1:-1>1:4 1:4>1:9", "1:4 1:9", "1:9"),
         ("1:-1>1:4 1:4>7:2", "7:2", "1:-1 (1:4..7:2]"),
         ("1:-1>1:4 1:4>7:2", "7:2 1:4", "7:2"),
@@ -118,7 +118,7 @@ def test_cumulative_ack_before_a_ledgers_first_entry() -> None:
 
 
 def test_reset_moves_both_ways_and_forgets_the_rest() -> None:
-    """A seek leaves nothing of the acknowledgements beyond its target."""
+    """A seek clears the acknowledgements beyond its target."""
     cursor = Cursor(at("1:5"))
     cursor.acknowledge(at("1:8"))
     cursor.reset(EARLIEST)

@@ -64,7 +64,7 @@ def test_entries_keep_what_dispatch_needs() -> None:
 
 
 def test_what_is_full_stays_full_until_a_tenth_is_free() -> None:
-    """Otherwise each entry that falls due is followed by a read of which one is taken."""
+    """Otherwise each entry that falls due would cause a read for one entry."""
     dispatcher, taker = SharedDispatcher(DelayedEntries(entries_max=100)), ConsumerState("c", 1)
     taker.permits, taker.room_bytes = 10_000, 10_000
     dispatcher.add(taker)
@@ -103,7 +103,7 @@ def test_subscriptions_share_the_places_of_a_broker() -> None:
 def test_entries_that_are_due_together_are_released_in_parts(
     make: Callable[[], SharedDispatcher],
 ) -> None:
-    """And wait in the heap, which is small, while the replay queue is as long as it may be."""
+    """The others wait in the heap, which is small, while the replay queue is full."""
     dispatcher, taker = make(), ConsumerState("c", 1, permits=10**6, room_bytes=10**9)
     dispatcher.add(taker)
     count = LOOK_AHEAD_MAX + 2 * RELEASED_MAX
@@ -137,7 +137,7 @@ def test_reading_pauses_while_too_many_wait() -> None:
     assert dispatcher.replay_positions() == [Position(1, 0)]
     decision = dispatcher.assign([candidate(n, 500 + n) for n in (2, 3)])
     assert (decision.taken, dispatcher.budget().messages) == (1, 0)
-    # What is due is not held up by what is not.
+    # Entries that are not due do not hold up those that are.
     assert dispatcher.replay_positions() == [Position(1, 0)]
     dispatcher.release(600, lambda position: position == Position(1, 1))
     assert dispatcher.replay_positions() == [Position(1, 0), Position(1, 2)]
@@ -233,7 +233,7 @@ def test_policies_are_merged_once_per_read(
     reads = len(merged)
     lab.advance(11_000)
     assert len(received(lab, consumer)) == 20
-    # What is replayed was held back already.
+    # Replayed entries have waited already.
     assert (reads < 5, len(merged)) == (True, reads)
 
 
@@ -249,7 +249,7 @@ def test_a_session_that_ends_leaves_its_places(lab: BrokerLab) -> None:
 
 @pytest.mark.parametrize("type_", SHARED)
 def test_a_shared_subscription_waits(lab: BrokerLab, type_: SubscriptionType) -> None:
-    """By the broker's clock, also after a crash; the backlog counts what waits."""
+    """By the broker's clock, also after a crash; the backlog counts waiting entries."""
     late, now, soon = publish(lab, 60_000, 0, 10_000)
     subscription, consumer = consume(lab, type_)
     assert received(lab, consumer) == [now]

@@ -1,4 +1,4 @@
-"""Dispatch, case by case: who gets which entry."""
+"""Dispatch, case by case: which consumer gets which entry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def candidates(
 
 
 def given_out(dispatcher: Dispatcher, entries: list[Candidate]) -> dict[str, list[int]]:
-    """Dispatches new entries: who got which entry ids."""
+    """Dispatches new entries and returns the entry ids of each consumer."""
     result: dict[str, list[int]] = {each.name: [] for each in dispatcher.consumers}
     for at, state, _ in dispatcher.assign(entries).assignments:
         result[state.name].append(entries[at].position.entry_id)
@@ -38,7 +38,7 @@ def given_out(dispatcher: Dispatcher, entries: list[Candidate]) -> dict[str, lis
 
 
 def replayed(dispatcher: Dispatcher, slots: dict[int, int] | None = None) -> list[str]:
-    """Dispatches what can be replayed: "consumer:entry id*redelivery count"."""
+    """Dispatches entries to replay: "consumer:entry id*redelivery count"."""
     entries = candidates([p.entry_id for p in dispatcher.replay_positions()], slots=slots)
     return [
         f"{state.name}:{entries[at].position.entry_id}*{count}"
@@ -47,7 +47,9 @@ def replayed(dispatcher: Dispatcher, slots: dict[int, int] | None = None) -> lis
 
 
 def test_an_entry_costs_its_messages_and_is_never_split() -> None:
-    """Permits may become negative by one entry, and then nothing goes out until they are paid."""
+    """One entry may make permits negative; then the consumer gets nothing until they are
+    positive.
+    """
     dispatcher, c = SingleActiveDispatcher(), consumer("c", 1, permits=5)
     dispatcher.add(c)
     assert given_out(dispatcher, candidates(range(4), messages=4)) == {"c": [0, 1]}
@@ -60,7 +62,7 @@ def test_an_entry_costs_its_messages_and_is_never_split() -> None:
 
 
 def test_room_is_spent_like_permits() -> None:
-    """A consumer whose queue is full gets nothing more, whatever its permits."""
+    """A consumer whose queue is full gets nothing more, with any permits."""
     dispatcher, c = SharedDispatcher(), consumer("c", 1)
     c.room_bytes = 15
     dispatcher.add(c)
@@ -92,7 +94,7 @@ def test_failover_active_is_the_lowest_priority_number_then_the_first() -> None:
 def test_failover_partitions_spread_over_those_of_the_lowest_number(
     partition: int, active: str
 ) -> None:
-    """By name, whoever came first: so each consumer knows its partitions."""
+    """By name, not by arrival: so each consumer knows its partitions."""
     dispatcher = SingleActiveDispatcher(partition)
     for number, name in enumerate(("c", "a", "later", "b")):
         dispatcher.add(consumer(name, number, priority=1 if name == "later" else 0))
@@ -133,7 +135,7 @@ def test_ordered_types_count_redeliveries_by_rewinds() -> None:
 
 
 def test_many_rewinds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Far beyond what is told apart, the count of the lowest entries stays right."""
+    """Far beyond the exact counts, the count of the lowest entries stays right."""
     monkeypatch.setattr(dispatch, "_REWINDS_MAX", 3)
     dispatcher, c = SingleActiveDispatcher(), consumer("c", 1, permits=1_000)
     dispatcher.add(c)
@@ -144,7 +146,9 @@ def test_many_rewinds_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_shared_goes_round_robin_among_those_with_permits() -> None:
-    """Each gets its turn; who has no permits is passed over; nobody left: the rest is not taken."""
+    """Each gets its turn; consumers without permits are skipped; without any, the rest is not
+    taken.
+    """
     dispatcher = SharedDispatcher()
     for state in (consumer("a", 1, 2), consumer("b", 2, 0), consumer("c", 3, 3)):
         dispatcher.add(state)
@@ -185,7 +189,7 @@ def test_an_ack_settles_wherever_the_entry_is() -> None:
 def test_dispatch_pauses_at_the_bounds_of_unacknowledged_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Per consumer, then per subscription; acknowledging lets it go on."""
+    """Per consumer, then per subscription; acknowledging resumes it."""
     monkeypatch.setattr(dispatch, "UNACKED_PER_CONSUMER_MAX", 3)
     monkeypatch.setattr("ledgerfold.broker.subscriptions.shared.UNACKED_PER_SUBSCRIPTION_MAX", 5)
     dispatcher, a, b = SharedDispatcher(), consumer("a", 1), consumer("b", 2)
@@ -199,7 +203,9 @@ def test_dispatch_pauses_at_the_bounds_of_unacknowledged_messages(
 
 
 def test_the_ring_moves_only_the_share_of_who_joins_or_leaves() -> None:
-    """Between two others nothing moves; shares are roughly even; a returning name gets its own."""
+    """Other consumers keep their slots; shares are roughly even; a returning name gets its slots
+    back.
+    """
     ring, states = KeyRing(), [consumer(f"c{n}", n) for n in range(4)]
     for state in states[:3]:
         ring.add(state)

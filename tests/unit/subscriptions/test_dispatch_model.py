@@ -1,8 +1,8 @@
 """The dispatchers against a model, in any order of events.
 
-The model is what the clients see: which entries each consumer holds, what is acknowledged, and how
-many permits each has left. Invariants are checked at every single assignment; at the end everything
-must be acknowledged, so nothing was lost.
+The model is the clients' view: which entries each consumer holds, what is acknowledged, and each
+consumer's permits. Invariants are checked at every single assignment; at the end everything must be
+acknowledged, so nothing was lost.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SLOTS = [0, 21_000, 47_000]
 
 
 class DispatchMachine(RuleBasedStateMachine):
-    """Subclasses say which dispatcher, and what must hold when an entry is assigned."""
+    """Subclasses choose the dispatcher and the invariant for each assignment."""
 
     make: ClassVar[Callable[[], Dispatcher]]
     is_ordered = False
@@ -66,7 +66,7 @@ class DispatchMachine(RuleBasedStateMachine):
         for _ in range(min(consumers, self.consumers_max)):
             self.connect(priority=1, permits=10)
 
-    # What happens
+    # Actions
 
     @rule(
         messages=st.lists(
@@ -163,7 +163,7 @@ class DispatchMachine(RuleBasedStateMachine):
             self.deliver(state, run[at].position.entry_id, redeliveries)
         return True
 
-    # What must hold
+    # Invariants
 
     def deliver(self, state: ConsumerState, entry: int, redeliveries: int) -> None:
         assert self.permits[state] > 0, "permits are respected"
@@ -281,7 +281,7 @@ TestExclusiveDispatch.settings = COMMON
 
 
 class LosingDispatcher(SharedDispatcher):
-    """Forgets what is given back."""
+    """Forgets entries that are given back."""
 
     def _give_back(
         self, consumer: ConsumerState, positions: Sequence[Position], unsent: AbstractSet[Position]

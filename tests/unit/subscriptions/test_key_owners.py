@@ -1,4 +1,4 @@
-"""Owners of keys: the same as those of Pulsar 4.0.7, whose own classes gave the expected values."""
+"""Compares the owners of keys with those that Pulsar 4.0.7's classes gave."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_two_consumers_share_keys_by_halves() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 65535), st.integers(0, 65535)), max_size=8))
 def test_ranges_belong_to_one_consumer(pairs: list[tuple[int, int]]) -> None:
-    """A slot that another one has is refused; slots that nobody names have no owner."""
+    """A slot with another owner is refused; slots outside of all ranges have no owner."""
     owners, expected = KeyRanges(), dict[int, int]()
     for number, pair in enumerate(pairs):
         state = consumer("c", number, (min(pair), max(pair)))

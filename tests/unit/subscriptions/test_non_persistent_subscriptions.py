@@ -1,4 +1,4 @@
-"""Subscriptions of non-persistent topics: who gets a message, and what is dropped."""
+"""Subscriptions of non-persistent topics: which consumer gets a message, and which are dropped."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Lab:
 
 
 async def entries(consumer: Consumer) -> int:
-    """Takes what waits for a consumer; returns the number of entries."""
+    """Takes the entries that wait for a consumer; returns their number."""
     count = 0
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The replay queue: in order, whatever comes and goes, and without sorting it again."""
+"""The replay queue stays in order during additions and removals, without sorting again."""
 
 from __future__ import annotations
 

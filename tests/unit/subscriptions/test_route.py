@@ -1,4 +1,4 @@
-"""Tests which view a reader's reads see, and what is held for it."""
+"""Tests which view a reader's reads see, and what is kept for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ledgerfold.storage.errors import MissingFile
 
 
 class Log:
-    """A view of whatever horizon; raw entries are there, but for those in `gone`."""
+    """A view with any horizon; raw entries exist, except those in `gone`."""
 
     def __init__(self, view: View) -> None:
         self.positions = self.reads = self.state = self.views = self
@@ -67,7 +67,7 @@ def test_a_reader_keeps_the_view_it_began_with_until_it_has_passed_it() -> None:
 
 
 def test_who_has_had_nothing_goes_along_with_every_run() -> None:
-    """There is nothing that it could know of and that is gone."""
+    """The reader has received no message that a run could have removed."""
     log: Any = Log(View(None, FIRST))
     route = Route(Emulation(), read_compacted=True)
     route.delivered(route.view(Position(0, 0), log), 0, FIRST.next)
@@ -99,7 +99,7 @@ def test_a_reader_whose_raw_entries_were_deleted_reads_the_current_view() -> Non
 
 
 def test_without_the_field_or_read_compacted_nothing_is_kept() -> None:
-    """Pulsar 4 reads the newest view; who is not read-compacted reads raw."""
+    """Pulsar 4 reads the newest view; readers without read-compacted read raw."""
     log: Any = Log(View(None, FIRST))
     pulsar = Route(Emulation(lagging_readers_get_tombstones=False), read_compacted=True)
     pulsar.delivered(log.current, 1, Position(0, 1))
@@ -114,7 +114,7 @@ def test_without_the_field_or_read_compacted_nothing_is_kept() -> None:
 @pytest.mark.parametrize("fails", [False, True])
 @pytest.mark.parametrize("keeps", [False, True])
 def test_entries_of_a_replaced_view_are_read_again(keeps: bool, fails: bool) -> None:
-    """A run that commits during a read may trim what that read was about to find."""
+    """A run that commits during a read may trim the entries being read."""
     first, second, third = (View(None, Position(1, number)) for number in (1, 2, 3))
     log: Any = Log(first)
     log.commits, log.fails = [third, second], fails

@@ -1,4 +1,4 @@
-"""Subscriptions on a log in memory: who gets what, what is refused, what they say of themselves."""
+"""Subscriptions on a log in memory: delivery, refusals, statistics."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_unacknowledged_messages_are_redelivered_after_a_disconnect() -> None:
 
 
 def test_a_cumulative_ack_ahead_of_reading_moves_the_reading() -> None:
-    """After a reconnect a consumer may acknowledge what it had got before."""
+    """After a reconnect a consumer may acknowledge earlier deliveries."""
 
     async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1", "c=1", "d=1")
@@ -119,7 +119,9 @@ def test_a_cumulative_ack_ahead_of_reading_moves_the_reading() -> None:
 
 
 def test_acks_of_what_does_not_exist_are_ignored() -> None:
-    """Beyond the end of the log, before its beginning: nothing changes, the answer comes."""
+    """Beyond the end of the log or before its beginning nothing changes, and the call is
+    answered.
+    """
 
     async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1")
@@ -155,7 +157,7 @@ def test_an_ack_before_a_ledgers_first_entry_is_no_range() -> None:
 def test_a_slow_shared_consumer_costs_bounded_memory_and_stops_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its queue takes OUTGOING_BYTES_MAX and one entry; everything else goes to the other one."""
+    """Its queue takes OUTGOING_BYTES_MAX and one entry; the other consumer gets the rest."""
     monkeypatch.setattr("ledgerfold.broker.subscriptions.subscription.OUTGOING_BYTES_MAX", 400)
     monkeypatch.setattr(consumer_module, "FRAME_BYTES_MAX", 200)
 
@@ -178,7 +180,7 @@ def test_a_slow_shared_consumer_costs_bounded_memory_and_stops_nobody(
 
 
 def test_negative_acks_come_again_with_a_count() -> None:
-    """Only what was given back, ordered by id, before new entries."""
+    """Only returned entries, ordered by id, before new ones."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1", "c=1", "d=1")
@@ -196,7 +198,7 @@ def test_negative_acks_come_again_with_a_count() -> None:
 
 
 def test_replayed_entries_that_left_the_log_count_as_acknowledged() -> None:
-    """A trim by force takes away what waits for redelivery; nobody waits for it."""
+    """A forced trim removes entries that wait for redelivery."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1")
@@ -301,7 +303,7 @@ def test_failover_lower_priority_number_takes_over() -> None:
 
 
 def test_failover_on_a_partition_takes_back_what_waits_when_a_passive_one_leaves() -> None:
-    """Among a, b, c the second is active on partition 1: b, and c once a is gone."""
+    """Among a, b, c the second is active on partition 1: b, and c after a has left."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.name = "t-partition-1"
@@ -325,7 +327,7 @@ def test_failover_on_a_partition_takes_back_what_waits_when_a_passive_one_leaves
 
 
 def test_exclusive_redelivery_rewinds_even_during_a_read() -> None:
-    """The order is kept: everything unacknowledged comes again, then the rest, nothing twice."""
+    """The order stays: everything unacknowledged is redelivered, then the rest, nothing twice."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1", "b=1", "c=1")

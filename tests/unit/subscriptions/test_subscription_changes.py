@@ -151,7 +151,7 @@ def test_a_non_durable_subscription_goes_with_its_last_consumer_but_not_at_a_see
 
 
 def test_close_ends_consumers_and_keeps_the_cursor() -> None:
-    """Consumers get the error, or Moved; nobody may come any more."""
+    """Consumers get the error, or Moved; new ones are refused."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1")
@@ -170,7 +170,7 @@ def test_close_ends_consumers_and_keeps_the_cursor() -> None:
 
 
 def test_delete_refuses_while_consumers_are_connected_unless_forced() -> None:
-    """The cursor goes, durably, and is not written again afterwards."""
+    """The cursor is deleted durably, and not written again."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1")
@@ -189,8 +189,8 @@ def test_delete_refuses_while_consumers_are_connected_unless_forced() -> None:
 
 
 def test_a_deletion_that_fails_leaves_the_next_subscription_alone() -> None:
-    """Another call may have deleted it, and a third made it again. Disks had refused a deletion
-    only while nobody else came.
+    """Another call may have deleted it, and a third made it again. A disk may refuse the deletion,
+    also while others connect.
     """
 
     class Overtaken(MemoryTopic):
@@ -266,7 +266,7 @@ def test_stats_speak_pulsars_names() -> None:
                     "unackedMessages": 1,
                     "avgMessagesPerEntry": 1,
                     "readCompacted": False,
-                    # It has asked for what comes behind them.
+                    # It has requested the entries after them.
                     "unsentBytes": 0,
                     "address": "/[::1]:99",
                     "connectedSince": "1970-01-01T00:00:01.000Z",

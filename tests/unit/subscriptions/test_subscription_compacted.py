@@ -92,7 +92,7 @@ def test_nothing_left_by_compaction_is_an_empty_backlog() -> None:
 
 
 def test_sub_06_acks_of_ids_that_only_the_compacted_ledger_has() -> None:
-    """Raw ledgers are gone: reading and acknowledging goes on over restarts, nothing twice."""
+    """Raw ledgers are trimmed: reads and acknowledgements continue over restarts, nothing twice."""
 
     async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish(*(f"k{n}={n}" for n in range(10)))
@@ -115,7 +115,7 @@ def test_sub_06_acks_of_ids_that_only_the_compacted_ledger_has() -> None:
 
 
 def test_sub_12_acks_out_of_order_lose_nothing_when_raw_ledgers_are_gone() -> None:
-    """The mark-delete does not pass unacknowledged entries of ledgers that are gone."""
+    """The mark-delete does not pass unacknowledged entries of trimmed ledgers."""
 
     async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish(*(f"k{n}={n}" for n in range(10)))

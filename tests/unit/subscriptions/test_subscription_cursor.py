@@ -128,7 +128,7 @@ def test_after_a_crash_only_what_was_not_durable_comes_again() -> None:
 
 
 def test_a_write_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    """Consumers read on meanwhile; who asked for an answer gets it when the disk takes it."""
+    """Consumers keep reading; requested answers follow when the write succeeds."""
 
     async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1", "b=1")
@@ -158,7 +158,7 @@ def test_a_write_that_the_disk_refuses_is_tried_again(caplog: pytest.LogCaptureF
 def test_a_subscription_that_could_not_be_made_is_not_written_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its creator was told so."""
+    """Its creator got the error."""
 
     async def test(topic: MemoryTopic) -> None:
         monkeypatch.setattr(cursor_writer, "WallClock", lambda: topic.clock)
@@ -174,7 +174,7 @@ def test_a_subscription_that_could_not_be_made_is_not_written_later(
 
 
 def test_a_closed_subscription_writes_nothing_more() -> None:
-    """Not even what the disk refused before: the next load may have gone on from there."""
+    """It does not repeat refused writes either: the next load may have continued from there."""
 
     async def test(topic: MemoryTopic) -> None:
         positions = topic.log.publish("a=1")
@@ -199,7 +199,7 @@ def test_a_closed_subscription_writes_nothing_more() -> None:
 def test_a_failed_read_is_an_error_not_silence(
     error: Exception, expected: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing is skipped: consumers get the error, and meet it again when they come back."""
+    """Nothing is skipped: consumers get the error, and again when they reconnect."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1")

@@ -75,7 +75,7 @@ def test_only_expired_messages_are_skipped(lab: BrokerLab) -> None:
 
 
 def test_expiry_is_durable(lab: BrokerLab) -> None:
-    """When the answer comes, a crash brings nothing of it back."""
+    """After the answer, a crash restores none of the entries."""
     subscribe(lab)
     publish(lab, 1)
     lab.advance(MINUTE_MS)
@@ -103,7 +103,7 @@ def test_a_closed_ledger_expires_by_its_end_whatever_publish_times_say() -> None
 
 
 def test_ttl_moves_every_subscription_at_the_check(lab: BrokerLab) -> None:
-    """0 is off. Then the ledgers go that nobody holds back any more."""
+    """0 is off. Then unneeded ledgers are trimmed."""
     first, second = subscribe(lab, "first"), subscribe(lab, "second")
     publish(lab, 2)
     lab.run(lab.topic.log.tail.roll())

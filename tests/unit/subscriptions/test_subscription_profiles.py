@@ -28,7 +28,7 @@ NO_PASSING = replace(Emulation(), acks_pass_compacted_out=False)
 
 @pytest.mark.parametrize(("profile", "expected"), [("documented", "a= b=2"), (PULSAR_4, "b=2")])
 def test_rte_17_a_consumer_that_a_run_overtakes(profile: str, expected: str) -> None:
-    """It goes on in the raw ledgers and learns of the deletion, or misses it."""
+    """It continues in the raw ledgers and gets the deletion, or misses it."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.profile = PROFILES[profile]
@@ -51,7 +51,7 @@ def test_rte_17_a_consumer_that_a_run_overtakes(profile: str, expected: str) -> 
 def test_a_consumer_that_a_run_overtakes_among_compacted_entries(
     profile: str, expected: str
 ) -> None:
-    """It goes on in the compacted ledger it began with, then behind that one's horizon."""
+    """It continues in its first compacted ledger, then after that ledger's horizon."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.profile = PROFILES[profile]
@@ -69,7 +69,7 @@ def test_a_consumer_that_a_run_overtakes_among_compacted_entries(
 
 
 def test_a_consumer_that_had_all_of_the_compacted_entries_is_overtaken() -> None:
-    """It has read nothing raw so far, and learns of the deletion all the same."""
+    """It has read nothing raw so far, and still gets the deletion."""
 
     async def test(topic: MemoryTopic) -> None:
         topic.log.publish("a=1")
@@ -102,7 +102,9 @@ def test_who_lags_where_the_raw_ledger_is_gone_reads_the_compacted_one() -> None
 
 
 def test_sub_superseded_entries_stay_in_the_backlog_of_who_acknowledges_one_by_one() -> None:
-    """Pulsar 4.0.7: what compaction left out is never acknowledged (apache/pulsar#23245)."""
+    """As in Pulsar 4.0.7, entries that compaction removed are never acknowledged
+    (apache/pulsar#23245).
+    """
 
     async def test(topic: MemoryTopic) -> None:
         topic.profile = NO_PASSING

@@ -1,4 +1,4 @@
-"""Access modes: who may publish, who waits, who is fenced out, and the epoch on disk."""
+"""Access modes: which producer may publish, wait or is fenced, and the epoch on disk."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_a_full_disk_leaves_nobody_in_charge(lab: BrokerLab) -> None:
     )
 )
 def test_any_order_of_events(steps: list[tuple[str, AccessMode | None]]) -> None:
-    """One exclusive producer at most, alone; epochs rise; nobody waits beside a free topic."""
+    """At most one exclusive producer, alone; epochs rise; no producer waits for a free topic."""
     lab = BrokerLab()
     topic, tasks = lab.topic, list[asyncio.Task[Producer]]()
     last_epoch = -1

@@ -80,7 +80,7 @@ def test_stored_sequence_ids_are_known_after_their_ledger_is_gone() -> None:
 
 
 def test_a_ledger_waits_until_what_it_tells_is_recorded() -> None:
-    """Trimming may come between a ledger's end and the record of its sequence ids."""
+    """Trimming may run between a ledger's end and the record of its sequence ids."""
     lab = BrokerLab()
     assert send(lab, entry(lab, b"1")) == 1
     topic: Topic = lab.topic

@@ -44,7 +44,7 @@ def lab() -> Iterator[BrokerLab]:
 
 
 class Gate:
-    """Holds whoever calls `method`, before or after it has done its work."""
+    """Holds callers of `method`, before or after its work."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, owner: type, method: str, *, after: bool = False
@@ -68,7 +68,9 @@ class Gate:
 async def deleted_during(
     lab: BrokerLab, gate: Gate, work: Work, subscription_after: str | None
 ) -> None:
-    """`work` waits at the gate while its topic is deleted and made again. Raises what it raises."""
+    """`work` waits at the gate while its topic is deleted and made again. Raises the method's
+    error.
+    """
     task = asyncio.ensure_future(work(lab.broker.topics[TOPIC]))
     await gate.reached.wait()
     await lab.broker.delete_topic(TOPIC, force=True)
@@ -156,7 +158,7 @@ def test_a_deletion_takes_no_subscription_of_the_next_topic(
 
 
 def test_acknowledgements_after_the_end_are_not_written(lab: BrokerLab) -> None:
-    """A hand that still holds the subscription of a topic that is gone."""
+    """A client still holds the subscription of a deleted topic."""
     subscription = lab.run(create_subscription(lab.topic, "s", EARLIEST))
     lab.run(lab.broker.delete_topic(TOPIC, force=True))
 
@@ -171,7 +173,7 @@ def test_acknowledgements_after_the_end_are_not_written(lab: BrokerLab) -> None:
 
 
 def test_a_topic_that_was_unloaded_writes_no_record(lab: BrokerLab) -> None:
-    """Its record lacks the ledgers that came since: they would be nobody's."""
+    """Its record lacks later ledgers, which would become orphans."""
     old = lab.topic
     lab.run(lab.broker.unload_topic(TOPIC))
     lab.publish([([Message(b"a", b"2")], False)])
@@ -227,7 +229,9 @@ def test_who_asks_for_a_topic_gets_the_loaded_one(lab: BrokerLab) -> None:
 def test_a_broker_that_stops_writes_nothing_of_a_topic_that_is_gone(
     lab: BrokerLab, deletes_first: bool
 ) -> None:
-    """A publisher to the next topic of the name is not told that its message is stored already."""
+    """Otherwise, the next topic of the name would answer a publisher that its message is
+    stored.
+    """
     lab.publish([([Message(b"b", b"1")], False)])
     held = HeldExecutor()
     lab.topic.log._files.executor = held

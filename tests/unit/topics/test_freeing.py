@@ -13,7 +13,7 @@ from tests.model.broker_lab import BrokerLab
 
 
 class Freeing:
-    """Fails as it is told to, call by call; notes whether the reserve was lent then."""
+    """Fails as set, call by call; records whether the reserve was lent then."""
 
     def __init__(self, lab: BrokerLab, *errors: LedgerfoldError | None) -> None:
         self._lab, self._errors = lab, errors
@@ -39,7 +39,7 @@ def lab() -> Iterator[BrokerLab]:
 
 
 def test_it_is_done_once_where_there_is_room(lab: BrokerLab) -> None:
-    """Only what a full disk costs had been tested, and that on a real disk."""
+    """Without a full disk, no second attempt follows."""
     free = Freeing(lab, None)
     lab.run(retry_with_reserve(lab.store, free))
     assert free.calls == [False]

@@ -37,7 +37,7 @@ def set_policies(lab: BrokerLab, policies: Policies) -> None:
 
 
 def test_an_open_ledger_gets_old_though_nobody_publishes(lab: BrokerLab) -> None:
-    """At its age it is closed and another begins; an empty one stays as it is."""
+    """At its maximum age it is closed and another begins; an empty one stays."""
     lab.publish([ENTRY])
     first = lab.topic.log.ledgers.ids[-1]
     lab.advance(STORE.ledger_age_max_ms - MINUTE_MS)
@@ -51,7 +51,7 @@ def test_an_open_ledger_gets_old_though_nobody_publishes(lab: BrokerLab) -> None
 
 
 def test_retention_by_time_counts_from_the_end_of_the_ledger(lab: BrokerLab) -> None:
-    """Ledgers that nobody holds stay until they are older than the limit, and are deleted then."""
+    """Unneeded ledgers stay until they are older than the limit, and are deleted then."""
     set_policies(
         lab,
         Policies(
@@ -69,7 +69,7 @@ def test_retention_by_time_counts_from_the_end_of_the_ledger(lab: BrokerLab) -> 
 
 
 def test_the_checks_run_at_their_interval_on_the_broker_s_clock(lab: BrokerLab) -> None:
-    """Nobody has to ask: moving the clock by the interval is enough."""
+    """Moving the clock by the interval is enough."""
     interval_ms = BrokerSettings(data_dir=DATA).retention_check_interval_ms
     lab.publish([ENTRY])
     lab.run(lab.topic.log.tail.roll())
@@ -80,7 +80,7 @@ def test_the_checks_run_at_their_interval_on_the_broker_s_clock(lab: BrokerLab) 
 
 
 def test_the_threshold_is_looked_at_on_the_broker_s_clock(lab: BrokerLab) -> None:
-    """Not before the monitor's interval, and then without anybody asking."""
+    """Not before the monitor's interval, and then without a request."""
     interval_ms = BrokerSettings(data_dir=DATA).compaction_monitor_interval_ms
     lab.publish([ENTRY])
     set_policies(lab, Policies(compaction_threshold_bytes=1))
@@ -158,7 +158,7 @@ def test_the_reserve_is_taken_again_when_there_is_room(lab: BrokerLab) -> None:
 
 
 def test_locks_go_with_those_who_hold_them_or_wait(lab: BrokerLab) -> None:
-    """Names that nobody has heard of leave nothing; who waits for a lock waits for the same one."""
+    """Unknown names leave nothing; all waiters for a lock wait for the same one."""
 
     async def ask() -> list[str]:
         for n in range(100):

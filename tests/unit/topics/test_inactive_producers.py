@@ -76,7 +76,7 @@ def test_a_producer_is_forgotten_when_it_was_away_for_long(metadata: MetadataSto
 
 
 def test_its_time_begins_when_it_leaves(metadata: MetadataStore) -> None:
-    """Not when somebody last looked whether it was there."""
+    """Not at the last check of its presence."""
     producers = Producers(metadata)
     record = producers.register("p")
     assert producers.forget_inactive(["p"], HOUR_MS) == []
@@ -97,7 +97,7 @@ def test_a_producer_that_disconnects_is_seen_to_leave(lab: BrokerLab) -> None:
 
 
 def test_a_number_is_not_assigned_again(metadata: MetadataStore) -> None:
-    """The name may come back; what entries say of the old number is nobody's."""
+    """The name may return; entries with the old number belong to no producer."""
     record = TopicRecord(name="t")
     producers = Producers(metadata, record)
     old = producers.register("p")
@@ -125,7 +125,7 @@ def test_a_snapshot_that_waits_does_not_bring_it_back(metadata: MetadataStore) -
 
 
 def test_a_load_starts_the_time_afresh(metadata: MetadataStore) -> None:
-    """As Pulsar does (MessageDeduplication.replayCursor): before it nobody could connect."""
+    """As Pulsar does (MessageDeduplication.replayCursor): no producer could connect before."""
     topic = TopicRecord(name="t")
     before = Producers(metadata, topic)
     before.register("p")

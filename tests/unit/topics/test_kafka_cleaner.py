@@ -1,4 +1,4 @@
-"""Turns of the cleaner: what is chosen, what stands in a round's way, what a failure leaves."""
+"""Turns of the cleaner: its choice, obstacles of a round, remains of a failure."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def fill(lab: KafkaLab) -> None:
 
 
 def turn_with(lab: KafkaLab, worker: HeldWorker, meanwhile: Callable[[], object]) -> PassResult:
-    """A turn, and what happens while the worker has it."""
+    """Runs a turn, and `meanwhile` while the worker has it."""
 
     async def both() -> PassResult:
         turn = asyncio.create_task(lab.broker.cleaner.run_pass())
@@ -97,7 +97,7 @@ def test_a_plan_names_all_up_to_the_active_segment(lab: KafkaLab, worker: HeldWo
 def test_the_worker_holds_a_round_to_the_rate(
     lab: KafkaLab, worker: HeldWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it is set when the round begins; on emulated time to none."""
+    """The rate at the round's begin applies; on emulated time, none."""
     fill(lab)
     worker.go_on.set()
     lab.run(change_broker_config(lab.broker, {RATE: "1000"}))
@@ -134,7 +134,7 @@ def test_a_worker_that_fails_leaves_no_files(lab: KafkaLab, worker: HeldWorker) 
 def test_a_stop_waits_for_a_cleaning_though_no_thread_was_started(
     lab: KafkaLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody asked for it while the logs were loaded. Every cleaner had been started."""
+    """A request started it while the logs were loaded. Every cleaner had been started."""
     fill(lab)
     has_begun, has_ended = asyncio.Event(), asyncio.Event()
 
@@ -228,7 +228,7 @@ def test_a_worker_that_dies_does_not_mark_the_log_at_once(
 def test_a_failure_that_the_worker_told_of_ends_no_thread(
     lab: KafkaLab, worker: HeldWorker, worker_died: bool
 ) -> None:
-    """Spark's JVM may be killed for want of memory, and the worker lives to tell."""
+    """A system short of memory may kill Spark's JVM, and the worker reports it."""
     fill(lab)
     told = encode_error(CompactionFailed("map", "it ended", worker_died=worker_died))
     worker.error = decode_error(*told)

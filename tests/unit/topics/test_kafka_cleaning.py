@@ -1,4 +1,4 @@
-"""Rounds of the cleaner on a whole broker, beside whatever else happens to the log."""
+"""Rounds of the cleaner on a whole broker, with concurrent changes of the log."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_round_replaces_what_it_read(lab: KafkaLab) -> None:
 
 
 def fragments(lab: KafkaLab) -> None:
-    """Three cleaned segments, of which the middle one has lost its end; and one to be cleaned."""
+    """Returns three cleaned segments, of which the middle one has lost its end, and a dirty one."""
     configure(lab, internal_segment_bytes="160")
     for pair in (A, B, C, A, A, D):
         lab.add([pair])
@@ -151,7 +151,7 @@ def test_a_reader_of_committed_records_sees_nothing_aborted_beside_a_round(lab: 
 
 
 def beside(lab: KafkaLab, other: Callable[[], Awaitable[object]]) -> None:
-    """While the worker works."""
+    """Runs while the worker works."""
 
     async def both() -> None:
         compactor = lab.compactor

@@ -46,7 +46,7 @@ def test_a_change_that_is_refused_changes_no_partition(lab: KafkaLab) -> None:
 
 
 def test_a_change_has_ended_when_all_of_it_is_durable(lab: KafkaLab) -> None:
-    """The settings of partitions to come are written last; no test had held that write back."""
+    """The settings for future partitions are written last."""
     configs(lab)
     held = HeldExecutor()
     lab.broker.executor = held

@@ -1,4 +1,4 @@
-"""A load that believes the topic's record finds what one finds that looks at every batch."""
+"""Compares a load from the topic's record with a load that reads every batch."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _STEPS = st.sampled_from(
 
 
 class History:
-    """Steps on a log, and what each of them that loads it leaves to be seen."""
+    """Steps on a log, and the visible state after each load."""
 
     def __init__(self) -> None:
         self.lab = KafkaLab({"cleanup.policy": "compact", "index.interval.bytes": "100"})

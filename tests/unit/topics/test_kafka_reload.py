@@ -50,7 +50,7 @@ def send(lab: KafkaLab, sequence: int) -> None:
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
 def test_indexes_go_on_where_a_load_finds_them(lab: KafkaLab, ending: str) -> None:
-    """Closed well, the time index has an entry more; what was counted since the last one is not."""
+    """A clean close adds an entry to the time index; counts since the last entry are lost."""
     for _ in range(4):
         lab.add([A])
     (segment,) = described(lab).segments
@@ -96,7 +96,7 @@ def test_a_producer_is_known_when_its_batches_are_gone(lab: KafkaLab, ending: st
 def test_a_duplicate_in_a_log_without_batches_is_answered_at_once(
     lab: KafkaLab, ending: str
 ) -> None:
-    """There is nothing that could become durable; no test had sent again what retention deleted."""
+    """Nothing is left that could become durable, because retention deleted it."""
     send(lab, 0)
     lab.run(lab.kafka.roll())
     lab.run(lab.kafka.log.drop_first(lambda: 1, lambda record, batch: None))
@@ -107,7 +107,7 @@ def test_a_duplicate_in_a_log_without_batches_is_answered_at_once(
 
 @pytest.mark.parametrize("ending", ["restart", "crash"])
 def test_batches_below_the_log_start_are_not_replayed(lab: KafkaLab, ending: str) -> None:
-    """A snapshot there tells of nothing that is left, as in Kafka."""
+    """A snapshot there names no existing batch, as in Kafka."""
     send(lab, 0)
     lab.run(lab.kafka.partition.set_log_start(1))
     getattr(lab, ending)()
@@ -125,7 +125,7 @@ def test_producers_are_forgotten_as_time_goes_on(lab: KafkaLab) -> None:
 
 
 def test_an_undecided_batch_that_the_log_begins_in_is_not_stable(lab: KafkaLab) -> None:
-    """Its own first offset is the last stable one, though it lies below the log's start."""
+    """Its first offset is the last stable one, although it lies below the log's start."""
     lab.add([B])
     lab.add([A, B, A], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     lab.run(lab.kafka.partition.set_log_start(3))
@@ -165,7 +165,7 @@ def test_an_empty_segment_tells_when_it_began(lab: KafkaLab, ending: str) -> Non
 
 @pytest.mark.parametrize("by_retention", [False, True])
 def test_nothing_gets_stable_while_the_log_begins_later(lab: KafkaLab, by_retention: bool) -> None:
-    """A transaction that began below the new start is open, whatever is read in between."""
+    """A transaction that began below the new start is open, with any reads in between."""
     lab.add([A], producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
     lab.run(lab.kafka.roll())
     lab.add([B], [A])

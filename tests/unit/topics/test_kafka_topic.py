@@ -1,4 +1,4 @@
-"""A Kafka topic on a whole broker: offsets, segments, durability, what readers may see."""
+"""A Kafka topic on a whole broker: offsets, segments, durability, visibility for readers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_offsets_rise_by_one_and_are_read_from_anywhere(lab: KafkaLab) -> None:
 def test_an_entry_that_is_split_elsewhere_than_its_batch_is_refused(
     lab: KafkaLab, header_bytes: int
 ) -> None:
-    """Its lengths would not be those of what is stored."""
+    """Its lengths would differ from the stored ones."""
     batch = lab.batch([A])
     fields = EntryFields(message_count=1, codec=Codec.KAFKA)
     entry = build_entry(batch[:header_bytes], batch[header_bytes:], fields)
@@ -92,7 +92,7 @@ def test_on_emulated_time_no_more_is_decompressed_than_may_be(
 def test_an_entry_that_tells_of_another_batch_is_refused(
     lab: KafkaLab, fields: EntryFields
 ) -> None:
-    """Readers would not know what to make of it."""
+    """Readers could not decode it."""
     batch = lab.batch([A])
     entry = build_entry(batch[:BATCH_HEADER_BYTES], batch[BATCH_HEADER_BYTES:], fields)
     producer = lab.kafka.attach_producer("p")
@@ -273,7 +273,7 @@ def test_chance_takes_from_a_segments_age(
 
 
 def test_batches_are_shown_in_pages(lab: KafkaLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page is the bound, whatever is requested."""
+    """A page is the limit for every request."""
     monkeypatch.setattr(kafka_topic, "PAGE_BYTES", 150)
     lab.add([A], [B], [A, B], [A])
     pages, start = list[list[int]](), 0

@@ -1,4 +1,4 @@
-"""A Kafka topic's log is truncated: what stays, what goes with it, and who is told."""
+"""Truncation of a Kafka topic's log: what stays, what is removed, and who is notified."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def three_segments(lab: KafkaLab) -> None:
             roll(lab)
 
 
-# what stays
+# Kept
 
 
 @pytest.mark.parametrize("offset", range(7))
@@ -103,7 +103,7 @@ def test_a_batch_goes_whole_and_the_log_ends_there_all_the_same(lab: KafkaLab, o
 
 @pytest.mark.parametrize("ending", ["nothing", "restart", "crash"])
 def test_a_segment_that_ended_with_nothing_in_it_stays(lab: KafkaLab, ending: str) -> None:
-    """A roll ends it where the log's end lies behind that of the last batch."""
+    """A roll ends it if the log's end is beyond the last batch."""
     lab.add([A])
     roll(lab)
     lab.add([A, B, C])
@@ -182,7 +182,7 @@ def test_a_ledger_that_was_cut_has_no_limits_of_its_own(lab: KafkaLab) -> None:
     assert offsets(lab) == list(range(4))
 
 
-# what goes with it
+# Removed
 
 
 def test_the_checkpoint_is_no_higher_than_the_active_segment(lab: KafkaLab) -> None:
@@ -238,7 +238,7 @@ def test_a_segments_snapshot_tells_of_what_a_cleaning_took(lab: KafkaLab, ending
 
 
 def test_the_snapshot_of_a_load_goes_with_the_segment_that_began_there(lab: KafkaLab) -> None:
-    """A truncation to that segment's midst replays what is left, as Kafka's does."""
+    """A truncation within that segment replays the rest, as Kafka does."""
     lab.add([A], producer_id=7, producer_epoch=0, base_sequence=0)
     lab.crash()
     for pair in (B, C):
@@ -264,7 +264,7 @@ def test_a_transaction_whose_marker_is_gone_is_open_again(lab: KafkaLab) -> None
 
 
 def test_aborted_records_stay_aborted_after_their_producers_expire(lab: KafkaLab) -> None:
-    """A load after a crash replays nothing of them then."""
+    """After a crash, a load replays none of them then."""
     batch: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "is_transactional": True}
     lab.add([A], base_sequence=0, **batch)
     lab.run(lab.kafka.end_transaction(7, 0, commit=False, timestamp_ms=5))
@@ -298,7 +298,7 @@ def test_a_high_watermark_that_is_held_stays_held(lab: KafkaLab) -> None:
     assert described(lab).high_watermark == 2
 
 
-# who is told
+# Notified
 
 
 def test_a_reader_connects_again_and_is_refused_beyond_the_end(lab: KafkaLab) -> None:

@@ -1,4 +1,4 @@
-"""Tenants and namespaces, and what is created by two clients at once: on a disk that forgets."""
+"""Tenants and namespaces, and concurrent creation, on a disk that loses unsynced writes."""
 
 from __future__ import annotations
 

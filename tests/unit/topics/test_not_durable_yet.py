@@ -1,4 +1,4 @@
-"""Tests entries in flight that may not become durable: nobody hears of them as if they were."""
+"""Tests entries in flight that may not become durable: they are not reported as stored."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_an_unload_after_a_failure_waits_for_the_thread_that_still_writes() -> N
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_who_finds_a_subscription_that_is_being_created_waits_for_it(fails: bool) -> None:
-    """And hears what its creator hears."""
+    """Both callers get the same result."""
     lab, held = held_lab()
 
     async def create() -> list[object]:
@@ -107,7 +107,7 @@ def test_a_cursor_that_is_being_created_lets_nothing_go() -> None:
         topic = await lab.broker.topic(TOPIC)
         creating = asyncio.ensure_future(create_subscription(topic, "s", LATEST))
         await held.has_work()
-        # As by a timer: without waiting for the cursor, which is held.
+        # As a timer does: without waiting for the cursor, whose write is held.
         before = len(topic.log.ledgers.ids)
         trimming = asyncio.ensure_future(topic.trim())
         for _ in range(10):
@@ -125,7 +125,7 @@ def test_a_cursor_that_is_being_created_lets_nothing_go() -> None:
 
 
 def test_a_skip_before_a_cursor_is_on_the_disk_lets_nothing_go() -> None:
-    """After a crash the cursor stands where it was created: what it passed since must be there.
+    """After a crash the cursor is where it was created: the entries after it must exist.
 
     No test moved a subscription whose first record was still being written; the simulator did.
     """
@@ -197,7 +197,7 @@ def test_a_search_by_time_passes_over_a_ledger_that_is_trimmed_meanwhile() -> No
 
 
 def test_a_subscription_that_the_disk_does_not_delete_is_there_as_before() -> None:
-    """Its consumers may come back."""
+    """Its consumers may reconnect."""
     lab = BrokerLab()
     topic = lab.topic
     lab.run(create_subscription(topic, "s", LATEST))

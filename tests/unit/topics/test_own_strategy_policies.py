@@ -21,7 +21,7 @@ TTL = Policies(message_ttl_ms=1_000)
 
 
 class Answers:
-    """In place of the compactor's check: waits, then says what it is told to."""
+    """A stand-in for the compactor's check: waits, then returns its configured answer."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.asked = asyncio.Event()
@@ -110,7 +110,7 @@ def test_rejected_settings_are_not_set(
 def test_the_compactor_is_not_asked_about_what_cannot_be(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor about a strategy of Ledgerfold's own."""
+    """Nor about one of Ledgerfold's strategies."""
     policies = PolicyStore(lab.broker)
 
     async def main() -> None:

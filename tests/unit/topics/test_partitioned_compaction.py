@@ -1,4 +1,4 @@
-"""Compaction by the name of a partitioned topic: what is asked of it is asked of each partition."""
+"""Compaction by the name of a partitioned topic: each request goes to each partition."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def run(test: Callable[[PartitionsLab, PartitionedCompaction], Awaitable[Any]]) 
 
 
 def test_adm_07_and_09_a_trigger_compacts_every_partition() -> None:
-    """Each has a run, a horizon and a ledger of its own."""
+    """Each has its run, horizon and ledger."""
 
     async def test(lab: PartitionsLab, compaction: PartitionedCompaction) -> None:
         assert await compaction.trigger(T) == 1
@@ -125,8 +125,8 @@ def test_nothing_new_in_any_partition_is_no_run() -> None:
 
 
 def test_only_a_trigger_asks_for_topics_that_can_be_written() -> None:
-    """A topic whose log has failed is loaded again for a trigger, and not for its status. The lab
-    had not looked at what is asked of the broker.
+    """A topic whose log has failed is loaded again for a trigger, and not for its status. Checks
+    the requests that the broker received.
     """
 
     async def test(lab: PartitionsLab, compaction: PartitionedCompaction) -> None:
@@ -198,7 +198,7 @@ def test_a_topic_without_partitions_is_asked_itself() -> None:
 
 
 def test_a_threshold_on_the_topic_is_every_partitions() -> None:
-    """Each partition's backlog is compared by itself; a partition's own record does not count."""
+    """Each partition's backlog is compared separately; a partition's record does not count."""
 
     async def test(lab: PartitionsLab, compaction: PartitionedCompaction) -> None:
         await lab.partitions.update_policies(

@@ -1,4 +1,4 @@
-"""Partitioned topics: which may be created, how they grow, and what a write holds (partitions.py).
+"""Partitioned topics: allowed names, growth, and the locks of a write (partitions.py).
 
 The rules were seen on Pulsar 4.0.7.
 """
@@ -34,7 +34,7 @@ P0, P1, P2 = (partition_name(T, index) for index in range(3))
 
 
 class CountingKeyValue(MemoryKeyValue):
-    """Counts writes, and fails them when told to."""
+    """Counts writes, and fails them on request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ def test_a_partitioned_topic_and_its_partitions_are_made_in_one_write(lab: Lab) 
 
 
 def test_partitions_of_a_kafka_topic_are_kafka_topics(lab: Lab) -> None:
-    """Also those that come later, with the settings that the whole has by then."""
+    """Later ones too, with the topic's settings at that time."""
 
     def configs() -> list[dict[str, str]]:
         return [dict(record.kafka.config) for record in lab.metadata.topics()]
@@ -133,7 +133,7 @@ def test_nothing_of_it_is_there_when_the_write_fails(lab: Lab) -> None:
 
 @pytest.mark.parametrize("taken", [T, P0, partition_name(T, 9)])
 def test_a_topic_or_partition_of_the_name_stands_in_the_way(lab: Lab, taken: str) -> None:
-    """A partition may have come into being by being used."""
+    """A client's use may have created a partition."""
     lab.add_topic(taken)
     with pytest.raises(TopicExists):
         asyncio.run(lab.partitions.create(T, 2))
@@ -202,7 +202,7 @@ def test_only_a_partitioned_topic_grows(lab: Lab) -> None:
 
 
 def test_new_partitions_get_the_subscriptions_of_the_first_from_the_beginning(lab: Lab) -> None:
-    """A consumer that hears of them later has missed nothing. A lost partition comes back."""
+    """A consumer that discovers them later misses nothing. A lost partition is created again."""
     asyncio.run(lab.partitions.create(T, 2))
     lab.delete_topic(P1)
     cursor = CursorRecord(
@@ -220,7 +220,9 @@ def test_new_partitions_get_the_subscriptions_of_the_first_from_the_beginning(la
 
 
 def test_policies_are_the_partitioned_topics(lab: Lab) -> None:
-    """A partition's own record does not count; a partition of nothing is a plain topic."""
+    """A partition's record does not count; a partition without a partitioned topic is a plain
+    topic.
+    """
     asyncio.run(lab.partitions.create(T, 2))
     asyncio.run(
         lab.partitions.update_policies(T, lambda own: Policies(compaction_threshold_bytes=5))

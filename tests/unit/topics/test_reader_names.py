@@ -1,4 +1,4 @@
-"""A reader under a name of its own has it alone, as Pulsar's table views have theirs."""
+"""A reader's subscription name is exclusive, as for Pulsar's table views."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def opened(lab: BrokerLab, options: ReaderOptions = VIEW) -> Reader:
 
 
 def test_a_second_one_waits_until_the_first_has_left(lab: BrokerLab) -> None:
-    """Made-up names never meet."""
+    """Generated names are unique."""
     reader = opened(lab)
     for _ in range(2):
         opened(lab, ReaderOptions()).detach()
@@ -61,7 +61,7 @@ def test_two_that_come_at_once(lab: BrokerLab) -> None:
 
 @pytest.mark.parametrize("durable", [True, False])
 def test_subscriptions_have_names_of_their_own(lab: BrokerLab, durable: bool) -> None:
-    """A second one is rejected: as in Pulsar a durable one is not allowed at all."""
+    """A second one is rejected; as in Pulsar, so is a durable one."""
     reader = opened(lab)
     with pytest.raises(SubscriptionBusy, match="a reader or table view uses it"):
         lab.run(create_subscription(lab.topic, "view", EARLIEST, durable=durable))

@@ -49,7 +49,7 @@ async def given_by(reader: Reader | KafkaReader, shed: list[int]) -> list[object
     """The positions of all entries; the read-ahead is dropped after those that `shed` names."""
     given, has_more = list[object](), True
     while has_more:
-        # A question for more is answered behind what it brings, which is a single entry.
+        # A request for more gets a single entry.
         reader.check(1)
         steps = await reader.take()
         assert steps is not None
@@ -96,7 +96,7 @@ def test_kafka(kafka: KafkaLab, shed: list[int]) -> None:
 
 
 def test_one_that_is_refused_holds_nothing(kafka: KafkaLab) -> None:
-    """Repeated requests for an offset that is gone take no memory.
+    """Repeated requests for a trimmed offset take no memory.
 
     Only readers that had been opened were looked at.
     """

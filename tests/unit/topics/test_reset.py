@@ -1,4 +1,4 @@
-"""A reset of a broker: everything is deleted in one write, whatever is in progress."""
+"""A reset of a broker: one write deletes everything, with any operation in progress."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_everything_is_deleted(lab: BrokerLab) -> None:
     check_empty(lab)
     names = [TOPIC, KAFKA, *(f"{PARTITIONED}-partition-{index}" for index in (0, 1))]
     assert sorted(told) == sorted((name, False) for name in names)
-    # A new topic of the name has nothing of the old one; ids are never used twice.
+    # A new topic of the name has nothing of the old one; ids are never reused.
     assert lab.publish([ENTRY])[0].ledger_id > highest
     assert len(lab.read(EARLIEST, read_compacted=True)) == 1
     assert lab.topic.record.last_run_number == 0

@@ -95,7 +95,7 @@ def test_a_deletion_is_marked(lab: BrokerLab) -> None:
     with pytest.raises(SchemaNotFound):
         schemas.version(TOPIC, 0)
     lab.crash()
-    # Of another type: nothing is compared with what was deleted.
+    # Another type: deleted versions are not compared.
     assert for_producer_of_new_topic(lab) == 4
     assert lab.run(lab.broker.schemas.delete(TOPIC, force=True)) == -1
     assert put(lab, "a") == 0
@@ -311,7 +311,7 @@ def test_one_version_is_read(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_versions_are_parsed_once(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many producers come, with whatever definition."""
+    """With any number of producers and definitions."""
     lab.run(lab.broker.topic(TOPIC))
     for each in ("one", "two", "three"):
         put(lab, each)
@@ -335,7 +335,7 @@ def test_versions_are_parsed_once(lab: BrokerLab, monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_added_while_a_namespace_is_deleted(lab: BrokerLab) -> None:
-    """A schema goes, too; a topic keeps the namespace, with its policies."""
+    """A schema is deleted, too; a topic keeps the namespace with its policies."""
     namespaces, metadata, held = lab.broker.namespaces, lab.broker.metadata, HeldExecutor()
     lab.run(lab.broker.policies.update_namespace("acme/ns", Policies(message_ttl_ms=5), ()))
     topic = "persistent://acme/ns/t"

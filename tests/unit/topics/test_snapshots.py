@@ -1,4 +1,4 @@
-"""Snapshots of a broker: what is restored is what was saved, wherever the machine stops."""
+"""Snapshots of a broker: a restore gives the saved state, wherever the machine stops."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def fill(lab: BrokerLab) -> None:
 
 
 def change(lab: BrokerLab) -> None:
-    """Everything that was saved is deleted, or goes on."""
+    """Deletes or changes everything that was saved."""
     lab.run(lab.broker.delete_topic(KAFKA, force=True))
     lab.run(lab.broker.policies.update_namespace("acme/ns", Policies(message_ttl_ms=7), ()))
     lab.publish([entry(b"later") for _ in range(9)])
@@ -66,7 +66,7 @@ def change(lab: BrokerLab) -> None:
 
 
 def state(lab: BrokerLab) -> object:
-    """Everything of which a client can tell; message ids included."""
+    """Returns everything that a client can see, message ids included."""
     names = lab.broker.names.listed()
     ttl_ms = lab.broker.policies.of_namespace("acme/ns", applied=False).message_ttl_ms
     views: tuple[str, ...] = ()
@@ -97,7 +97,7 @@ def test_what_was_saved_is_restored(lab: BrokerLab) -> None:
         lab.settle()
         assert state(lab) == before
         check_files(lab)
-    # What is published then has ids that nothing ever had.
+    # Later messages get ids that were never used.
     assert lab.publish([entry(b"after")])[0].ledger_id > highest + 1
     lab.crash(everything)
     assert [str(each) for each in lab.run(snapshots(lab).listed())] == [str(saved)]
@@ -123,7 +123,7 @@ def test_a_reset_is_undone(lab: BrokerLab) -> None:
 
 
 def test_a_snapshot_of_an_earlier_one(lab: BrokerLab) -> None:
-    """Each is whole, whichever was restored before, and whatever is deleted."""
+    """Each is complete, whichever was restored before, and after any deletions."""
     fill(lab)
     lab.run(snapshots(lab).save("a"))
     first = state(lab)

@@ -1,4 +1,4 @@
-"""Watchers of names learn of every topic that appears or disappears, whatever fails afterwards."""
+"""Watchers of names learn of every topic that appears or disappears, with any later failure."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def some_turns(count: int = 20) -> None:
 
 
 def cancelled(lab: BrokerLab, work: Coroutine[Any, Any, None]) -> None:
-    """Runs what its caller gives up while its write is on the disk."""
+    """Runs a call that its caller cancels while its write is in progress."""
     task = lab.loop.create_task(work)
 
     async def give_up() -> None:

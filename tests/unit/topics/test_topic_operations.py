@@ -81,8 +81,9 @@ async def run_on_its_way(lab: BrokerLab) -> int:
 
 
 def test_truncate_removes_everything_there_is(lab: BrokerLab) -> None:
-    """Raw and compacted, whoever has read it; subscriptions stay at the end, and what is published
-    afterwards is all there is, after a restart, too."""
+    """Raw and compacted, read or not; subscriptions stay at the end, and only later messages exist,
+    after a restart, too.
+    """
     subscription = lab.run(create_subscription(lab.topic, "s", StartPosition(earliest=True)))
     send(lab, "a=1 b=1 a=2")
     lab.compact()
@@ -120,7 +121,7 @@ def test_a_topic_that_is_not_loaded_is_truncated(lab: BrokerLab) -> None:
 
 
 def test_a_reader_goes_on_behind_what_was_truncated(lab: BrokerLab) -> None:
-    """One that stands in the compacted ledger, and one in the raw log."""
+    """One reads the compacted ledger, and one the raw log."""
     send(lab, "a=1 b=1 c=1")
     lab.compact()
     readers = [lab.reader(EARLIEST, read_compacted=each) for each in (True, False)]
@@ -135,7 +136,7 @@ def test_a_reader_goes_on_behind_what_was_truncated(lab: BrokerLab) -> None:
 
 @pytest.mark.parametrize("name", ["documented", "pulsar-4"])
 def test_truncate_ends_the_run_in_progress(lab: BrokerLab, name: str) -> None:
-    """Its input goes: it changes nothing, and leaves no file behind."""
+    """Its input is deleted: it changes nothing, and leaves no file."""
     profile(lab, name)
     send(lab, "a=1 b=1")
 
@@ -214,8 +215,8 @@ def test_ledgers_that_a_run_reads_are_not_trimmed(lab: BrokerLab, is_moved: bool
 
 
 def test_nothing_is_published_to_a_terminated_topic(lab: BrokerLab) -> None:
-    """Connected publishers are told, new ones are rejected; permanently, and asking twice is
-    once.
+    """Connected publishers get the error, new ones are refused for ever, and a second request
+    returns the same.
     """
 
     async def connected() -> Producer:
@@ -238,7 +239,7 @@ def test_nothing_is_published_to_a_terminated_topic(lab: BrokerLab) -> None:
 
 
 def test_the_end_of_a_topic_is_told_once(lab: BrokerLab) -> None:
-    """The second of two calls finds the end, though what lay before it was trimmed between them."""
+    """The second of two calls finds the end, although earlier entries were trimmed between them."""
     send(lab, "a=1 a=2")
     lab.run(lab.topic.log.tail.roll())
     topic, held = lab.topic, HeldExecutor()
@@ -289,7 +290,7 @@ def test_entries_in_flight_are_part_of_a_terminated_topic(lab: BrokerLab) -> Non
 
 
 def test_nobody_hears_of_an_end_that_is_not_durable(lab: BrokerLab) -> None:
-    """Readers get entries in flight before they hear of it; publishers are told to try again."""
+    """Readers get entries in flight before the end; publishers get a retriable error."""
     call = lab.reader(EARLIEST, read_compacted=False)
     assert call.rest() == []
     topic, held = lab.topic, HeldExecutor()
@@ -316,7 +317,7 @@ def test_nobody_hears_of_an_end_that_is_not_durable(lab: BrokerLab) -> None:
 
 
 def test_a_termination_that_cannot_be_written_did_not_happen(lab: BrokerLab) -> None:
-    """The topic goes on."""
+    """The topic stays open."""
     send(lab, "a=1")
     lab.run(lab.topic.log.tail.roll())
     lab.files.fail_at(1)
@@ -347,7 +348,7 @@ def test_flt_16_unload_during_a_run(lab: BrokerLab) -> None:
 
 
 def test_flt_10_and_30_delete_during_a_run_and_with_a_compacted_ledger(lab: BrokerLab) -> None:
-    """Neither comes back, and no file is left of either ledger."""
+    """Neither returns, and no file is left of either ledger."""
     send(lab, "a=1 a=2")
     lab.compact()
     send(lab, "a=3")
@@ -423,7 +424,7 @@ def test_flt_21_disabling_waits_for_the_run_and_removes_what_it_wrote(lab: Broke
 
 
 def test_an_unload_while_disabling_waits_is_told(lab: BrokerLab) -> None:
-    """The deletion did not happen: nobody is told it did."""
+    """The deletion did not happen: no caller gets a success."""
     send(lab, "a=1 a=2")
 
     async def body() -> None:
@@ -478,8 +479,8 @@ def test_disabling_that_cannot_be_written_changes_nothing(lab: BrokerLab) -> Non
 
 
 def test_a_truncation_is_whole_though_files_stay(lab: BrokerLab) -> None:
-    """Files that cannot be removed are removed later: the data are gone, and every cursor has
-    passed.
+    """Files that cannot be removed are removed later: the data are deleted, and every cursor has
+    passed them.
     """
     send(lab, "a=1 b=2")
     assert lab.compact() is not None

@@ -1,4 +1,4 @@
-"""When raw ledgers go, and by what."""
+"""When and why raw ledgers are trimmed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_ledgers_covered_by_a_run_are_deleted_with_its_commit(lab: BrokerLab) ->
 
 
 def keep_nothing(lab: BrokerLab) -> None:
-    """Deletes at once what nobody holds back."""
+    """Deletes unneeded ledgers at once."""
     lab.topic.record.policies.CopyFrom(Policies(emulation=Emulation(trim_without_cursor=True)))
 
 

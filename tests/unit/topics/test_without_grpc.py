@@ -38,7 +38,7 @@ START = StartPosition(earliest=True)
 
 @pytest.mark.process
 def test_a_broker_is_used_without_grpc() -> None:
-    """In a process of its own: this one has imported much."""
+    """It runs in a separate process: this one has imported much."""
     script = "from tests.unit.topics.test_without_grpc import use_without_grpc as use; use()"
     subprocess.run([sys.executable, "-c", script], cwd=ROOT, check=True)
 

@@ -1,4 +1,4 @@
-"""A file's messages, written as a log: what was there, in entries of one publish time."""
+"""A file's messages, written as a log: unchanged, in entries of one publish time."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_written_values_are_read(tmp_path: Path) -> None:
 def test_many_are_cut_into_entries_and_segments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that no more than an entry is in memory."""
+    """So memory holds no more than an entry."""
     monkeypatch.setattr(file_log, "_MESSAGES_MAX", 2)
     monkeypatch.setattr(file_log, "_SEGMENT_BYTES", 300)
     messages = (FileMessage(b"%d" % number, b"v" * 60) for number in range(7))

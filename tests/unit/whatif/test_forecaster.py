@@ -38,7 +38,7 @@ def ask(lab: BrokerLab, request: WhatIfRequest = REQUEST) -> AnalyzeRequest:
 
 
 def test_nothing_is_sealed(lab: BrokerLab) -> None:
-    """The open segment is read as far as it is durable; the topic's record stays."""
+    """The open segment is read up to its durable end; the topic's record stays."""
     record, files = lab.topic.record.SerializeToString(), lab.topic.log.ledgers.records()
     plan = ask(lab).plan
     assert [segment.sealed for segment in plan.segments] == [False]
@@ -49,7 +49,7 @@ def test_nothing_is_sealed(lab: BrokerLab) -> None:
 
 
 def test_the_next_run_s_input(lab: BrokerLab) -> None:
-    """The compacted ledger, and what is behind the horizon; the history is all raw ledgers."""
+    """The compacted ledger, and the entries after the horizon; the history is all raw ledgers."""
     lab.compact()
     lab.publish(MESSAGES)
     asked = ask(lab, REPLAYED)
@@ -71,7 +71,7 @@ def test_nothing_new(lab: BrokerLab) -> None:
 
 
 def test_the_topic_s_own_strategy_unless_others_are_named(lab: BrokerLab) -> None:
-    """Under our names for them; what cannot be is refused before anybody is asked."""
+    """By Ledgerfold's names; impossible ones are refused before the compactor is called."""
     assert [each.name for each in ask(lab).strategies] == ["publishing-order"]
     with pytest.raises(InvalidRequest, match="is not a strategy"):
         ask(lab, WhatIfRequest(topic=TOPIC, strategies=[CompactionStrategy(name="no such")]))
@@ -103,7 +103,7 @@ def test_a_compacted_ledger_stays_while_it_is_read(lab: BrokerLab) -> None:
 
 
 def test_a_file_that_is_gone_while_its_ledger_is_not_is_damage(lab: BrokerLab) -> None:
-    """If the ledger was trimmed meanwhile, the caller is told to try again."""
+    """If the ledger was trimmed meanwhile, the caller gets a retriable error."""
     lab.compactor.failure = MissingFile("1/0.log", "a segment record")
     with pytest.raises(MissingFile):
         ask(lab)

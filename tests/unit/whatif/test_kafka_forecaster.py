@@ -1,4 +1,4 @@
-"""Tests the requests to the compactor about a Kafka topic, and what is held meanwhile."""
+"""Tests the requests to the compactor about a Kafka topic, and what is kept meanwhile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ask(lab: KafkaLab, *configs: dict[str, str]) -> None:
 
 
 def test_the_whole_log_is_asked_about(lab: KafkaLab) -> None:
-    """With the settings that each trial comes to; none: the topic's own."""
+    """Each trial has its settings; without any, the topic's."""
     lab.clean()
     ask(lab, {RATIO: "0.1"}, {"segment.bytes": "1048576", "log.cleaner.backoff.ms": "7"})
     ask(lab)
@@ -77,7 +77,7 @@ def test_the_cleaner_is_paused_meanwhile(lab: KafkaLab) -> None:
 
 
 def test_segments_that_went_meanwhile(lab: KafkaLab) -> None:
-    """The caller is told to try again."""
+    """The caller gets a retriable error."""
 
     async def asked() -> None:
         worker = lab.compactor

@@ -1,4 +1,4 @@
-"""Keys told apart by their hashes, against Python's own dictionary."""
+"""Compares keys distinguished by their hashes with Python's dictionary."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_those_of_a_key_lie_side_by_side(keys: list[bytes]) -> None:
 @given(SHORT_KEYS, st.integers(1, 3))
 def test_keys_of_one_hash_are_told_apart(keys: list[bytes], hashes: int) -> None:
     held = Keys.of(pa.array(keys, pa.binary()))
-    # Upper bits: those are what is sorted by.
+    # The upper bits, which are the sort key.
     held.hashes[:] = (np.arange(len(keys)) % hashes).astype(np.uint64) << np.uint64(60)
     same = {keys.index(key) for key in keys}
     for row, key in enumerate(keys):

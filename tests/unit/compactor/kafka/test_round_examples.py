@@ -37,7 +37,7 @@ def test_basic(log: KafkaLog) -> None:
 
 
 def test_a_tombstone_stays_for_its_retention(log: KafkaLog) -> None:
-    """It gets its horizon at the first copy and goes at that very millisecond."""
+    """It gets its horizon at the first copy and is removed at that millisecond."""
     log.write("0:A=v 1:A 2:Z=1 |")
     log.clean(time_ms=1_000)
     assert log.text() == f"1:A~{1_000 + DAY_MS} 2:Z=1"
@@ -50,7 +50,7 @@ def test_a_tombstone_stays_for_its_retention(log: KafkaLog) -> None:
 
 
 def test_the_map_fills(log: KafkaLog) -> None:
-    """A round that removes nothing moves on all the same."""
+    """A round that removes nothing still advances."""
     log.write("0:k0=1 1:k1=1 2:k0=2 3:k1=2 4:k2=1 |")
     log.settings["keys_max"] = 2
     log.clean()
@@ -90,7 +90,7 @@ def test_the_map_stops_inside_a_batch(log: KafkaLog) -> None:
 
 
 def test_the_last_batch_of_a_round_leaves_its_header(log: KafkaLog) -> None:
-    """Until it is the last one no more."""
+    """Until it is no longer the last one."""
     log.write("0:a=1 1:=none |")
     manifest = log.clean()
     assert log.text() == "0:a=1 1:{}"
@@ -118,7 +118,7 @@ def test_a_producers_last_batch_leaves_its_header(log: KafkaLog) -> None:
 
 @pytest.mark.parametrize(("name", "of"), [("header", "horizon"), ("lz4 header", "lz4")])
 def test_a_header_alone_is_left_byte_for_byte(log: KafkaLog, name: str, of: str) -> None:
-    """As Kafka's own classes do: without horizon and codec; the next round leaves the same."""
+    """As Kafka's classes do: without horizon and codec; the next round leaves the same."""
     log.add(golden(of))
     log.add(golden("commit"))
     superseding = [KafkaRecord(302 + n, 0, key, b"v") for n, key in enumerate((b"a", b"b", b""))]
@@ -149,7 +149,7 @@ def test_a_header_alone_is_left_byte_for_byte(log: KafkaLog, name: str, of: str)
 def test_batches_are_rebuilt_byte_for_byte(
     log: KafkaLog, name: str, of: str, superseded: list[bytes]
 ) -> None:
-    """As Kafka's own classes do. A marker of which no data is left gets its horizon."""
+    """As Kafka's classes do. A marker whose data are all removed gets its horizon."""
     log.add(golden(of))
     if superseded:
         log.add(golden("commit"))
@@ -214,7 +214,7 @@ def test_a_marker_that_is_lost_ends_its_transaction_all_the_same(log: KafkaLog) 
 
 
 def test_a_marker_of_which_the_header_is_left_is_a_message_that_is_read(log: KafkaLog) -> None:
-    """The map meets it again after a checkpoint was set back."""
+    """The map contains it again after a checkpoint was set back."""
     log.settings["delete_retention_ms"] = 0
     log.write("0:a=1")
     _marker(log, 1, 1, ControlType.COMMIT)
@@ -228,7 +228,9 @@ def test_a_marker_of_which_the_header_is_left_is_a_message_that_is_read(log: Kaf
 
 
 def test_a_markers_life(log: KafkaLog) -> None:
-    """No horizon with its data, one behind them, gone when that has come; unless data live."""
+    """It has no horizon while its data exist, gets one afterwards, and is removed then; unless data
+    live.
+    """
     _transactional(log, "0:A=1", 1)
     _marker(log, 1, 1, ControlType.COMMIT)
     _transactional(log, "2:A=2", 1, 1)
@@ -260,7 +262,7 @@ def test_retention_zero_takes_two_rounds(log: KafkaLog) -> None:
 
 
 def test_a_batchs_tombstones_share_its_horizon(log: KafkaLog) -> None:
-    """It stays with the batch when they are gone."""
+    """The batch keeps it when they are removed."""
     log.write("0:a=1 [1:a 2:b=v 3:c] 4:z=1 |")
     log.settings["delete_retention_ms"] = 100
     log.clean(time_ms=0)
@@ -281,7 +283,7 @@ def test_a_tombstone_beyond_the_clean_point_is_stamped(log: KafkaLog) -> None:
 
 
 def test_statistics(log: KafkaLog) -> None:
-    """As Kafka's own test of them has it."""
+    """The expectations are those of Kafka's test."""
     log.write("0:0=a 1:1=a 2:0=b 3:1=b 4:0=c |")
     size_bytes = log.segments[0].size_bytes
     stats = log.clean(first_dirty_offset=2, keys_max=3).stats
@@ -292,7 +294,7 @@ def test_statistics(log: KafkaLog) -> None:
 
 
 def test_a_dry_run_tells_what_the_map_holds(log: KafkaLog) -> None:
-    """The worked example, offsets from 0; a round that writes tells nothing of it."""
+    """The worked example, with offsets from 0; a writing round returns no map."""
     log.write("0:1001=Privet 1:1002=Baker 2:1003=Milkman |")
     assert not log.clean().map
     log.write("3:1002=Jump 4:1001=Paper 5:1001=Road |")
@@ -356,7 +358,7 @@ def test_a_segment_may_lie_in_several_ledgers(log: KafkaLog) -> None:
 def test_an_index_that_is_full_ends_a_round_half_way_where_that_is_wanted(
     log: KafkaLog, fails: bool
 ) -> None:
-    """The segment before it stands, and the next round begins where this one did."""
+    """The segment before it stays, and the next round begins where this one did."""
     log.write("0:a=1 | 1:a=2 2:b=1 3:c=1 |")
     settings = {"index_interval_bytes": 0, "index_bytes_max": 16, "log_segment_bytes": 1}
     manifest = log.clean(full_index_fails_round=fails, **settings)

@@ -114,7 +114,7 @@ class Both:
         self.model.append_as_leader(marker_of(request, self.clock.now_ms), "coordinator")
 
     def _mirror(self) -> None:
-        """Mirrors new writes into files; they are what the broker tells the worker."""
+        """Mirrors new writes into files, which the broker names to the worker."""
         closed = self.model.segments[:-1]
         known = self.files.segments[-1].next_base_offset if self.files.segments else 0
         for segment, following in zip(closed, self.model.segments[1:], strict=True):
@@ -226,7 +226,7 @@ def _described(batch: bytes) -> object:
 
 
 def _bytes_of(batch: Batch) -> bytes:
-    """As Kafka stores what the model speaks of."""
+    """Returns the model's batches as Kafka stores them."""
     section = record_section(
         [record.key for record in batch.records],
         [record.value for record in batch.records],
