@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ledgerfold.broker.cli import inspecting, serving, state
+from ledgerfold.broker.cli import faults, inspecting, serving, state
 from ledgerfold.broker.cli.data import consuming, damage, export_rows, importing, producing
 from ledgerfold.broker.cli.demo import demos
 from ledgerfold.broker.cli.exit_codes import DONE, USAGE, exit_code
@@ -38,6 +38,7 @@ _COMMANDS = (
     what_if.COMMANDS,
     inspecting.BROKER,
     state.COMMANDS,
+    faults.COMMANDS,
     importing.COMMANDS,
     export_rows.COMMANDS,
     inspecting.FILES,

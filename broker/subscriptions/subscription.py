@@ -30,7 +30,7 @@ from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consume
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, CursorWriter, Persist
 from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, SubscriptionType
-from ledgerfold.broker.subscriptions.session import Session, why_busy
+from ledgerfold.broker.subscriptions.session import ConsumerKind, Session, why_busy
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
     InvalidRequest,
@@ -61,10 +61,11 @@ class Subscription:
         persist_delay_ms: int = DELAY_MS,
         clock: Clock | None = None,
         outgoing: Outgoing | None = None,
+        consumers: ConsumerKind = Consumer,
         delays: Callable[[], bool] = lambda: True,
     ) -> None:
         self._clock, self._delays = clock or WallClock(), delays
-        self._outgoing = outgoing or Outgoing()
+        self._outgoing, self._consumer_kind = outgoing or Outgoing(), consumers
         self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
         self._emulation = emulation
         self.created_ms = created_ms
@@ -190,6 +191,7 @@ class Subscription:
                 is_durable=self.is_durable,
                 emulation=self._emulation,
                 outgoing=self._outgoing,
+                consumers=self._consumer_kind,
                 on_passed=self.cursor_changed,
                 on_error=self.fail,
             )

@@ -1,9 +1,9 @@
 """A reset: the broker is empty again, as on a new data directory.
 
-Topics, subscriptions, schemas, policies, namespaces and tenants are deleted; `public/default`
-always exists. Runs in progress are ended. Clients that stay connected reconnect, as after a
-deletion. The broker's clock, its compactor, and the ids of ledgers, which are never used twice,
-continue.
+Topics, subscriptions, schemas, policies, namespaces, tenants and faults are deleted;
+`public/default` always exists. Runs in progress are ended. Clients that stay connected reconnect,
+as after a deletion. The broker's clock, its compactor, and the ids of ledgers, which are never used
+twice, continue.
 
 1. All topics are unloaded, and none is loaded meanwhile (`held_empty`).
 2. One synced write deletes all records, and marks the ledgers for deletion: that is the reset.
@@ -45,6 +45,9 @@ async def reset(broker: Broker) -> int:
     Raises NotAllowed, MetadataLost (a repair can restore what was lost), StorageError.
     """
     check_allowed(broker)
+    if broker.faults is not None:
+        # First: a disk that is said to be full would refuse the reset.
+        broker.faults.clear()
     async with held_empty(broker):
         names, ledger_ids = broker.metadata.topic_names(), list[int]()
 

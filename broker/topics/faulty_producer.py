@@ -1,0 +1,119 @@
+"""A producer on a broker that allows faults: rules act on its messages and their receipts.
+
+* An entry that fails is not stored: its receipt has the error, as that of any refused entry.
+* One that disconnects is not stored; those before it are. The client sends it again.
+* One whose receipt is lost is stored. Then the producer is disconnected, and its client sends the
+  entry again; or it stays connected, and gets later receipts only.
+* A delay of a receipt begins with the entry's arrival, so that those of several entries overlap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+from ledgerfold.broker.faults.faults import Effect, Faults
+from ledgerfold.broker.faults.rules import Subject
+from ledgerfold.broker.topics.producer import Producer
+from ledgerfold.broker.topics.receipts import Receipt
+from ledgerfold.storage.entry import Buffer
+from ledgerfold.storage.entry_check import check_entry
+from ledgerfold.storage.errors import LedgerfoldError
+from ledgerfold.v1.admin_pb2 import FAULT_OPERATION_PUBLISH
+
+
+class _Marked(NamedTuple):
+    """A receipt that rules have hit, and the time at which its entry arrived, by the loop."""
+
+    receipt: Receipt
+    effect: Effect
+    since_s: float
+
+
+class FaultyProducer(Producer):
+    """A Producer, with the options of one."""
+
+    def __init__(self, faults: Faults, *values: Any, **options: Any) -> None:
+        super().__init__(*values, **options)
+        self._faults, self._subject = faults, Subject(self._topic.name, producer=self.name)
+        # What add() notes of receipts while an entry is appended that rules have hit.
+        self._effect: Effect | None = None
+        # In the order of the receipts; those taken from the queue and not yet returned.
+        self._marked: deque[_Marked] = deque()
+        self._held: deque[Receipt] = deque()
+        # Set when it ends: it does not wait for a delay then.
+        self._ending = asyncio.Event()
+
+    def end(self, error: LedgerfoldError) -> None:
+        super().end(error)
+        self._ending.set()
+
+    # Entries
+
+    def append_all(self, entries: Iterable[Buffer], *, is_new: bool = False) -> None:
+        plain = list[Buffer]()
+        try:
+            for entry in entries:
+                header = check_entry(entry, self._entry_bytes_max)
+                effect = self._faults.effect(
+                    FAULT_OPERATION_PUBLISH, self._subject, header.message_count
+                )
+                if effect is None:
+                    plain.append(entry)
+                    continue
+                before, plain = plain, []
+                super().append_all(before, is_new=is_new)
+                if effect.error is None and effect.disconnection is not None:
+                    self.end(effect.disconnection)
+                    return
+                self._effect = effect
+                if effect.error is not None:
+                    self.refuse(header.sequence_id, header.size_bytes, effect.error)
+                else:
+                    super().append_all([entry], is_new=is_new)
+                self._effect = None
+        finally:
+            self._effect = None
+            if plain:
+                super().append_all(plain, is_new=is_new)
+
+    def add(self, receipt: Receipt, *, is_new: bool = True) -> None:
+        if self._effect is not None:
+            since_s = asyncio.get_running_loop().time()
+            self._marked.append(_Marked(receipt, self._effect, since_s))
+        super().add(receipt, is_new=is_new)
+
+    # Receipts
+
+    async def receipts(self) -> list[Receipt]:
+        while True:
+            if not self._held:
+                self._held.extend(await super().receipts())
+                if not self._held:
+                    return []
+            if ready := self._take_unmarked():
+                return ready
+            receipt, effect, since_s = self._marked[0]
+            await self._faults.delay(effect.delays, since_s=since_s, interrupted=self._ending)
+            self.check()
+            self._marked.popleft()
+            self._held.popleft()
+            if effect.loss is None or receipt.refusal is not None:
+                return [receipt]
+            if effect.loss.disconnection is not None:
+                self.end(effect.loss.disconnection)
+                raise effect.loss.disconnection
+
+    def _take_unmarked(self) -> list[Receipt]:
+        taken = list[Receipt]()
+        while self._held and not (self._marked and self._held[0] is self._marked[0].receipt):
+            taken.append(self._held.popleft())
+        return taken
+
+
+def producer_kind(faults: Faults | None) -> Callable[..., Producer]:
+    """Returns what creates producers on a broker with these faults."""
+    return Producer if faults is None else partial(FaultyProducer, faults)
