@@ -10,7 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ledgerfold.broker.common.given_names import check_name
-from ledgerfold.broker.common.names import full_topic, namespace_of, parse_namespace
+from ledgerfold.broker.common.names import (
+    full_topic,
+    is_non_persistent,
+    namespace_of,
+    parse_namespace,
+)
 from ledgerfold.broker.faults.errors import names_for
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.v1.admin_pb2 import (
@@ -83,12 +88,14 @@ def checked(asked: Fault) -> Fault:
         fault.operation = fault.operation or form.operations[0]
     if form.operations and fault.operation not in form.operations:
         operations = _listed(FaultOperation, form.operations)
-        raise InvalidRequest(f"A fault of the kind {kind} needs an operation: {operations}.")
+        raise InvalidRequest(f"A fault {kind!r} needs an operation: {operations}.")
     allowed = _ALWAYS | form.fields | _SCOPES.get(fault.operation, frozenset())
     for field, _ in fault.ListFields():
         if field.name not in allowed:
-            of = f" of {_word(FaultOperation, fault.operation)}" if form.operations else ""
-            raise InvalidRequest(f"A fault of the kind {kind}{of} has no {field.name}.")
+            what = kind
+            if form.operations:
+                what += f" {_word(FaultOperation, fault.operation)}"
+            raise InvalidRequest(f"A fault {what!r} has no {field.name}.")
     _check_numbers(fault)
     _check_effect(fault)
     _check_names(fault)
@@ -111,12 +118,14 @@ def _check_effect(fault: Fault) -> None:
             f"delay_ms is {fault.delay_ms}: it must be from 1 to {DELAY_MAX_MS:,} (an hour)."
         )
     if fault.kind == FAULT_KIND_FAIL_COMPACTION and fault.phase not in PHASES:
-        raise InvalidRequest("A compaction fails in phase ONE or TWO, or at COMMIT: give a phase.")
+        raise InvalidRequest("A fault 'fail-compaction' needs a phase: one, two, commit.")
 
 
 def _check_names(fault: Fault) -> None:
     if fault.topic:
         fault.topic = full_topic(fault.topic)
+    if is_non_persistent(fault.topic) and fault.operation != FAULT_OPERATION_LOOKUP:
+        raise InvalidRequest(f"{fault.topic}: of a non-persistent topic only lookups have faults.")
     if fault.namespace:
         parse_namespace(fault.namespace)
     if fault.topic and fault.namespace not in ("", namespace_of(fault.topic)):
@@ -127,9 +136,9 @@ def _check_names(fault: Fault) -> None:
 
 
 def _word(enum: type[FaultKind] | type[FaultOperation], value: int) -> str:
-    """Returns a value's name without the enum's prefix."""
+    """Returns a value's name as users write it."""
     name: str = enum.Name(value)
-    return name.split("_", 2)[2]
+    return name.split("_", 2)[2].lower().replace("_", "-")
 
 
 def _listed(enum: type[FaultKind] | type[FaultOperation], values: tuple[int, ...]) -> str:

@@ -129,6 +129,8 @@ class Faults:
 
     def effect(self, operation: int, subject: Subject, messages: int = 1) -> Effect | None:
         """Returns what happens to an operation, and counts it; None: nothing."""
+        if not self._rules:
+            return None
         with self._lock:
             hits = [
                 rule

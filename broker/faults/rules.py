@@ -7,7 +7,9 @@
     [False, False, True, False, False, True]
 
 A rule with `every` counts messages: an entry with a batch of them counts as all of them, and is hit
-at most once. One with `next` has no effect after so many hits; it stays in the list.
+at most once. It never hits two entries in a row: else a batch that is larger than the period would
+be hit again whenever it is sent again. A rule with `next` has no effect after so many hits; it
+stays in the list.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ class Rule:
     def __init__(self, fault: Fault) -> None:
         self.fault = fault
         self._seen = 0
+        self._has_just_hit = False
 
     @property
     def is_spent(self) -> bool:
@@ -59,10 +62,11 @@ class Rule:
             return False
         every, before = self.fault.every or 1, self._seen
         self._seen += max(1, messages)
-        if self._seen // every == before // every:
-            return False
-        self.fault.hits += 1
-        return True
+        is_due = self._seen // every > before // every
+        hits = is_due and not (self._has_just_hit and every > 1)
+        self._has_just_hit = hits
+        self.fault.hits += hits
+        return hits
 
 
 def _names(topic: str) -> tuple[str, ...]:

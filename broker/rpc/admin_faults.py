@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ledgerfold.broker.common.names import full_topic
 from ledgerfold.broker.faults.faults import allowed
 from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.v1 import admin_pb2
 
 
@@ -24,8 +26,13 @@ class FaultHandlers:
         }
 
     async def add(self, request: admin_pb2.AddFaultRequest) -> admin_pb2.AddFaultResponse:
-        """Raises InvalidRequest, LimitExceeded."""
-        added = allowed(self._broker.faults).add(request.fault)
+        """Raises InvalidRequest, LimitExceeded, NotAllowed for a Kafka topic."""
+        faults, fault = allowed(self._broker.faults), request.fault
+        if fault.topic and fault.operation != admin_pb2.FAULT_OPERATION_LOOKUP:
+            record = self._broker.metadata.topic(full_topic(fault.topic))
+            if record is not None and record.HasField("kafka"):
+                raise NotAllowed(f"{record.name} is a Kafka topic: only its lookups have faults.")
+        added = faults.add(fault)
         return admin_pb2.AddFaultResponse(fault=added)
 
     async def listed(self, request: admin_pb2.ListFaultsRequest) -> admin_pb2.ListFaultsResponse:

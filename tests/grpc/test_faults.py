@@ -110,6 +110,20 @@ def test_lost_receipts_and_disconnections_lead_to_no_duplicates(
     assert hits(admin) == [4, 2, 3]
 
 
+def test_batches_that_are_larger_than_a_period_arrive(
+    client: Client, admin: Admin, topic: str
+) -> None:
+    admin.add_fault("disconnect", "publish", topic=topic, every=10)
+    admin.add_fault("lose-receipt", topic=topic, every=10)
+    values = [b"%d" % number for number in range(2000)]
+    producer = client.create_producer(topic, block_if_queue_full=True)
+    for value in values:
+        producer.send_async(value, None)
+    producer.flush()
+    assert stored(client, topic) == values
+    assert min(hits(admin)) > 0
+
+
 def test_a_receipt_that_stays_out_times_out(client: Client, admin: Admin, topic: str) -> None:
     admin.add_fault("lose-receipt", topic=topic, next=1, keeps_connection=True)
     producer = client.create_producer(topic, send_timeout_millis=500)
@@ -285,9 +299,13 @@ def test_words_that_no_fault_has(admin: Admin) -> None:
         admin.add_fault("explode")
     with pytest.raises(InvalidRequest, match="none of create-producer, publish"):
         admin.add_fault("fail", "vanish", error="NotAllowed")
-    with pytest.raises(InvalidRequest, match="give a phase"):
+    with pytest.raises(InvalidRequest, match="needs a phase"):
         admin.add_fault("fail-compaction", phase="queued")
     with pytest.raises(FaultNotFound):
         admin.remove_fault(2**62)
+    admin.create_topic("kafka", kafka={})
+    with pytest.raises(NotAllowed, match="only its lookups"):
+        admin.add_fault("disconnect", "read", topic="kafka")
+    assert admin.list_faults() == []
     with pytest.raises(LedgerfoldError):
         admin.add_fault("disk-full", next=2**70)

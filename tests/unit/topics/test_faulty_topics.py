@@ -88,6 +88,23 @@ def stored(lab: BrokerLab) -> int:
     return len(lab.read(EARLIEST, read_compacted=False))
 
 
+def test_a_broker_without_faults_has_nothing_that_asks_for_them() -> None:
+    """Its publishes and reads cost what they did."""
+    lab = BrokerLab()
+    lab.publish([([Message(b"k", b"v")], False)])
+
+    async def scenario() -> None:
+        topic = await lab.broker.topic(TOPIC)
+        consumer, reader = await consumer_of(lab), await reader_of(lab)
+        kinds = type(await topic.attach_producer("p")), type(consumer), type(reader)
+        assert kinds == (Producer, Consumer, Reader)
+        assert lab.broker.compaction._runner is lab.compactor
+        reader.detach()
+
+    lab.run(scenario())
+    lab.stop()
+
+
 # Producers
 
 
