@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.connecting import admin_of
-from ledgerfold.broker.cli.output import ANSWER, ROWS, print_object, print_rows
+from ledgerfold.broker.cli.output import ANSWER, ROWS, print_object, print_rows, wants_table
 from ledgerfold.broker.cli.units import POSITIVE, TIME
 from ledgerfold.broker.cli.verbs import Argument, Verbs, argument, flag, together
 
@@ -102,7 +101,8 @@ def _fail_compaction(options: argparse.Namespace) -> None:
 
 @FAULTS.verb("list", "list the rules with the numbers of their hits", ROWS)
 def _list(options: argparse.Namespace) -> None:
-    print_rows(options, map(_row, admin_of(options).list_faults()))
+    rows = map(_row, admin_of(options).list_faults())
+    print_rows(options, map(_short, rows) if wants_table(options) else rows)
 
 
 @FAULTS.verb("remove", "remove a rule", argument("id", "its id", **POSITIVE), ANSWER)
@@ -123,15 +123,8 @@ def _add(options: argparse.Namespace, kind: str, operation: str = "", **effect: 
     print_object(options, _row(fault))
 
 
-_NAMES: Sequence[str] = (
-    "topic",
-    "namespace",
-    "producer",
-    "subscription",
-    "consumer",
-    "next",
-    "every",
-)
+_SCOPE_NAMES = ("topic", "namespace", "producer", "subscription", "consumer")
+_NAMES = (*_SCOPE_NAMES, "next", "every")
 
 
 def _row(fault: Fault) -> dict[str, Any]:
@@ -148,4 +141,18 @@ def _row(fault: Fault) -> dict[str, Any]:
         "phase": phase,
         **{name: getattr(fault, name) for name in _NAMES},
         "hits": fault.hits,
+    }
+
+
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row of a table: what it does, its hits, and what it applies to."""
+    effect = row["error"] or (row["phase"] and f"phase {row['phase']}")
+    if row["delay_ms"]:
+        effect = f"{row['delay_ms']} ms"
+    scope = [f"{name}={row[name]}" for name in _SCOPE_NAMES if row[name]]
+    return {
+        **{name: row[name] for name in ("id", "kind", "operation")},
+        "effect": effect,
+        **{name: row[name] for name in ("next", "every", "hits")},
+        "applies_to": " ".join(scope) or "everything",
     }

@@ -72,6 +72,13 @@ class Effect(NamedTuple):
     disconnection: LedgerfoldError | None = None
     loss: Loss | None = None
 
+    @property
+    def cut(self) -> LedgerfoldError | None:
+        """The disconnection that it leads to, if any."""
+        if self.error is not None:
+            return None
+        return self.disconnection or (None if self.loss is None else self.loss.disconnection)
+
 
 class Faults:
     """The rules of one broker, in order of their ids, which are never used twice."""
@@ -84,6 +91,11 @@ class Faults:
         self._removed = asyncio.Event()
         # Whether a deletion uses the disk reserve: writes succeed then.
         self.is_reserve_lent: Callable[[], bool] = lambda: False
+
+    @property
+    def is_empty(self) -> bool:
+        """Returns whether there are no rules."""
+        return not self._rules
 
     # Administration, on the event loop
 
@@ -129,7 +141,7 @@ class Faults:
 
     def effect(self, operation: int, subject: Subject, messages: int = 1) -> Effect | None:
         """Returns what happens to an operation, and counts it; None: nothing."""
-        if not self._rules:
+        if self.is_empty:
             return None
         with self._lock:
             hits = [

@@ -67,8 +67,7 @@ class Subscription:
         self._clock, self._delays = clock or WallClock(), delays
         self._outgoing, self._consumer_kind = outgoing or Outgoing(), consumers
         self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
-        self._emulation = emulation
-        self.created_ms = created_ms
+        self._emulation, self.created_ms = emulation, created_ms
         # As set by the last consumer that connected; a seek by time searches its view.
         self.read_compacted = False
         # By message TTL or by request: the number of entries and the time of the last attempt.

@@ -1,9 +1,10 @@
 """A producer on a broker that allows faults: rules act on its messages and their receipts.
 
 * An entry that fails is not stored: its receipt has the error, as that of any refused entry.
-* One that disconnects is not stored; those before it are. The client sends it again.
-* One whose receipt is lost is stored. Then the producer is disconnected, and its client sends the
-  entry again; or it stays connected, and gets later receipts only.
+* One that disconnects is not stored. Those before it are, and have their receipts first; those
+  after it are dropped, as if they had not arrived. The client sends them again.
+* One whose receipt is lost is stored. Then the producer is disconnected in the same way, and its
+  client sends the entry again; or it stays connected, and gets later receipts only.
 * A delay of a receipt begins with the entry's arrival, so that those of several entries overlap.
 """
 
@@ -44,6 +45,8 @@ class FaultyProducer(Producer):
         # In the order of the receipts; those taken from the queue and not yet returned.
         self._marked: deque[_Marked] = deque()
         self._held: deque[Receipt] = deque()
+        # A receipt ahead disconnects it: what arrives is dropped.
+        self._is_cut = False
         # Set when it ends: it does not wait for a delay then.
         self._ending = asyncio.Event()
 
@@ -54,6 +57,12 @@ class FaultyProducer(Producer):
     # Entries
 
     def append_all(self, entries: Iterable[Buffer], *, is_new: bool = False) -> None:
+        if self._faults.is_empty:
+            super().append_all(entries, is_new=is_new)
+            return
+        self.check()
+        if self._is_cut:
+            return
         plain = list[Buffer]()
         try:
             for entry in entries:
@@ -66,15 +75,17 @@ class FaultyProducer(Producer):
                     continue
                 before, plain = plain, []
                 super().append_all(before, is_new=is_new)
-                if effect.error is None and effect.disconnection is not None:
-                    self.end(effect.disconnection)
-                    return
                 self._effect = effect
                 if effect.error is not None:
                     self.refuse(header.sequence_id, header.size_bytes, effect.error)
+                elif effect.disconnection is not None:
+                    self.refuse(header.sequence_id, header.size_bytes, effect.disconnection)
                 else:
                     super().append_all([entry], is_new=is_new)
                 self._effect = None
+                self._is_cut = effect.cut is not None
+                if self._is_cut:
+                    return
         finally:
             self._effect = None
             if plain:
@@ -91,9 +102,10 @@ class FaultyProducer(Producer):
     async def receipts(self) -> list[Receipt]:
         while True:
             if not self._held:
-                self._held.extend(await super().receipts())
-                if not self._held:
-                    return []
+                taken = await super().receipts()
+                if not (taken and self._marked):
+                    return taken
+                self._held.extend(taken)
             if ready := self._take_unmarked():
                 return ready
             receipt, effect, since_s = self._marked[0]
@@ -101,11 +113,11 @@ class FaultyProducer(Producer):
             self.check()
             self._marked.popleft()
             self._held.popleft()
+            if effect.cut is not None:
+                self.end(effect.cut)
+                raise effect.cut
             if effect.loss is None or receipt.refusal is not None:
                 return [receipt]
-            if effect.loss.disconnection is not None:
-                self.end(effect.loss.disconnection)
-                raise effect.loss.disconnection
 
     def _take_unmarked(self) -> list[Receipt]:
         taken = list[Receipt]()

@@ -115,8 +115,8 @@ def test_batches_that_are_larger_than_a_period_arrive(
 ) -> None:
     admin.add_fault("disconnect", "publish", topic=topic, every=10)
     admin.add_fault("lose-receipt", topic=topic, every=10)
-    values = [b"%d" % number for number in range(2000)]
-    producer = client.create_producer(topic, block_if_queue_full=True)
+    values = [b"%d" % number for number in range(300)]
+    producer = client.create_producer(topic, batching_max_messages=50)
     for value in values:
         producer.send_async(value, None)
     producer.flush()
@@ -282,6 +282,11 @@ def test_the_command_line(broker_process: MakeBroker) -> None:
         ]
         assert [each["hits"] for each in listed] == [1, 0, 0, 0, 0]
         assert (listed[1]["delay_ms"], listed[2]["every"], listed[4]["phase"]) == (2000, 100, "two")
+        table = run("list", "-o", "table").splitlines()
+        names = ["id", "kind", "operation", "effect", "next", "every", "hits", "applies_to"]
+        assert table[0].split() == names
+        assert table[1].split()[1:4] == ["fail", "publish", "ProducerBusy"]
+        assert table[1].endswith("  1  topic=persistent://public/default/t")
         assert json.loads(run("remove", "1"))["hits"] == 1
         assert "There is no fault 1" in run("remove", "1", code=3)
         assert "cannot fail with 'Nonsense'" in run(

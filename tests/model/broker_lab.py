@@ -66,6 +66,9 @@ class TickingClock(ManualClock):
 class BrokerLab:
     """`files` is the disk, and stays; the broker on it comes and goes. `faults`: its rules."""
 
+    # One that is resumed has none.
+    faults: Faults | None = None
+
     def __init__(self, faults: Faults | None = None) -> None:
         self.faults = faults
         self.files = LossyFiles(Path("/disk"))
