@@ -27,7 +27,14 @@ from ledgerfold.broker.client.administration.kafka_answers import (
     SegmentInfo,
 )
 from ledgerfold.storage.kafka.transaction_index import AbortedTransaction
-from ledgerfold.v1.admin_pb2 import CompactionPhase, CompactionStatus, CompactorState
+from ledgerfold.v1.admin_pb2 import (
+    CompactionPhase,
+    CompactionStatus,
+    CompactorState,
+    Fault,
+    FaultKind,
+    FaultOperation,
+)
 from ledgerfold.v1.records_pb2 import (
     CompactionStrategy,
     Emulation,
@@ -55,6 +62,9 @@ __all__ = [
     "CompactorState",
     "ConfigEntry",
     "Emulation",
+    "Fault",
+    "FaultKind",
+    "FaultOperation",
     "KafkaAdmin",
     "LogDescription",
     "Origin",

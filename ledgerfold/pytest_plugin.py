@@ -135,7 +135,8 @@ def ledgerfold(
 def _arguments(config: pytest.Config) -> list[str]:
     """Returns the arguments of `serve`."""
     any_port = "127.0.0.1:0"
-    arguments = ["--pulsar-listen", any_port, "--admin-listen", any_port, "--allow-reset"]
+    arguments = ["--pulsar-listen", any_port, "--admin-listen", any_port]
+    arguments += ["--allow-reset", "--allow-faults"]
     arguments += ["--compactor", config.getoption("--ledgerfold-compactor")]
     # The data are deleted after the run: they need not survive the machine.
     arguments += ["--durability", "os"]

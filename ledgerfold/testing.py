@@ -8,6 +8,15 @@ based on it, docs/API.md its use without the plugin.
 from __future__ import annotations
 
 from ledgerfold.testing_broker import Broker, ExistingBroker
+from ledgerfold.testing_faults import AsyncFaults, Faults, InjectedFault
 from ledgerfold.testing_namespace import Clock, Namespace
 
-__all__ = ["Broker", "Clock", "ExistingBroker", "Namespace"]
+__all__ = [
+    "AsyncFaults",
+    "Broker",
+    "Clock",
+    "ExistingBroker",
+    "Faults",
+    "InjectedFault",
+    "Namespace",
+]

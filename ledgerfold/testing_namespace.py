@@ -7,7 +7,7 @@
     ...     print(made.admin.list_topics(made.name))
     ['persistent://tests/made/prices']
 
-Its topics are deleted with it, even if clients are connected to them.
+Its topics are deleted with it, even if clients are connected to them, and its faults are removed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Self
 
 from ledgerfold.broker.client import Client
 from ledgerfold.errors import NotAllowed, TenantExists, TopicNotFound
+from ledgerfold.testing_faults import AsyncFaults, Faults
 
 if TYPE_CHECKING:
     from ledgerfold.admin import Admin
@@ -54,6 +55,8 @@ class Namespace:
     def __init__(self, broker: ExistingBroker, name: str) -> None:
         self.broker, self.name = broker, name
         self.clock = Clock(broker)
+        self.faults = Faults(broker, name)
+        self.async_faults = AsyncFaults(self.faults)
         self.keep = False
         self._block = ExitStack()
 
@@ -64,6 +67,8 @@ class Namespace:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
+        # First: the end must neither wait for a delay nor fail.
+        self.faults.clear()
         self._block.close()
         self.__dict__.pop("client", None)
         if not self.keep:

@@ -4,7 +4,8 @@
 would) the first time it reaches the point; `name@3` the third time. Without the variable, a point
 costs one lookup.
 
-The names are listed here so that a test can iterate over them.
+The names are listed here so that a test can iterate over them. A plan of a compaction can name a
+point, too (`armed`), for tests of programs that use the broker (broker/faults/compaction.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 POINTS = (
     # storage: an append, a roll
@@ -73,8 +76,23 @@ def _from_environment() -> dict[str, int]:
 _armed = _from_environment()
 
 
+@contextmanager
+def armed(point: str) -> Iterator[None]:
+    """Makes the process kill itself if it reaches the point inside. "" arms none."""
+    if not point:
+        yield
+        return
+    with _lock:
+        _armed[point] = 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _armed.pop(point, None)
+
+
 def reach(point: str) -> None:
-    """Kills the process if LEDGERFOLD_CRASH_AT names this point."""
+    """Kills the process if LEDGERFOLD_CRASH_AT names this point, or it is armed."""
     if not _armed:
         return
     with _lock:

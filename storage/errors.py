@@ -20,6 +20,7 @@
     │   ├── NamespaceExists
     │   ├── SnapshotNotFound
     │   ├── SnapshotExists
+    │   ├── FaultNotFound
     │   ├── TopicBusy                producers or consumers are connected
     │   ├── TopicTerminated          the topic accepts no more messages
     │   ├── SubscriptionNotFound
@@ -253,6 +254,13 @@ class SnapshotExists(RequestError):
 
     def __init__(self, name: str) -> None:
         super().__init__(f"Snapshot {name!r} already exists. Delete it, or choose another name.")
+
+
+class FaultNotFound(RequestError):
+    reason = "FAULT_NOT_FOUND"
+
+    def __init__(self, id_: int) -> None:
+        super().__init__(f"There is no fault {id_}: `ledgerfold faults list` shows all.")
 
 
 class TopicBusy(RequestError):

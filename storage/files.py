@@ -209,12 +209,12 @@ class Files:
     def create(self, path: Path) -> AppendFile:
         """Creates a file. Raises DiskFailure, also if the file exists."""
         with _disk(str(path), "Creating a file"):
-            return RealAppendFile(path, os.O_CREAT | os.O_EXCL, self._on_sync)
+            return self._append_file(path, os.O_CREAT | os.O_EXCL)
 
     def open_append(self, path: Path, size_bytes: int) -> AppendFile:
         """Opens a file for appending. Raises DiskFailure, also if it is not `size_bytes` long."""
         try:
-            file = RealAppendFile(path, 0, self._on_sync)
+            file = self._append_file(path, 0)
         except OSError as error:
             raise DiskFailure(str(path), "Opening a file", error) from error
         if file.size_bytes != size_bytes:
@@ -222,6 +222,9 @@ class Files:
             cause = OSError(0, f"it has {file.size_bytes} bytes instead of {size_bytes}")
             raise DiskFailure(str(path), "Opening a file", cause)
         return file
+
+    def _append_file(self, path: Path, flags: int) -> RealAppendFile:
+        return RealAppendFile(path, flags, self._on_sync)
 
     def open_read(self, path: Path) -> ReadFile:
         """Opens a file for reading. Raises FileNotFoundError, DiskFailure."""

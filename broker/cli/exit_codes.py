@@ -30,6 +30,7 @@ _BY_CLASS: dict[type[BaseException], int] = {
     errors.TenantNotFound: NOT_FOUND,
     errors.NamespaceNotFound: NOT_FOUND,
     errors.SnapshotNotFound: NOT_FOUND,
+    errors.FaultNotFound: NOT_FOUND,
     errors.SnapshotExists: CONFLICT,
     errors.TenantExists: CONFLICT,
     errors.NamespaceExists: CONFLICT,

@@ -130,6 +130,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
     resets = "let clients delete everything at once, as tests do; implied by --test-clock"
     add("--allow-reset", action="store_true", help=resets)
+    faults = "let clients make the broker fail on purpose, as tests do (`ledgerfold faults`)"
+    add("--allow-faults", action="store_true", help=faults)
     _add_compactor(parser.add_argument_group("compaction"))
     _add_policies(parser.add_argument_group("default policies of namespaces and topics"))
     KAFKA_CONFIG.add_to(parser.add_argument_group("Kafka topics"))
@@ -277,6 +279,7 @@ def _serve(options: argparse.Namespace) -> int:
         compaction_monitor_interval_ms=options.compaction_monitor_interval,
         test_clock_start_ms=options.test_clock,
         allow_reset=options.allow_reset,
+        allow_faults=options.allow_faults,
         message_bytes_max=options.max_message_size,
         unsent_bytes_max=options.unsent_max,
         store=StoreSettings(durability=options.durability, **given),

@@ -79,6 +79,8 @@ class BrokerSettings:
     test_clock_start_ms: int | None = None
     # Whether clients may reset the broker. A broker with a manual clock always allows it.
     allow_reset: bool = False
+    # Whether clients may make the broker fail by rules (broker/faults).
+    allow_faults: bool = False
     # One of ENGINES: start and supervise a worker; "off"; or the address of a remote worker.
     compactor: str = "auto"
     spark_master: str = "local[2]"

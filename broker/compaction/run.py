@@ -36,7 +36,7 @@ from ledgerfold.broker.compaction.interfaces import CompactableTopic, Compaction
 from ledgerfold.broker.compaction.own_strategies import check_allowed
 from ledgerfold.broker.compaction.run_files import RunFiles
 from ledgerfold.broker.compaction.snapshot import TopicSnapshot, snapshot
-from ledgerfold.broker.worker.compactor import Compactor, may_have_pulsar_entries
+from ledgerfold.broker.worker.compactor import PlanRunner, may_have_pulsar_entries
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (
@@ -77,7 +77,7 @@ class CompactionRun:
         topic: CompactableTopic,
         record: RunRecord,
         history: CompactionHistory,
-        compactor: Compactor,
+        compactor: PlanRunner,
         files: RunFiles,
         strategy: CompactionStrategy | None = None,
     ) -> None:

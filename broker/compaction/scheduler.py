@@ -43,6 +43,8 @@ from ledgerfold.broker.compaction.run import CompactionRun
 from ledgerfold.broker.compaction.run_files import RunFiles
 from ledgerfold.broker.compaction.snapshot import TopicSnapshot
 from ledgerfold.broker.compaction.threshold import Sleep, ThresholdMonitor
+from ledgerfold.broker.faults.compaction import FaultyRunner
+from ledgerfold.broker.faults.faults import Faults
 from ledgerfold.broker.worker.compactor import Compactor
 from ledgerfold.storage.crash_points import reach
 from ledgerfold.storage.errors import (
@@ -71,12 +73,17 @@ _log = logging.getLogger(__name__)
 
 
 class CompactionScheduler:
-    """The compaction control of one broker, on its event loop."""
+    """The compaction control of one broker, on its event loop. `faults`: rules that fail runs."""
 
     def __init__(
-        self, broker: CompactionBroker, compactor: Compactor, sleep: Sleep = asyncio.sleep
+        self,
+        broker: CompactionBroker,
+        compactor: Compactor,
+        sleep: Sleep = asyncio.sleep,
+        faults: Faults | None = None,
     ) -> None:
         self.compactor = compactor
+        self._runner = compactor if faults is None else FaultyRunner(compactor, faults)
         self.history = CompactionHistory(broker.metadata, lambda: broker.executor, broker.clock_ms)
         self.monitor = ThresholdMonitor(broker, self, sleep)
         self._broker = broker
@@ -171,7 +178,7 @@ class CompactionScheduler:
         record = await self.history.queue(topic.stored, trigger, wanted)
         reach("run.recorded")
         run = CompactionRun(
-            self._broker, topic, record, self.history, self.compactor, self._files, strategy
+            self._broker, topic, record, self.history, self._runner, self._files, strategy
         )
         if not self._is_usable(topic):
             await run.abort(CompactionFenced(f"{topic.name} was {_AWAY} before the run."))

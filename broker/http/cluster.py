@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ledgerfold.broker.common.names import check_named_entity, full_topic
+from ledgerfold.broker.faults.faults import looked_up
 from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown, text
 from ledgerfold.broker.http.routes import ADMIN, Route
 from ledgerfold.broker.pulsar.lookups import url_for
@@ -104,10 +105,11 @@ class ClusterVerbs:
         return shown({"serviceUrl": f"http://{self._address}", **pulsar})
 
     async def lookup(self, request: Request) -> Answer:
-        full_topic(request.topic)
+        name = full_topic(request.topic)
         check_exists(self._broker, request.namespace, "Namespace not found")
         if self._pulsar_url is None:
             raise Refusal(501, "This broker does not serve Pulsar's binary protocol.")
+        await looked_up(self._broker.faults, name)
         listener = request.query.get("listenerName") or request.headers.get(_LISTENER, "")
         listeners = self._broker.settings.pulsar_listeners
         url = url_for(listener, listeners, self._pulsar_url)

@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -62,10 +62,16 @@ _log = logging.getLogger(__name__)
 class Metrics:
     """The metrics server. `listen`: "host:port".
 
-    The store uses `files`, so that its syncs are timed.
+    The store uses `files`, of the kind `make_files`, so that its syncs are timed.
     """
 
-    def __init__(self, listen: str, connection_s: float = CONNECTION_S) -> None:
+    def __init__(
+        self,
+        listen: str,
+        connection_s: float = CONNECTION_S,
+        *,
+        make_files: Callable[[Callable[[float], object]], Files] = Files,
+    ) -> None:
         # Creation times of counters are not useful: they equal the process's start.
         disable_created_metrics()
         self._listen, self._connection_s = listen, connection_s
@@ -74,7 +80,7 @@ class Metrics:
             SYNC_SECONDS.name, SYNC_SECONDS.help, buckets=SYNC_BUCKETS_S, registry=self._registry
         )
         ProcessCollector(registry=self._registry)
-        self.files = Files(syncs.observe)
+        self.files = make_files(syncs.observe)
         self._server: _Server | None = None
 
     def serve(self, broker: Broker) -> str:

@@ -252,15 +252,20 @@ class Connection(asyncio.Protocol):
         """Returns the handlers of commands that are done at once, and of commands that may wait."""
         producing, consuming, types = self._producing, self._consuming, pulsar_pb2
         schemas = SchemaCommands(self._link)
+        looking_up: dict[int, tuple[str, _Handler]] = {
+            types.PARTITIONED_METADATA: ("partitioned_metadata", lookups.partitions),
+            types.LOOKUP: ("lookup", lookups.lookup),
+        }
+        # They wait for nothing, except for faults.
+        may_wait = self._link.broker.faults is not None
         at_once: dict[int, tuple[str, _Handler]] = {
             types.FLOW: ("flow", consuming.flow),
             types.ACK: ("ack", consuming.acknowledge),
             types.REDELIVER_UNACKNOWLEDGED_MESSAGES: ("redeliver", consuming.redeliver),
-            types.PARTITIONED_METADATA: ("partitioned_metadata", lookups.partitions),
-            types.LOOKUP: ("lookup", lookups.lookup),
             types.CONSUMER_STATS: ("consumer_stats", consuming.stats),
             types.GET_SCHEMA: ("get_schema", schemas.get),
             types.TC_CLIENT_CONNECT_REQUEST: ("tc_client_connect_request", lookups.transactions),
+            **({} if may_wait else looking_up),
         }
         as_tasks: dict[int, tuple[str, _Handler]] = {
             types.PRODUCER: ("producer", producing.open),
@@ -274,6 +279,7 @@ class Connection(asyncio.Protocol):
             types.GET_TOPICS_OF_NAMESPACE: ("get_topics_of_namespace", lookups.topics),
             types.WATCH_TOPIC_LIST: ("watch_topic_list", self._watching.watch),
             types.WATCH_TOPIC_LIST_CLOSE: ("watch_topic_list_close", self._watching.close),
+            **(looking_up if may_wait else {}),
         }
         return at_once, as_tasks
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from ledgerfold.broker.common.names import full_topic, namespace_of, parse_namespace
+from ledgerfold.broker.faults.faults import looked_up
 from ledgerfold.broker.pulsar.errors import number_of
 from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link
@@ -41,6 +42,7 @@ class Lookups:
         answer = pulsar_pb2.CommandPartitionedMetadataResponse(request_id=asked.request_id)
         try:
             name, broker = known_topic(self._link.broker, asked.topic), self._link.broker
+            await looked_up(broker.faults, name)
             partitions = broker.partitions.count(name)
             is_new = not partitions and not broker.exists(name)
             if is_new and not asked.metadata_auto_creation_enabled:
@@ -56,8 +58,9 @@ class Lookups:
         asked = request.lookup
         answer = pulsar_pb2.CommandLookupResponse(request_id=asked.request_id)
         try:
-            known_topic(self._link.broker, asked.topic)
-            listeners = self._link.broker.settings.pulsar_listeners
+            broker = self._link.broker
+            await looked_up(broker.faults, known_topic(broker, asked.topic))
+            listeners = broker.settings.pulsar_listeners
             listener = asked.advertised_listener_name
             url = url_for(listener, listeners, f"pulsar://{self._address}")
             answer.response, answer.authoritative = _CONNECT, True

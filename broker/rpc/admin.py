@@ -18,6 +18,7 @@ from ledgerfold.broker.common.given_names import check_namespace
 from ledgerfold.broker.common.names import parse_namespace, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
+from ledgerfold.broker.rpc.admin_faults import FaultHandlers
 from ledgerfold.broker.rpc.admin_namespaces import NamespaceHandlers
 from ledgerfold.broker.rpc.admin_partitions import PartitionedTopicHandlers
 from ledgerfold.broker.rpc.admin_schemas import SchemaHandlers
@@ -101,6 +102,7 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
         "GetClock": clock.get,
         "MoveClock": clock.move,
         **StateHandlers(broker).calls(),
+        **FaultHandlers(broker).calls(),
     }
 
 

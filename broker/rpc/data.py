@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ledgerfold.broker.common.names import full_topic
+from ledgerfold.broker.faults.faults import looked_up
 from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.rpc.publish import publish
 from ledgerfold.broker.rpc.read import get_last_message_id, read
@@ -29,5 +30,6 @@ def data_calls(broker: Broker) -> dict[str, Handler]:
 async def get_partitions(
     broker: Broker, request: data_pb2.GetPartitionsRequest
 ) -> data_pb2.GetPartitionsResponse:
-    count = broker.partitions.count(full_topic(request.topic))
-    return data_pb2.GetPartitionsResponse(partitions=count)
+    name = full_topic(request.topic)
+    await looked_up(broker.faults, name)
+    return data_pb2.GetPartitionsResponse(partitions=broker.partitions.count(name))

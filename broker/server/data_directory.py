@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.faults.disk import FaultyKeyValue
+from ledgerfold.broker.faults.faults import Faults
 from ledgerfold.broker.worker.remains import end_left_over
 from ledgerfold.storage.files import REAL, Files
 from ledgerfold.storage.ledger import LedgerStore
@@ -45,8 +47,12 @@ def _raise_descriptor_limit() -> None:
 
 
 @contextmanager
-def held(data_dir: Path) -> Iterator[tuple[MetadataStore, DirectoryLock]]:
+def held(
+    data_dir: Path, faults: Faults | None = None
+) -> Iterator[tuple[MetadataStore, DirectoryLock]]:
     """Locks the directory and opens its metadata. Raises DirectoryLocked, StorageError.
+
+    `faults`: rules by which writes to the metadata fail.
 
     Also raises the limit of descriptors.
     """
@@ -54,7 +60,9 @@ def held(data_dir: Path) -> Iterator[tuple[MetadataStore, DirectoryLock]]:
     with DirectoryLock(data_dir, __version__) as lock:
         narrow(data_dir)
         _make_room(data_dir)
-        pairs = RocksKeyValue(metadata_dir(data_dir), is_same_boot=lock.is_same_boot)
+        path = metadata_dir(data_dir)
+        rocks = RocksKeyValue(path, is_same_boot=lock.is_same_boot)
+        pairs = rocks if faults is None else FaultyKeyValue(faults, rocks, path)
         metadata = MetadataStore(pairs)
         try:
             yield metadata, lock

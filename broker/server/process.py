@@ -19,12 +19,15 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ledgerfold.broker.common.clock import Clock, ManualClock, WallClock
 from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.faults.disk import FaultyFiles
+from ledgerfold.broker.faults.faults import Faults
 from ledgerfold.broker.server.allocator import keep_freed_memory
 from ledgerfold.broker.server.compactors import compactor_of
 from ledgerfold.broker.server.data_directory import held, recovered
@@ -32,7 +35,7 @@ from ledgerfold.broker.server.grpc_server import Server
 from ledgerfold.broker.server.start_checks import check_start, temporary_path
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.worker.compactor import Compactor
-from ledgerfold.storage.files import REAL, make_durable_dir
+from ledgerfold.storage.files import Files, make_durable_dir
 from ledgerfold.storage.lock import DirectoryLock
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.version import __version__
@@ -62,8 +65,9 @@ def serve(settings: BrokerSettings) -> int:
     # First, because a missing user-defined service must leave no directory behind.
     compactor = compactor_of(settings)
     make_durable_dir(settings.data_dir)
-    with held(settings.data_dir) as (metadata, lock):
-        return asyncio.run(_serve(settings, metadata, lock, compactor))
+    faults = Faults() if settings.allow_faults else None
+    with held(settings.data_dir, faults) as (metadata, lock):
+        return asyncio.run(_serve(settings, metadata, lock, compactor, faults))
 
 
 async def _serve(
@@ -71,12 +75,16 @@ async def _serve(
     metadata: MetadataStore,
     lock: DirectoryLock,
     compactor: Compactor,
+    faults: Faults | None,
 ) -> int:
     clock = _clock(settings)
-    metrics = _metrics(settings)
-    files = REAL if metrics is None else metrics.files
+    make_files = Files if faults is None else partial(FaultyFiles, faults)
+    metrics = _metrics(settings, make_files)
+    files = make_files() if metrics is None else metrics.files
     store = recovered(settings, metadata, lock, files, clock.now_ms)
-    broker = Broker(settings, metadata, store, compactor, clock)
+    if faults is not None:
+        faults.is_reserve_lent = lambda: store.reserve.is_lent
+    broker = Broker(settings, metadata, store, compactor, clock, faults)
     metrics_listen = None if metrics is None else metrics.serve(broker)
     server, pulsar = Server(broker), _pulsar(settings, broker)
     stopped = _stop_on_signals()
@@ -125,13 +133,13 @@ def _admin(broker: Broker, pulsar: PulsarServer | None) -> AdminServer | None:
     return AdminServer(broker, None if pulsar is None else pulsar.service_url)
 
 
-def _metrics(settings: BrokerSettings) -> Metrics | None:
+def _metrics(settings: BrokerSettings, make_files: Callable[..., Files]) -> Metrics | None:
     if settings.metrics_listen is None:
         return None
     # Imported only if configured: most brokers start without it.
     from ledgerfold.broker.metrics.server import Metrics
 
-    return Metrics(settings.metrics_listen)
+    return Metrics(settings.metrics_listen, make_files=make_files)
 
 
 def _pulsar(settings: BrokerSettings, broker: Broker) -> PulsarServer | None:

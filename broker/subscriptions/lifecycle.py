@@ -14,14 +14,18 @@ from typing import Protocol
 from ledgerfold.broker.common.clock import Clock
 from ledgerfold.broker.common.given_names import called, check_name
 from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.faults.faults import Faults
+from ledgerfold.broker.faults.rules import Subject
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.cursor import Cursor
+from ledgerfold.broker.subscriptions.faulty_consumer import consumer_kind
 from ledgerfold.broker.subscriptions.reading import mark_delete_before
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import Moved, StorageError, SubscriptionBusy, SubscriptionNotFound
 from ledgerfold.storage.text import counted
+from ledgerfold.v1.admin_pb2 import FAULT_OPERATION_SUBSCRIBE
 from ledgerfold.v1.data_pb2 import StartPosition
 from ledgerfold.v1.records_pb2 import CursorRecord
 
@@ -53,6 +57,11 @@ class SubscriptionTopic(Protocol):
 
     @property
     def outgoing(self) -> Outgoing: ...
+
+    @property
+    def faults(self) -> Faults | None:
+        """The rules of the broker; None: it allows none."""
+        ...
 
     def emulation(self) -> Emulation:
         """Returns the profile's fields in force."""
@@ -104,6 +113,7 @@ def _subscription_of(
         emulation=topic.emulation,
         clock=topic.clock,
         outgoing=topic.outgoing,
+        consumers=consumer_kind(topic.faults, topic.name, name),
         delays=topic.delays_delivery,
         created_ms=created_ms,
     )
@@ -126,6 +136,9 @@ async def create_subscription(
     (its name), SubscriptionBusy (a reader uses the name), StorageError, Moved (the topic was
     unloaded).
     """
+    if by_consumer and topic.faults is not None:
+        subject = Subject(topic.name, subscription=name)
+        await topic.faults.meet(FAULT_OPERATION_SUBSCRIBE, subject)
     existing = await _created(topic, name)
     if existing is not None:
         return existing

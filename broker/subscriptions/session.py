@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
+from typing import Protocol
 
 from ledgerfold.broker.common.clock import Clock
-from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.common.outgoing import Outgoing, Share
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
@@ -27,6 +28,19 @@ from ledgerfold.broker.subscriptions.key_owners import KeySharedPolicy
 from ledgerfold.broker.subscriptions.key_shared import KeySharedDispatcher
 from ledgerfold.broker.subscriptions.shared import SharedDispatcher
 from ledgerfold.storage.entry import Position
+
+
+class ConsumerKind(Protocol):
+    """Creates consumers: the class Consumer, or what stands for it."""
+
+    def __call__(
+        self,
+        state: ConsumerState,
+        share: Share,
+        *,
+        read_compacted: bool,
+        on_room: Callable[[], None],
+    ) -> Consumer: ...
 
 
 def dispatcher_of(
@@ -62,10 +76,12 @@ class Session:
         is_durable: bool,
         emulation: Callable[[], Emulation],
         outgoing: Outgoing,
+        consumers: ConsumerKind,
         on_passed: Callable[[], None],
         on_error: Callable[[Exception], None],
     ) -> None:
         self.type, self.key_shared, self._outgoing = type_, key_shared, outgoing
+        self._consumers = consumers
         delayed = DelayedEntries(places=outgoing.delayed, on_room=self._wake)
         self.dispatcher = dispatcher_of(type_, partition, key_shared, delayed)
         self.pump = Pump(
@@ -93,7 +109,7 @@ class Session:
     def connect(self, state: ConsumerState, *, read_compacted: bool) -> Consumer:
         """Connects a new consumer."""
         share, wake = self._outgoing.share(), self.pump.wake
-        consumer = Consumer(state, share, read_compacted=read_compacted, on_room=wake)
+        consumer = self._consumers(state, share, read_compacted=read_compacted, on_room=wake)
         self._add(consumer)
         self.pump.wake()
         return consumer

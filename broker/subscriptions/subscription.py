@@ -31,7 +31,7 @@ from ledgerfold.broker.subscriptions.consumer import OUTGOING_BYTES_MAX, Consume
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.cursor_writer import DELAY_MS, CursorWriter, Persist
 from ledgerfold.broker.subscriptions.dispatcher import ConsumerState, SubscriptionType
-from ledgerfold.broker.subscriptions.session import Session, why_busy
+from ledgerfold.broker.subscriptions.session import ConsumerKind, Session, why_busy
 from ledgerfold.storage.entry import Position
 from ledgerfold.storage.errors import (
     InvalidRequest,
@@ -62,13 +62,13 @@ class Subscription:
         persist_delay_ms: int = DELAY_MS,
         clock: Clock | None = None,
         outgoing: Outgoing | None = None,
+        consumers: ConsumerKind = Consumer,
         delays: Callable[[], bool] = lambda: True,
     ) -> None:
         self._clock, self._delays = clock or WallClock(), delays
-        self._outgoing = outgoing or Outgoing()
+        self._outgoing, self._consumer_kind = outgoing or Outgoing(), consumers
         self.topic, self.name, self.log, self.cursor = topic, name, log, cursor
-        self._emulation = emulation
-        self.created_ms = created_ms
+        self._emulation, self.created_ms = emulation, created_ms
         # As set by the last consumer that connected; a seek by time searches its view.
         self.read_compacted = False
         # By message TTL or by request: the number of entries and the time of the last attempt.
@@ -191,6 +191,7 @@ class Subscription:
                 is_durable=self.is_durable,
                 emulation=self._emulation,
                 outgoing=self._outgoing,
+                consumers=self._consumer_kind,
                 on_passed=self.cursor_changed,
                 on_error=self.fail,
             )

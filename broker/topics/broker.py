@@ -24,6 +24,7 @@ from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.common.settings import BrokerSettings
 from ledgerfold.broker.common.shielding import run_to_completion, runs_to_completion
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
+from ledgerfold.broker.faults.faults import Faults
 from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
 from ledgerfold.broker.kafka.config.config import BrokerConfig
 from ledgerfold.broker.kafka.partition import Partition
@@ -59,6 +60,7 @@ StoredKind = Topic | KafkaTopic
 PulsarTopic = Topic | NonPersistentTopic
 AnyTopic = StoredKind | NonPersistentTopic
 KafkaValues = Mapping[str, str] | None
+PolicyUpdate = Callable[[Policies], Policies]
 _log = logging.getLogger(__name__)
 
 
@@ -72,12 +74,12 @@ class Broker:
         store: LedgerStore,
         compactor: Compactor,
         clock: Clock | None = None,
+        faults: Faults | None = None,
     ) -> None:
-        self.settings, self.metadata, self.store = settings, metadata, store
+        self.settings, self.metadata, self.store, self.faults = settings, metadata, store, faults
         self.names = TopicNames(metadata)
         self.clock = clock or WallClock()
         self.clock_ms = self.clock.now_ms
-        # The clock, if it is a manual one.
         self.manual_clock = self.clock if isinstance(self.clock, ManualClock) else None
         self.started_ms = self.clock_ms()
         self.executor = ThreadPoolExecutor(DISK_THREADS, thread_name_prefix="disk")
@@ -95,7 +97,7 @@ class Broker:
         self.schemas = Schemas(metadata, self.policy_levels, self.clock_ms, self.exists)
         in_memory = self.non_persistent.listed
         self.namespaces = Namespaces(metadata, self.policies.turn, self.in_thread, in_memory)
-        self.compaction = CompactionScheduler(self, compactor, self.clock.sleep)
+        self.compaction = CompactionScheduler(self, compactor, self.clock.sleep, faults)
         self.cleaner = Cleaner(self, compactor, functools.partial(defects_of, self))
         self.housekeeping = Housekeeping(self)
         # Called with the name of every deleted topic.
@@ -364,9 +366,7 @@ class Broker:
         async with self._partitions_held(name, partitions):
             await self.partitions.grow(name, partitions)
 
-    async def update_partitioned_policies(
-        self, name: str, update: Callable[[Policies], Policies]
-    ) -> None:
+    async def update_partitioned_policies(self, name: str, update: PolicyUpdate) -> None:
         """Raises NotAllowed, TopicNotFound, and what `update` raises."""
         async with self.locks.one(name):
             await self.partitions.update_policies(name, update)

@@ -13,16 +13,20 @@ because none could connect before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.storage.entry import EARLIEST, LATEST, EntryHeader, Position
-from ledgerfold.storage.errors import LimitExceeded
+from ledgerfold.storage.errors import Corruption, IncompatibleFormat, LimitExceeded, MissingFile
+from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.limits import PRODUCERS_MAX
 from ledgerfold.storage.metadata import MetadataBatch
-from ledgerfold.v1.records_pb2 import Policies, ProducerRecord, TopicRecord
+from ledgerfold.storage.segment import record_position
+from ledgerfold.v1.records_pb2 import LedgerRecord, Policies, ProducerRecord, TopicRecord
 
 INACTIVE_MS = 360 * 60_000
+_log = logging.getLogger(__name__)
 
 
 class Deduplication:
@@ -208,3 +212,21 @@ def last_sequence_ids(headers: Iterable[EntryHeader]) -> dict[int, int]:
         if header.sequence_id > found.get(header.producer_number, -1):
             found[header.producer_number] = header.sequence_id
     return found
+
+
+def headers_after(
+    store: LedgerStore, topic: str, after: Position, ledgers: Sequence[LedgerRecord]
+) -> Iterator[EntryHeader]:
+    """Yields a topic's headers after a position; damage ends its own segment only.
+
+    A message after the damage that is sent again is stored twice: better than losing it.
+    """
+    for record in ledgers:
+        for segment in record.segments:
+            if not segment.entries or record_position(segment, last=True) <= after:
+                continue
+            try:
+                headers = store.headers(segment)
+                yield from (header for header in headers if header.position > after)
+            except (Corruption, IncompatibleFormat, MissingFile) as error:
+                _log.error("%s: sequence ids after damage are unknown: %s", topic, error)

@@ -10,11 +10,14 @@ from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.common.traffic import Traffic
 from ledgerfold.broker.compaction.interfaces import BrokerContext
 from ledgerfold.broker.compaction.scheduler import CompactionScheduler
+from ledgerfold.broker.faults.faults import Faults
+from ledgerfold.broker.faults.rules import Subject
 from ledgerfold.broker.kafka.cleaner.cleaner import Cleaner
 from ledgerfold.broker.kafka.config.config import BrokerConfig
 from ledgerfold.broker.log.record_writes import RecordWrites
 from ledgerfold.broker.log.stored_topic import StoredTopic
 from ledgerfold.storage.ledger import LedgerStore
+from ledgerfold.v1.admin_pb2 import FaultOperation
 from ledgerfold.v1.records_pb2 import TopicRecord
 
 
@@ -25,6 +28,11 @@ class TopicContext(BrokerContext, Protocol):
     def clock(self) -> Clock: ...
     @property
     def outgoing(self) -> Outgoing: ...
+    @property
+    def faults(self) -> Faults | None:
+        """None: the broker allows none."""
+        ...
+
     @property
     def record_writes(self) -> RecordWrites: ...
     @property
@@ -58,6 +66,10 @@ class ServedTopic:
     @property
     def outgoing(self) -> Outgoing:
         return self.broker.outgoing
+
+    @property
+    def faults(self) -> Faults | None:
+        return self.broker.faults
 
     @property
     def entry_bytes_max(self) -> int:
@@ -98,6 +110,13 @@ class LoadedTopic(ServedTopic):
     def is_loaded(self) -> bool:
         """Returns whether it is the broker's topic of its name: neither unloaded nor replaced."""
         return self.broker.is_loaded(self)
+
+    async def meet_faults(
+        self, operation: FaultOperation, *, producer: str = "", subscription: str = ""
+    ) -> None:
+        """Delays or refuses what a client asks of it, as the rules of the broker say."""
+        if self.faults is not None:
+            await self.faults.meet(operation, Subject(self.name, producer, subscription))
 
     def close_ledgers(self) -> None:
         """Closes ledgers left open by a failure at their last durable entry.

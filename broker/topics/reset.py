@@ -1,7 +1,7 @@
 """A reset: the broker becomes empty, as on a new data directory.
 
-Topics, subscriptions, schemas, policies, namespaces and tenants are deleted; `public/default`
-always exists. Runs in progress are ended. Clients that stay connected reconnect, as after a
+Topics, subscriptions, schemas, policies, namespaces, tenants and faults are deleted;
+`public/default` always exists. Runs in progress are ended. Clients that stay connected reconnect, as after a
 deletion. The broker's clock, its compactor, and the ids of ledgers (which are never reused)
 continue.
 
@@ -45,6 +45,9 @@ async def reset(broker: Broker) -> int:
     Raises NotAllowed, MetadataLost (a repair can restore what was lost), StorageError.
     """
     check_allowed(broker)
+    if broker.faults is not None:
+        # First: a disk that is said to be full would refuse the reset.
+        broker.faults.clear()
     async with held_empty(broker):
         names, ledger_ids = broker.metadata.topic_names(), list[int]()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 
 from ledgerfold.broker.common.names import COMPACTION_CURSOR
@@ -21,21 +21,21 @@ from ledgerfold.broker.topics.access import Claim, ProducerAccess, StoredEpoch
 from ledgerfold.broker.topics.deduplication import (
     Deduplication,
     duplicates_through,
+    headers_after,
     last_sequence_ids,
 )
+from ledgerfold.broker.topics.faulty_producer import producer_kind
+from ledgerfold.broker.topics.faulty_reader import reader_kind
 from ledgerfold.broker.topics.loaded_topic import LoadedTopic, TopicContext
 from ledgerfold.broker.topics.producer import Producer
 from ledgerfold.broker.topics.quotas import check_producer
 from ledgerfold.broker.topics.reader import Reader, ReaderOptions
 from ledgerfold.broker.topics.trimming import trim
 from ledgerfold.storage.crash_points import reach
-from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position
+from ledgerfold.storage.entry import EARLIEST, Position
 from ledgerfold.storage.errors import (
-    Corruption,
     DiskFailure,
-    IncompatibleFormat,
     LedgerfoldError,
-    MissingFile,
     Moved,
     NotAllowed,
     ProducerBusy,
@@ -44,9 +44,9 @@ from ledgerfold.storage.errors import (
     TopicBusy,
 )
 from ledgerfold.storage.metadata import MetadataBatch
-from ledgerfold.storage.segment import record_position
+from ledgerfold.v1.admin_pb2 import FAULT_OPERATION_CREATE_PRODUCER, FAULT_OPERATION_SUBSCRIBE
 from ledgerfold.v1.data_pb2 import StartPosition
-from ledgerfold.v1.records_pb2 import CursorRecord, LedgerRecord, Policies, TopicRecord
+from ledgerfold.v1.records_pb2 import CursorRecord, Policies, TopicRecord
 
 _log = logging.getLogger(__name__)
 
@@ -82,7 +82,8 @@ class Topic(LoadedTopic):
         """Opens the log, finds the last sequence ids, and loads the durable subscriptions."""
         await self.log.open()
         if self.deduplication.has_producers:
-            headers = self._headers_after(self.deduplication.recorded, self.log.ledgers.records())
+            recorded, ledgers = self.deduplication.recorded, self.log.ledgers.records()
+            headers = headers_after(self.store, self.name, recorded, ledgers)
             found = await self.broker.in_thread(lambda: last_sequence_ids(headers))
             self.deduplication.replay(found)
         try:
@@ -94,23 +95,6 @@ class Topic(LoadedTopic):
             self.subscriptions[cursor.subscription] = load_subscription(self, cursor)
         self.log.tail.on_roll_begun.add(self.deduplication.capture)
         self.log.commit.on_roll.add(self._rolled)
-
-    def _headers_after(
-        self, after: Position, ledgers: Sequence[LedgerRecord]
-    ) -> Iterator[EntryHeader]:
-        """Yields the headers after a position; damage ends only its own segment.
-
-        A message after the damage that is sent again is stored twice, rather than lost.
-        """
-        for record in ledgers:
-            for segment in record.segments:
-                if not segment.entries or record_position(segment, last=True) <= after:
-                    continue
-                try:
-                    headers = self.broker.store.headers(segment)
-                    yield from (header for header in headers if header.position > after)
-                except (Corruption, IncompatibleFormat, MissingFile) as error:
-                    _log.error("%s: sequence ids after damage are unknown: %s", self.name, error)
 
     async def _record_sequence_ids(self) -> None:
         """Stores the in-memory sequence ids, all of which must be durable. Raises DiskFailure."""
@@ -156,6 +140,7 @@ class Topic(LoadedTopic):
         ProducerFenced, BacklogQuotaExceeded, TopicTerminated, Moved, StorageError.
         """
         claim = claim or Claim()
+        await self.meet_faults(FAULT_OPERATION_CREATE_PRODUCER, producer=name)
         self.log.tail.check_open()
         await check_producer(self)
         try:
@@ -169,7 +154,7 @@ class Topic(LoadedTopic):
             self.access.release(claim)
             raise
         through = duplicates_through(record, self.policies()) if is_pulsar_client else None
-        producer = self.producers[name] = Producer(
+        producer = self.producers[name] = producer_kind(self.faults)(
             self,
             self.log,
             self.deduplication,
@@ -207,8 +192,10 @@ class Topic(LoadedTopic):
 
         Raises NotAllowed, SubscriptionBusy, and what the log raises.
         """
+        await self.meet_faults(FAULT_OPERATION_SUBSCRIBE, subscription=options.subscription)
         self._check_free(options.subscription)
-        reader = Reader(self, self.log, self.emulation, options, self.readers)
+        make = reader_kind(self.faults)
+        reader = make(self, self.log, self.emulation, options, self.readers)
         try:
             await reader.move(start)
             # Another reader may have connected meanwhile.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Protocol
 
 from ledgerfold.storage.metadata import MetadataStore
 from ledgerfold.storage.records import PULSAR_ENTRIES
@@ -42,6 +43,14 @@ def may_have_pulsar_entries(metadata: MetadataStore) -> bool:
 def needs_new_worker(plan: CompactionPlan) -> bool:
     """Returns whether a worker of the first version cannot execute the plan."""
     return has_vectors(plan) or plan.has_pulsar_entries
+
+
+class PlanRunner(Protocol):
+    """The part of a Compactor that a run uses."""
+
+    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        """See Compactor."""
+        ...
 
 
 class Compactor(ABC):

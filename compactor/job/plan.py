@@ -97,6 +97,8 @@ class TaskPlan:
     renumber_batches: bool = False
     # The segments whose messages are looked up.
     indexed: tuple[InputSegment, ...] = ()
+    # A point at which the process of a task is to kill itself.
+    crash_at: str = ""
 
     @property
     def is_solo(self) -> bool:
@@ -176,6 +178,7 @@ def cut(plan: CompactionPlan, cores: int, own: Own | None = None) -> TaskPlan:
         ),
         renumber_batches=plan.renumber_batches and isinstance(strategy, MessageStrategy),
         indexed=indexed,
+        crash_at=plan.crash_at,
     )
 
 

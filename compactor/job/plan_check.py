@@ -11,6 +11,7 @@ import os.path
 from itertools import pairwise
 
 from ledgerfold.compactor.positions import ROW_BITS
+from ledgerfold.storage import crash_points
 from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
 from ledgerfold.storage.limits import SEGMENT_BYTES_MAX, check_run_segments
 from ledgerfold.storage.names import LEDGERS, parse_ledger_dir, parse_segment_name, segment_path
@@ -22,6 +23,8 @@ def check_plan(plan: CompactionPlan) -> None:
     """Raises InvalidRequest if the plan is invalid."""
     if plan.ledger_id <= 0:
         raise InvalidRequest(f"The plan names ledger {plan.ledger_id}; ids begin with 1.")
+    if plan.crash_at not in ("", *crash_points.POINTS):
+        raise InvalidRequest(f"The plan names {plan.crash_at[:200]!r}, which is no crash point.")
     check_input(plan)
     if plan.segment_bytes_max > SEGMENT_BYTES_MAX:
         raise LimitExceeded(

@@ -80,7 +80,8 @@ class CompactionRun(EngineRun[Manifest]):
     def _work(self) -> Manifest:
         folder = self._tasks.output.folder
         self._make(folder)
-        with self._jobs(), self._engine.code_of(self._own):
+        crashing = crash_points.armed(self.plan.crash_at)
+        with crashing, self._jobs(), self._engine.code_of(self._own):
             try:
                 segments, counts = self._run_job()
             except (Corruption, MissingFile, IncompatibleFormat) as error:

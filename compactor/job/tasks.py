@@ -21,6 +21,7 @@ from ledgerfold.compactor.job.scan import merge, scan
 from ledgerfold.compactor.job.scan_messages import scan_messages
 from ledgerfold.compactor.strategies.registry import AnyStrategy
 from ledgerfold.compactor.strategies.strategic import MessageStrategy
+from ledgerfold.storage.crash_points import armed
 
 
 def scanned(
@@ -88,5 +89,6 @@ class CopyTask:
         received = list(rows)
         yield 0, CopyBegan(self.clock())
         output, renumber = self.tasks.output, self.tasks.renumber_batches
-        yield from guarded(copy_survivors(received, segments, output, renumber), [0])
+        with armed(self.tasks.crash_at):
+            yield from guarded(copy_survivors(received, segments, output, renumber), [0])
         self.progress.add(copy_parts(segments))

@@ -87,7 +87,7 @@ def test_the_example_with_workers(shop: Path) -> None:
     """Each worker has a broker, and nothing remains of them."""
     ran = run(shop, "-n", "2")
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "5 passed" in ran.stdout
+    assert "10 passed" in ran.stdout
     assert not list((shop / "temporary").glob("ledgerfold-*"))
 
 

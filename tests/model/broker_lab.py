@@ -23,6 +23,7 @@ from typing import Any, TypeVar, cast
 
 from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.common.settings import BrokerSettings
+from ledgerfold.broker.faults.faults import Faults
 from ledgerfold.broker.rpc.read import read as read_handler
 from ledgerfold.broker.rpc.stream import EOF
 from ledgerfold.broker.subscriptions.consumer import ConsumerOptions, Delivery
@@ -63,9 +64,13 @@ class TickingClock(ManualClock):
 
 
 class BrokerLab:
-    """`files` is the disk, which stays; brokers on it start and stop."""
+    """`files` is the disk, which stays; brokers on it start and stop. `faults`: their rules."""
 
-    def __init__(self) -> None:
+    # One that is resumed has none.
+    faults: Faults | None = None
+
+    def __init__(self, faults: Faults | None = None) -> None:
+        self.faults = faults
         self.files = LossyFiles(Path("/disk"))
         self.clock = TickingClock(1_000_000)
         self._pairs = CountedKeyValue(self.files)
@@ -100,7 +105,9 @@ class BrokerLab:
             kafka_config={"log.cleaner.enable": "false"},
         )
         self.compactor = MemoryCompactor(self.files)
-        self.broker = Broker(settings, self.metadata, self.store, self.compactor, self.clock)
+        self.broker = Broker(
+            settings, self.metadata, self.store, self.compactor, self.clock, self.faults
+        )
         self.broker.executor = self.broker.schemas.executor = InlineExecutor()
         self.run(self.broker.start())
 

@@ -9,6 +9,7 @@ from typing import Any
 from ledgerfold.broker.common.clock import ManualClock
 from ledgerfold.broker.common.outgoing import Outgoing
 from ledgerfold.broker.common.traffic import Traffic
+from ledgerfold.broker.faults.faults import Faults
 from ledgerfold.broker.policies.profiles import Emulation
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions, Delivery
 from ledgerfold.broker.subscriptions.dispatcher import SubscriptionType
@@ -40,6 +41,7 @@ class MemoryTopic:
         self.profile = Emulation()
         self.log: Any = MemoryLog()
         self.clock, self.outgoing = ManualClock(1_000), Outgoing()
+        self.faults: Faults | None = None
         self.subscriptions: dict[str, Subscription] = {}
         self.reader_names: set[str] = set()
         self.written: list[CursorRecord] = []

@@ -21,6 +21,7 @@ import grpc
 from ledgerfold.broker.client.administration.admin_policies import PolicyCalls
 from ledgerfold.broker.client.administration.analysis_calls import AnalysisCalls
 from ledgerfold.broker.client.administration.channel import AdminChannel
+from ledgerfold.broker.client.administration.fault_calls import FaultCalls
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.administration.namespace_calls import NamespaceCalls
 from ledgerfold.broker.client.administration.schema_calls import SchemaCalls
@@ -32,7 +33,9 @@ from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.v1 import admin_pb2, data_pb2, records_pb2
 
 
-class Admin(NamespaceCalls, PolicyCalls, SchemaCalls, StateCalls, AnalysisCalls, Closing):
+class Admin(
+    NamespaceCalls, PolicyCalls, SchemaCalls, StateCalls, FaultCalls, AnalysisCalls, Closing
+):
     """A connection for administration. Thread-safe.
 
     `timeout_seconds` bounds each call except `watch_compaction`, `explain` and `what_if`. No call

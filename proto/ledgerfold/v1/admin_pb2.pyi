@@ -20,6 +20,25 @@ class CompactorState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     COMPACTOR_STATE_UNAVAILABLE: _ClassVar[CompactorState]
     COMPACTOR_STATE_DISABLED: _ClassVar[CompactorState]
 
+class FaultKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FAULT_KIND_UNSPECIFIED: _ClassVar[FaultKind]
+    FAULT_KIND_FAIL: _ClassVar[FaultKind]
+    FAULT_KIND_DISCONNECT: _ClassVar[FaultKind]
+    FAULT_KIND_DELAY: _ClassVar[FaultKind]
+    FAULT_KIND_LOSE_RECEIPT: _ClassVar[FaultKind]
+    FAULT_KIND_DISK_FULL: _ClassVar[FaultKind]
+    FAULT_KIND_FAIL_COMPACTION: _ClassVar[FaultKind]
+
+class FaultOperation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FAULT_OPERATION_UNSPECIFIED: _ClassVar[FaultOperation]
+    FAULT_OPERATION_CREATE_PRODUCER: _ClassVar[FaultOperation]
+    FAULT_OPERATION_PUBLISH: _ClassVar[FaultOperation]
+    FAULT_OPERATION_SUBSCRIBE: _ClassVar[FaultOperation]
+    FAULT_OPERATION_READ: _ClassVar[FaultOperation]
+    FAULT_OPERATION_LOOKUP: _ClassVar[FaultOperation]
+
 class CompactionStatus(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     COMPACTION_STATUS_UNSPECIFIED: _ClassVar[CompactionStatus]
@@ -41,6 +60,19 @@ COMPACTOR_STATE_READY: CompactorState
 COMPACTOR_STATE_RESTARTING: CompactorState
 COMPACTOR_STATE_UNAVAILABLE: CompactorState
 COMPACTOR_STATE_DISABLED: CompactorState
+FAULT_KIND_UNSPECIFIED: FaultKind
+FAULT_KIND_FAIL: FaultKind
+FAULT_KIND_DISCONNECT: FaultKind
+FAULT_KIND_DELAY: FaultKind
+FAULT_KIND_LOSE_RECEIPT: FaultKind
+FAULT_KIND_DISK_FULL: FaultKind
+FAULT_KIND_FAIL_COMPACTION: FaultKind
+FAULT_OPERATION_UNSPECIFIED: FaultOperation
+FAULT_OPERATION_CREATE_PRODUCER: FaultOperation
+FAULT_OPERATION_PUBLISH: FaultOperation
+FAULT_OPERATION_SUBSCRIBE: FaultOperation
+FAULT_OPERATION_READ: FaultOperation
+FAULT_OPERATION_LOOKUP: FaultOperation
 COMPACTION_STATUS_UNSPECIFIED: CompactionStatus
 COMPACTION_STATUS_NOT_RUN: CompactionStatus
 COMPACTION_STATUS_RUNNING: CompactionStatus
@@ -229,6 +261,84 @@ class DeleteSnapshotRequest(_message.Message):
 class DeleteSnapshotResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class Fault(_message.Message):
+    __slots__ = ("id", "kind", "operation", "error", "delay_ms", "keeps_connection", "phase", "topic", "namespace", "producer", "subscription", "consumer", "next", "every", "hits")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    DELAY_MS_FIELD_NUMBER: _ClassVar[int]
+    KEEPS_CONNECTION_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    NAMESPACE_FIELD_NUMBER: _ClassVar[int]
+    PRODUCER_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIPTION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    EVERY_FIELD_NUMBER: _ClassVar[int]
+    HITS_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    kind: FaultKind
+    operation: FaultOperation
+    error: str
+    delay_ms: int
+    keeps_connection: bool
+    phase: CompactionPhase
+    topic: str
+    namespace: str
+    producer: str
+    subscription: str
+    consumer: str
+    next: int
+    every: int
+    hits: int
+    def __init__(self, id: _Optional[int] = ..., kind: _Optional[_Union[FaultKind, str]] = ..., operation: _Optional[_Union[FaultOperation, str]] = ..., error: _Optional[str] = ..., delay_ms: _Optional[int] = ..., keeps_connection: _Optional[bool] = ..., phase: _Optional[_Union[CompactionPhase, str]] = ..., topic: _Optional[str] = ..., namespace: _Optional[str] = ..., producer: _Optional[str] = ..., subscription: _Optional[str] = ..., consumer: _Optional[str] = ..., next: _Optional[int] = ..., every: _Optional[int] = ..., hits: _Optional[int] = ...) -> None: ...
+
+class AddFaultRequest(_message.Message):
+    __slots__ = ("fault",)
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    fault: Fault
+    def __init__(self, fault: _Optional[_Union[Fault, _Mapping]] = ...) -> None: ...
+
+class AddFaultResponse(_message.Message):
+    __slots__ = ("fault",)
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    fault: Fault
+    def __init__(self, fault: _Optional[_Union[Fault, _Mapping]] = ...) -> None: ...
+
+class ListFaultsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListFaultsResponse(_message.Message):
+    __slots__ = ("faults",)
+    FAULTS_FIELD_NUMBER: _ClassVar[int]
+    faults: _containers.RepeatedCompositeFieldContainer[Fault]
+    def __init__(self, faults: _Optional[_Iterable[_Union[Fault, _Mapping]]] = ...) -> None: ...
+
+class RemoveFaultRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    def __init__(self, id: _Optional[int] = ...) -> None: ...
+
+class RemoveFaultResponse(_message.Message):
+    __slots__ = ("fault",)
+    FAULT_FIELD_NUMBER: _ClassVar[int]
+    fault: Fault
+    def __init__(self, fault: _Optional[_Union[Fault, _Mapping]] = ...) -> None: ...
+
+class ClearFaultsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ClearFaultsResponse(_message.Message):
+    __slots__ = ("faults",)
+    FAULTS_FIELD_NUMBER: _ClassVar[int]
+    faults: int
+    def __init__(self, faults: _Optional[int] = ...) -> None: ...
 
 class MoveClockRequest(_message.Message):
     __slots__ = ("advance_ms", "to_ms")

@@ -141,6 +141,26 @@ class AdminServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ExpireMessagesRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ExpireMessagesResponse.FromString,
                 _registered_method=True)
+        self.AddFault = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/AddFault',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.AddFaultRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.AddFaultResponse.FromString,
+                _registered_method=True)
+        self.ListFaults = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/ListFaults',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListFaultsRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListFaultsResponse.FromString,
+                _registered_method=True)
+        self.RemoveFault = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/RemoveFault',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.RemoveFaultRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.RemoveFaultResponse.FromString,
+                _registered_method=True)
+        self.ClearFaults = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/ClearFaults',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ClearFaultsRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ClearFaultsResponse.FromString,
+                _registered_method=True)
         self.ResetCursor = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/ResetCursor',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.ResetCursorRequest.SerializeToString,
@@ -446,9 +466,38 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ResetCursor(self, request, context):
+    def AddFault(self, request, context):
         """Moves a subscription, forwards or backwards. Its consumers are disconnected and reconnect.
+        Adds a rule by which the broker fails on purpose, for tests of clients. FAILED_PRECONDITION (NOT_ALLOWED) for this and
+        the following three, unless the broker was started with `serve --allow-faults`.
         """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListFaults(self, request, context):
+        """Lists the rules, oldest first, with the numbers of their hits.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveFault(self, request, context):
+        """Removes a rule; what it delays continues at once. NOT_FOUND (FAULT_NOT_FOUND) if there is none of that id.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClearFaults(self, request, context):
+        """Removes all rules, as a reset and the end of the broker do.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResetCursor(self, request, context):
+        """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -766,6 +815,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ExpireMessages,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ExpireMessagesRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ExpireMessagesResponse.SerializeToString,
+            ),
+            'AddFault': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddFault,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.AddFaultRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.AddFaultResponse.SerializeToString,
+            ),
+            'ListFaults': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListFaults,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ListFaultsRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ListFaultsResponse.SerializeToString,
+            ),
+            'RemoveFault': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveFault,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.RemoveFaultRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.RemoveFaultResponse.SerializeToString,
+            ),
+            'ClearFaults': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClearFaults,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.ClearFaultsRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.ClearFaultsResponse.SerializeToString,
             ),
             'ResetCursor': grpc.unary_unary_rpc_method_handler(
                     servicer.ResetCursor,
@@ -1480,6 +1549,114 @@ class AdminService:
             '/ledgerfold.v1.AdminService/ExpireMessages',
             ledgerfold_dot_v1_dot_admin__pb2.ExpireMessagesRequest.SerializeToString,
             ledgerfold_dot_v1_dot_admin__pb2.ExpireMessagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddFault(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/AddFault',
+            ledgerfold_dot_v1_dot_admin__pb2.AddFaultRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.AddFaultResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListFaults(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/ListFaults',
+            ledgerfold_dot_v1_dot_admin__pb2.ListFaultsRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.ListFaultsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveFault(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/RemoveFault',
+            ledgerfold_dot_v1_dot_admin__pb2.RemoveFaultRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.RemoveFaultResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClearFaults(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/ClearFaults',
+            ledgerfold_dot_v1_dot_admin__pb2.ClearFaultsRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.ClearFaultsResponse.FromString,
             options,
             channel_credentials,
             insecure,

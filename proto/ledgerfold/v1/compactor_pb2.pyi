@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class CompactionPlan(_message.Message):
-    __slots__ = ("run_id", "topic", "strategy", "strategy_version", "strategy_settings", "time_ms", "renumber_batches", "retain_null_key", "ledgers_dir", "segments", "compacted_segments", "ledger_id", "horizon_previous", "horizon", "segment_bytes_max", "retention_floor", "keeps_segments", "segment_garbage_max", "unsized_empties_survive", "has_pulsar_entries")
+    __slots__ = ("run_id", "topic", "strategy", "strategy_version", "strategy_settings", "time_ms", "renumber_batches", "retain_null_key", "ledgers_dir", "segments", "compacted_segments", "ledger_id", "horizon_previous", "horizon", "segment_bytes_max", "retention_floor", "keeps_segments", "segment_garbage_max", "unsized_empties_survive", "has_pulsar_entries", "crash_at")
     class StrategySettingsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,7 @@ class CompactionPlan(_message.Message):
     SEGMENT_GARBAGE_MAX_FIELD_NUMBER: _ClassVar[int]
     UNSIZED_EMPTIES_SURVIVE_FIELD_NUMBER: _ClassVar[int]
     HAS_PULSAR_ENTRIES_FIELD_NUMBER: _ClassVar[int]
+    CRASH_AT_FIELD_NUMBER: _ClassVar[int]
     run_id: str
     topic: str
     strategy: str
@@ -58,7 +59,8 @@ class CompactionPlan(_message.Message):
     segment_garbage_max: float
     unsized_empties_survive: bool
     has_pulsar_entries: bool
-    def __init__(self, run_id: _Optional[str] = ..., topic: _Optional[str] = ..., strategy: _Optional[str] = ..., strategy_version: _Optional[int] = ..., strategy_settings: _Optional[_Mapping[str, str]] = ..., time_ms: _Optional[int] = ..., renumber_batches: _Optional[bool] = ..., retain_null_key: _Optional[bool] = ..., ledgers_dir: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[_records_pb2.SegmentRecord, _Mapping]]] = ..., compacted_segments: _Optional[int] = ..., ledger_id: _Optional[int] = ..., horizon_previous: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., horizon: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., segment_bytes_max: _Optional[int] = ..., retention_floor: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., keeps_segments: _Optional[bool] = ..., segment_garbage_max: _Optional[float] = ..., unsized_empties_survive: _Optional[bool] = ..., has_pulsar_entries: _Optional[bool] = ...) -> None: ...
+    crash_at: str
+    def __init__(self, run_id: _Optional[str] = ..., topic: _Optional[str] = ..., strategy: _Optional[str] = ..., strategy_version: _Optional[int] = ..., strategy_settings: _Optional[_Mapping[str, str]] = ..., time_ms: _Optional[int] = ..., renumber_batches: _Optional[bool] = ..., retain_null_key: _Optional[bool] = ..., ledgers_dir: _Optional[str] = ..., segments: _Optional[_Iterable[_Union[_records_pb2.SegmentRecord, _Mapping]]] = ..., compacted_segments: _Optional[int] = ..., ledger_id: _Optional[int] = ..., horizon_previous: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., horizon: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., segment_bytes_max: _Optional[int] = ..., retention_floor: _Optional[_Union[_records_pb2.Position, _Mapping]] = ..., keeps_segments: _Optional[bool] = ..., segment_garbage_max: _Optional[float] = ..., unsized_empties_survive: _Optional[bool] = ..., has_pulsar_entries: _Optional[bool] = ..., crash_at: _Optional[str] = ...) -> None: ...
 
 class RunRequest(_message.Message):
     __slots__ = ("plan", "plan_with_vectors")

@@ -77,6 +77,15 @@ SHOWING: dict[str, str | None] = {
     "snapshot save": None,
     "snapshot list": "",
     "snapshot restore": None,
+    "faults add fail": "publish --error ProducerBusy --topic public/other/t",
+    "faults add disconnect": "publish --topic public/other/t",
+    "faults add delay": "read 1s --topic public/other/t",
+    "faults add lose-receipt": "--topic public/other/t",
+    "faults add disk-full": None,
+    "faults add fail-compaction": "two --topic public/other/t",
+    "faults list": "",
+    "faults remove": None,
+    "faults clear": "",
     "clock show": "",
     "clock set": "2040-01-01T00:00:00Z",
     "clock advance": "1s",
@@ -170,7 +179,7 @@ def walked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ledgerfold]:
         assert worker.stdout is not None
         worker.stdout.readline()
         address = f"127.0.0.1:{json.loads(worker.stdout.readline())['port']}"
-        arguments = ("--compactor", address, "--test-clock")
+        arguments = ("--compactor", address, "--test-clock", "--allow-faults")
         folder = tmp_path_factory.mktemp("walked")
         data, schema = folder / "data", schema_file(folder)
         with BrokerProcess(data, arguments=arguments, environment=SECRET) as broker:

@@ -58,6 +58,7 @@ class StatsTopic(LabTopic):
     messages_in, bytes_in, entries_in = 12, 600, 5
     messages_out, bytes_out = 24, 1200
     is_loaded = True
+    faults = None
     reader_names = frozenset[str]()
 
     def __init__(self, *arguments: Any) -> None:

@@ -19,11 +19,13 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from prometheus_client.parser import text_string_to_metric_families
 
+from ledgerfold.broker.faults.faults import Faults
 from ledgerfold.broker.metrics.readings import MetricsReader
 from ledgerfold.broker.metrics.text import parts
 from ledgerfold.broker.rpc.stream import EOF
 from ledgerfold.storage.errors import ServiceError
 from ledgerfold.v1 import admin_pb2, kafka_pb2
+from ledgerfold.v1.admin_pb2 import FAULT_KIND_DELAY, FAULT_OPERATION_READ
 from tests.model.broker_lab import TOPIC, BrokerLab
 from tests.model.log_model import Message as Published
 from tests.support.odd_texts import ODD, Path, check_refusal, request_with, text_paths
@@ -72,11 +74,14 @@ def fill(message: Message) -> None:
             told.start.earliest = True
         case "SkipMessagesRequest":
             told.entries = 1
+        case "Fault":
+            told.kind, told.operation = FAULT_KIND_DELAY, FAULT_OPERATION_READ
+            told.delay_ms = 1
 
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[BrokerLab]:
-    lab = BrokerLab()
+    lab = BrokerLab(Faults())
     lab.publish([([Published(b"a", b"1")], False)])
     lab.run(lab.broker.create_topic(KAFKA_TOPIC, {"cleanup.policy": "compact"}))
     lab.run(lab.broker.create_partitioned_topic(DIVIDED, 2))
@@ -103,6 +108,8 @@ def test_text(
 ) -> None:
     """In the place of one field, each of ODD; and as a part of a topic's name."""
     kind = GetMessageClass(method.input_type)
+    assert lab.faults is not None
+    lab.faults.clear()
     for name, text in ODD.items():
         for form in _forms(path, text):
             where = f"{method.name}.{'.'.join(path)}: {name}"

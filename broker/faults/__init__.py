@@ -1,0 +1,1 @@
+"""Faults on purpose, for tests of clients (`serve --allow-faults`): rules, and where they act."""

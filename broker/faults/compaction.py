@@ -1,0 +1,52 @@
+"""Compactions that fail when a rule says so.
+
+In phase one or two the worker is killed, at a point of storage/crash_points.py, as the kernel would
+kill it: it is restarted. At the commit the worker is done, and nothing is published. A compactor
+that was not killed (a compaction service, an older worker, or nothing to write in phase two) fails
+the run when it is done.
+"""
+
+from __future__ import annotations
+
+from ledgerfold.broker.faults.faults import Faults
+from ledgerfold.broker.worker.compactor import OnProgress, PlanRunner
+from ledgerfold.storage.errors import CompactionFailed
+from ledgerfold.v1.admin_pb2 import (
+    COMPACTION_PHASE_COMMIT,
+    COMPACTION_PHASE_ONE,
+    COMPACTION_PHASE_TWO,
+)
+from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
+
+_POINTS = {
+    COMPACTION_PHASE_ONE: "worker.phase-one",
+    COMPACTION_PHASE_TWO: "worker.segment-written",
+}
+_STAGES = {
+    COMPACTION_PHASE_ONE: "phase one",
+    COMPACTION_PHASE_TWO: "phase two",
+    COMPACTION_PHASE_COMMIT: "the commit",
+}
+
+
+class FaultyRunner:
+    """Runs plans on a compactor, and fails those that rules name."""
+
+    def __init__(self, compactor: PlanRunner, faults: Faults) -> None:
+        self._compactor, self._faults = compactor, faults
+
+    async def run(self, plan: CompactionPlan, on_progress: OnProgress) -> Manifest:
+        """Runs a plan. Raises CompactionFailed for a rule that hits, and as Compactor.run()."""
+        phase = self._faults.failing_phase(plan.topic)
+        plan.crash_at = _POINTS.get(phase, "")
+        try:
+            manifest = await self._compactor.run(plan, on_progress)
+        except CompactionFailed as error:
+            if phase in _POINTS and error.worker_died:
+                # Of a small topic, no progress has told in which phase that was.
+                why = "the worker died, because a fault says so (`ledgerfold faults list`)"
+                raise CompactionFailed(_STAGES[phase], why, worker_died=True) from error
+            raise
+        if phase in _STAGES:
+            raise CompactionFailed(_STAGES[phase], "a fault says so (`ledgerfold faults list`)")
+        return manifest

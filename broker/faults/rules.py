@@ -1,0 +1,75 @@
+"""A rule by which the broker fails on purpose: what it applies to, and when it hits. Pure.
+
+    >>> rule = Rule(Fault(kind=FAULT_KIND_DISCONNECT, topic="persistent://a/b/t", every=3))
+    >>> rule.applies_to(Subject("persistent://a/b/t-partition-0")), rule.applies_to(Subject("u"))
+    (True, False)
+    >>> [rule.take() for _ in range(6)]
+    [False, False, True, False, False, True]
+
+A rule with `every` counts messages: an entry with a batch of them counts as all of them, and is hit
+at most once. It never hits two entries in a row: else a batch that is larger than the period would
+be hit again whenever it is sent again. A rule with `next` has no effect after so many hits; it
+stays in the list.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ledgerfold.broker.common.names import namespace_of
+from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.v1.admin_pb2 import FAULT_KIND_DISCONNECT, Fault
+
+__all__ = ["FAULT_KIND_DISCONNECT", "Fault", "Rule", "Subject"]
+
+
+class Subject(NamedTuple):
+    """The names that an operation is about. `topic`: a full one. "": there is none."""
+
+    topic: str = ""
+    producer: str = ""
+    subscription: str = ""
+    consumer: str = ""
+
+
+class Rule:
+    """A rule and its counts. For one thread at a time."""
+
+    def __init__(self, fault: Fault) -> None:
+        self.fault = fault
+        self._seen = 0
+        self._has_just_hit = False
+
+    @property
+    def is_spent(self) -> bool:
+        """Returns whether it has hit as often as it may."""
+        return 0 < self.fault.next <= self.fault.hits
+
+    def applies_to(self, subject: Subject) -> bool:
+        """Returns whether the subject is in its scope."""
+        fault = self.fault
+        return (
+            (not fault.topic or fault.topic in _names(subject.topic))
+            and (not fault.namespace or fault.namespace == namespace_of(subject.topic))
+            and (not fault.producer or fault.producer == subject.producer)
+            and (not fault.subscription or fault.subscription == subject.subscription)
+            and (not fault.consumer or fault.consumer == subject.consumer)
+        )
+
+    def take(self, messages: int = 1) -> bool:
+        """Counts messages in its scope. Returns whether it hits the last one of a period."""
+        if self.is_spent:
+            return False
+        every, before = self.fault.every or 1, self._seen
+        self._seen += max(1, messages)
+        is_due = self._seen // every > before // every
+        hits = is_due and not (self._has_just_hit and every > 1)
+        self._has_just_hit = hits
+        self.fault.hits += hits
+        return hits
+
+
+def _names(topic: str) -> tuple[str, ...]:
+    """Returns the names by which a rule may mean a topic: its own, and that of all partitions."""
+    partition = parse_partition(topic)
+    return (topic,) if partition is None else (topic, partition.topic)

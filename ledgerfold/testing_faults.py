@@ -1,0 +1,171 @@
+"""Faults on purpose in the topics of a test's namespace, which end with the test.
+
+    >>> from ledgerfold.testing import ExistingBroker, Namespace
+    >>> with ExistingBroker("127.0.0.1:7650") as broker, Namespace(broker, "tests/faulty") as made:
+    ...     busy = made.faults.fail("publish", "ProducerBusy", topic="prices", next=1)
+    ...     producer = made.client.create_producer(made.topic("prices"))
+    ...     try:
+    ...         producer.send(b"10")
+    ...     except ProducerBusy:
+    ...         print("busy", busy.hits)
+    ...     message_id = producer.send(b"10")
+    busy 1
+
+docs/TESTING.md describes the kinds. The broker must allow them: `serve --allow-faults`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+
+from ledgerfold.errors import FaultNotFound, ProducerBusy
+
+if TYPE_CHECKING:
+    from ledgerfold.admin import Admin
+    from ledgerfold.testing_broker import ExistingBroker
+
+# For the example above.
+__all__ = ["AsyncFaults", "Faults", "InjectedFault", "ProducerBusy", "Scope"]
+
+
+class Scope(TypedDict, total=False):
+    """The scope of a rule: all that is given; the whole namespace without a topic.
+
+    `topic`: in the namespace, or a full name. It hits every `every` messages, `next` times.
+    """
+
+    topic: str
+    producer: str
+    subscription: str
+    consumer: str
+    next: int
+    every: int
+
+
+class InjectedFault:
+    """A rule, which is removed with a `with` or `async with` block, if it is used as one."""
+
+    def __init__(self, admin: Admin, id_: int) -> None:
+        self._admin, self.id = admin, id_
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.remove()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await asyncio.to_thread(self.remove)
+
+    @property
+    def hits(self) -> int:
+        """The number of its hits. Raises FaultNotFound once it is removed."""
+        for fault in self._admin.list_faults():
+            if fault.id == self.id:
+                return fault.hits
+        raise FaultNotFound(self.id)
+
+    def remove(self) -> None:
+        """Removes the rule; what it delays continues at once. Idempotent."""
+        with suppress(FaultNotFound):
+            self._admin.remove_fault(self.id)
+
+
+class Faults:
+    """The faults of a namespace. All methods raise NotAllowed, InvalidRequest, LimitExceeded."""
+
+    def __init__(self, broker: ExistingBroker, namespace: str) -> None:
+        self._broker, self._namespace = broker, namespace
+        self._added: list[InjectedFault] = []
+
+    def fail(self, operation: str, error: str, **scope: Unpack[Scope]) -> InjectedFault:
+        """Fails an operation with an error, which is named by its class.
+
+        `operation`: "create-producer", "publish", "subscribe", "read" or "lookup".
+        """
+        return self._add("fail", operation, scope, error=error)
+
+    def disconnect(self, operation: str, **scope: Unpack[Scope]) -> InjectedFault:
+        """Disconnects producers ("publish"), or consumers and readers ("read")."""
+        return self._add("disconnect", operation, scope)
+
+    def delay(self, operation: str, by: timedelta, **scope: Unpack[Scope]) -> InjectedFault:
+        """Delays the answers of an operation, by the machine's clock."""
+        return self._add("delay", operation, scope, delay_ms=by // timedelta(milliseconds=1))
+
+    def lose_receipts(
+        self, *, keep_connection: bool = False, **scope: Unpack[Scope]
+    ) -> InjectedFault:
+        """Stores messages without a receipt, and disconnects their producer."""
+        return self._add("lose-receipt", "", scope, keeps_connection=keep_connection)
+
+    def fail_compactions(self, phase: str, **scope: Unpack[Scope]) -> InjectedFault:
+        """Kills the compactor in phase "one" or "two" of a compaction, or fails the "commit"."""
+        return self._add("fail-compaction", "", scope, phase=phase)
+
+    def disk_full(self, *, next: int = 0) -> InjectedFault:
+        """Fails all writes of the broker, also those of other namespaces."""
+        added = self._broker.admin.add_fault("disk-full", next=next)
+        return self._noted(added.id)
+
+    def clear(self) -> None:
+        """Removes the rules that were added here."""
+        while self._added:
+            self._added.pop().remove()
+
+    def _add(self, kind: str, operation: str, scope: Scope, **effect: Any) -> InjectedFault:
+        given: dict[str, Any] = {**scope, **effect}
+        topic = given.get("topic")
+        if topic and "://" not in topic:
+            given["topic"] = f"persistent://{self._namespace}/{topic}"
+        added = self._broker.admin.add_fault(kind, operation, namespace=self._namespace, **given)
+        return self._noted(added.id)
+
+    def _noted(self, id_: int) -> InjectedFault:
+        fault = InjectedFault(self._broker.admin, id_)
+        self._added.append(fault)
+        return fault
+
+
+class AsyncFaults:
+    """The methods of Faults for asyncio: they do not block the event loop."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._faults = faults
+
+    async def fail(self, operation: str, error: str, **scope: Unpack[Scope]) -> InjectedFault:
+        """Fails as Faults.fail()."""
+        return await asyncio.to_thread(self._faults.fail, operation, error, **scope)
+
+    async def disconnect(self, operation: str, **scope: Unpack[Scope]) -> InjectedFault:
+        """Disconnects as Faults.disconnect()."""
+        return await asyncio.to_thread(self._faults.disconnect, operation, **scope)
+
+    async def delay(self, operation: str, by: timedelta, **scope: Unpack[Scope]) -> InjectedFault:
+        """Delays as Faults.delay()."""
+        return await asyncio.to_thread(self._faults.delay, operation, by, **scope)
+
+    async def lose_receipts(
+        self, *, keep_connection: bool = False, **scope: Unpack[Scope]
+    ) -> InjectedFault:
+        """Loses receipts as Faults.lose_receipts()."""
+        lose = self._faults.lose_receipts
+        return await asyncio.to_thread(lose, keep_connection=keep_connection, **scope)
+
+    async def fail_compactions(self, phase: str, **scope: Unpack[Scope]) -> InjectedFault:
+        """Fails compactions as Faults.fail_compactions()."""
+        return await asyncio.to_thread(self._faults.fail_compactions, phase, **scope)
+
+    async def disk_full(self, *, next: int = 0) -> InjectedFault:
+        """Fails writes as Faults.disk_full()."""
+        return await asyncio.to_thread(self._faults.disk_full, next=next)
+
+    async def clear(self) -> None:
+        """Removes rules as Faults.clear()."""
+        await asyncio.to_thread(self._faults.clear)
