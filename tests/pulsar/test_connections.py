@@ -105,7 +105,7 @@ def test_a_damaged_message_is_refused_alone(raw: RawClient, topic: str) -> None:
         ({"txnid_least_bits": 1, "txnid_most_bits": 1}, "no transactions"),
         ({"marker_type": 0}, "Markers"),
         ({"compression": 9}, "Unknown compression"),
-        ({"num_messages_in_batch": 1, "compacted_batch_indexes": [0]}, "is not new"),
+        ({"num_messages_in_batch": 1, "compacted_batch_indexes": [0]}, "Only a compaction sets"),
     ],
 )
 def test_what_is_not_stored_is_refused(

@@ -195,7 +195,7 @@ def test_an_index_of_other_offsets_is_refused(logs: KafkaLogs) -> None:
     logs.take_over("otherindex", batch(0), append_time_ms=1)
     for line, why in (
         (LINE, "not in the active segment"),
-        (AbortedTransaction(7, 3, 1, 2), "is no aborted"),
+        (AbortedTransaction(7, 3, 1, 2), "is not an aborted"),
     ):
         told = [kafka_pb2.KafkaAbortedInfo(**line._asdict())]
         with pytest.raises(InvalidRequest, match=why):

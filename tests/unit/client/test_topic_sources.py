@@ -91,7 +91,9 @@ def test_ids_that_name_their_topic(broker: ThreadedFakeBroker, client: Client) -
     stored = received[FULL + "b"].message_id().serialize()
     with pytest.raises(InvalidRequest, match=r"7:0 does not name its topic.*deserialize"):
         consumer.acknowledge(MessageId.deserialize(stored))
-    with pytest.raises(InvalidRequest, match="is of persistent://public/default/c, which is not"):
+    with pytest.raises(
+        InvalidRequest, match="belongs to persistent://public/default/c, which is not"
+    ):
         consumer.acknowledge(MessageId.deserialize(stored, "c"))
     consumer.acknowledge_cumulative(MessageId.deserialize(stored, "b"))
     wait_until(

@@ -365,10 +365,10 @@ def test_records_that_no_cleaning_could_read_are_refused(codec: str) -> None:
     [
         ("0d 00 00 00 02 6b 01 00", "invalid record size -7"),
         ("28 00 80 80 80 80 80 80 80 80 80 80 80 00 00 02 6b 01 00 00 00", "more than ten bytes"),
-        ("12 00 00 00 02 6b 01 00 ff ff", "its parts end elsewhere"),
+        ("12 00 00 00 02 6b 01 00 ff ff", "its fields do not end where"),
         ("0e 00 00 00 02 6b 01 01", "invalid number of record headers -1"),
         ("12 00 00 00 02 6b 01 02 01 01", "invalid record header key size -1"),
-        ("0e 00 00 0a 02 6b 01 00", "has another offset in it"),
+        ("0e 00 00 0a 02 6b 01 00", "has an offset delta other than"),
         ("0e 00 00 00 02 6b 20 00", "premature EOF"),
     ],
 )
@@ -390,7 +390,7 @@ def test_offsets_of_records_that_are_alike_are_counted(count: int) -> None:
         [b"k"] * count, [b"v"] * count, [NOW_MS] * count, None, range(1, 1 + count)
     )
     error = refusal(_sealed(batch, plain[61:]), COMPACT)
-    assert "Record 0 of a batch has another offset in it" in str(error)
+    assert "Record 0 of a batch has an offset delta other than 0" in str(error)
 
 
 def test_batches_of_many_records_are_looked_through_piece_by_piece() -> None:

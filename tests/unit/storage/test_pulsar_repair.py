@@ -49,6 +49,6 @@ def test_a_store_record_that_is_made_again_names_the_feature(
 def test_other_clients_do_not_publish_them() -> None:
     """The broker takes metadata for those that a client of Pulsar's protocol sent."""
     lab = BrokerLab()
-    with pytest.raises(InvalidRequest, match=r"Only clients of Pulsar's protocol"):
+    with pytest.raises(InvalidRequest, match=r"only over Pulsar's protocol"):
         lab.run(publish(lab, by_pulsar=False))
     lab.stop()
