@@ -367,13 +367,17 @@ class LedgerStore:
     def delete_all_files(self, ledger_ids: Sequence[int]) -> None:
         """Deletes many ledgers without a writer at once, as delete_files() does one.
 
-        The next deletion, or the next start, retries what could not be removed.
+        Raises DiskFailure; the next deletion, or the next start, retries what could not be removed.
         """
-        left = delete_together(ledger_ids, self.ledgers_dir, self._metadata, self._files)
-        for ledger_id in ledger_ids:
-            self._forget(ledger_id)
-        with self._left_lock:
-            self._left |= left
+        left = set(ledger_ids)
+        try:
+            delete_together(ledger_ids, self.ledgers_dir, self._metadata, self._files)
+            left.clear()
+        finally:
+            for ledger_id in ledger_ids:
+                self._forget(ledger_id)
+            with self._left_lock:
+                self._left = (self._left - set(ledger_ids)) | left
 
     def _delete(self, ledger_id: int) -> None:
         try:
@@ -383,6 +387,17 @@ class LedgerStore:
                 raise
             self._close_idle_files()
             delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
+
+    def restored(self) -> None:
+        """Forgets the files of all ledgers, and their damage: a restore has brought them back.
+
+        No topic is loaded.
+        """
+        self._damaged.clear()
+        self._damage.clear()
+        self._readers.forget(lambda _: True)
+        self._open_files.forget(lambda _: True)
+        self._vectors.forget("")
 
     def _close_idle_files(self) -> None:
         """Closes all open files that are not in use; they are reopened when needed."""

@@ -2,7 +2,9 @@
 
 A save and a restore unload all topics, as a reset does (broker/topics/reset.py): clients that stay
 connected reconnect, and runs in progress are ended. A restore brings back what a reset deletes; the
-broker's clock and the ids of ledgers continue. Brokers that can be reset allow it.
+broker's clock and the ids of ledgers go on. All topics are loaded after it, in the background: what
+time does to a topic does not depend on whether it was loaded before. Brokers that can be reset
+allow it.
 """
 
 from __future__ import annotations
@@ -58,12 +60,14 @@ class BrokerSnapshots:
         check_allowed(broker)
         async with self._turn:
             records = await broker.in_thread(functools.partial(self._snapshots.load, name))
-            async with held_empty(broker):
-                before = broker.metadata.topic_names()
+            async with held_empty(broker) as to_load:
+                before, restored = broker.metadata.topic_names(), topics_of(records)
                 restore = functools.partial(self._snapshots.restore, records)
                 gone = await broker.in_thread(restore)
+                broker.store.restored()
+                to_load.update(restored)
                 forget(broker, before)
-                broker.names.created(topics_of(records))
+                broker.names.created(restored)
                 delete_later(broker, gone)
         return described(records)
 
