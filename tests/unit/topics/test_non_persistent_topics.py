@@ -284,7 +284,7 @@ def test_the_schema_of_an_unused_topic_ends_with_it(lab: BrokerLab, is_used_agai
 
 
 def test_the_schema_of_unused_partitions_is_that_of_the_partitioned_topic(lab: BrokerLab) -> None:
-    """Which exists; partitions without one have it as long as one of them is used."""
+    """It exists. Partitions without one have the schema as long as one of them is used."""
     schemas, definition = lab.broker.schemas, SchemaDefinition(type="SCHEMA_TYPE_STRING")
     lab.run(lab.broker.create_partitioned_topic(NAME, 2))
     loose = "non-persistent://public/default/loose"
