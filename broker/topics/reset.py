@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 
 from ledgerfold.broker.common.shielding import runs_to_completion
@@ -55,22 +55,39 @@ async def reset(broker: Broker) -> int:
     """
     check_allowed(broker)
     async with held_empty(broker):
-        names, ledger_ids = broker.metadata.topic_names(), list[int]()
-
-        def edit(batch: MetadataBatch) -> None:
-            ledger_ids[:] = batch.delete_everything()
-
-        async def delete() -> None:
-            await broker.in_thread(lambda: broker.metadata.change(edit))
-            if broker.store.reserve.is_lent:
-                # At once: afterwards there may be no room to note what is removed.
-                await broker.in_thread(lambda: broker.store.delete_all_files(ledger_ids))
-
-        await retry_with_reserve(broker.store, delete)
+        names = broker.metadata.topic_names()
+        ledger_ids = await replace_records(broker, lambda: _delete_records(broker))
         reach("reset.recorded")
         forget(broker, names)
         delete_later(broker, ledger_ids)
     return len(names)
+
+
+def _delete_records(broker: Broker) -> list[int]:
+    ledger_ids = list[int]()
+
+    def edit(batch: MetadataBatch) -> None:
+        ledger_ids[:] = batch.delete_everything()
+
+    broker.metadata.change(edit)
+    return ledger_ids
+
+
+async def replace_records(broker: Broker, write: Callable[[], list[int]]) -> list[int]:
+    """Calls `write` on a thread; on a full disk again, with the disk reserve.
+
+    Returns what it returns: the ids of the ledgers that are DELETING then. Raises what it raises.
+    """
+    ledger_ids = list[int]()
+
+    async def free() -> None:
+        ledger_ids[:] = await broker.in_thread(write)
+        if broker.store.reserve.is_lent:
+            # At once: afterwards there may be no room to note what is removed.
+            await broker.in_thread(lambda: broker.store.delete_all_files(ledger_ids))
+
+    await retry_with_reserve(broker.store, free)
+    return ledger_ids
 
 
 @asynccontextmanager

@@ -14,7 +14,13 @@ import functools
 
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.topics.reset import check_allowed, delete_later, forget, held_empty
+from ledgerfold.broker.topics.reset import (
+    check_allowed,
+    delete_later,
+    forget,
+    held_empty,
+    replace_records,
+)
 from ledgerfold.storage.snapshot_folder import described, topics_of
 from ledgerfold.storage.snapshots import Snapshots
 from ledgerfold.v1.records_pb2 import Snapshot
@@ -63,7 +69,7 @@ class BrokerSnapshots:
             async with held_empty(broker) as to_load:
                 before, restored = broker.metadata.topic_names(), topics_of(records)
                 restore = functools.partial(self._snapshots.restore, records)
-                gone = await broker.in_thread(restore)
+                gone = await replace_records(broker, restore)
                 broker.store.restored()
                 to_load.update(restored)
                 forget(broker, before)

@@ -263,6 +263,31 @@ def test_all_topics_are_loaded_after_a_restore(lab: BrokerLab) -> None:
     assert (*lab.broker.topics, *lab.broker.kafka_topics) == (TOPIC, KAFKA)
 
 
+def test_a_restore_empties_a_full_disk_with_the_reserve(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.store.reserve.keep()
+    fill(lab)
+    store = snapshots(lab)
+    lab.run(store.save("s"))
+    before = state(lab)
+    change(lab)
+    change_records = lab.metadata.change
+
+    def with_room(edit: Any) -> None:
+        if not lab.store.reserve.is_lent:
+            raise DiskFailure("metadata", "A metadata write", OSError(28, "full"))
+        change_records(edit)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lab.metadata, "change", with_room)
+        lab.run(store.restore("s"))
+    assert state(lab) == before
+    lab.settle()
+    check_files(lab)
+    assert lab.store.reserve.is_there
+
+
 def test_topics_are_loaded_again(lab: BrokerLab) -> None:
     """Otherwise nothing would clean or trim those that no client uses."""
     fill(lab)
