@@ -6,7 +6,7 @@ pickled on standard input, and writes pickled messages to its standard output: t
 tasks, then the rows. What tasks print goes to standard error.
 
 The job ends with its process, and so do all processes that the strategy has started, although they
-may hold the same standard output open.
+may hold the same standard output open. The process ends with its worker.
 """
 
 from __future__ import annotations
@@ -156,11 +156,19 @@ def _unchecked() -> None:
     """Checks nothing: the process is killed when its work is cancelled."""
 
 
+def _end_with_worker() -> None:
+    """Waits for the end of standard input: the worker was killed."""
+    while sys.stdin.buffer.read(1):
+        continue
+    os._exit(1)
+
+
 def main() -> None:
     global _answers  # noqa: PLW0603 - tasks send their progress there
     _answers = os.dup(1)
     os.dup2(2, 1)
     stage = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_end_with_worker, daemon=True).start()
     try:
         _send(("rows", stage.lists_of(_unchecked)))
     except Exception as error:

@@ -27,7 +27,8 @@ from ledgerfold.strategies.loading import load
 from ledgerfold.strategies.strategic import READS
 from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, read_messages
-from tests.support.processes import MARK, marked, new_mark
+from tests.support.processes import MARK, end, marked, new_mark
+from tests.support.waiting import wait_until
 
 CLASSES = "tests.support.strategic_classes"
 
@@ -262,3 +263,28 @@ def test_the_processes_that_a_strategy_starts_end_with_its_own(
         else:
             assert given.mapPartitions(_forks).collect() == [1, 2]
     assert marked(mark) == []
+
+
+def _hangs(rows: Iterable[int]) -> Iterator[int]:
+    signal.pause()
+    yield from rows
+
+
+def run_a_job_that_hangs() -> None:
+    """Runs in a process of its own, which the test kills."""
+    engine = InlineEngine()
+    with engine.code_of(_own("Everything")):
+        engine.context.parallelize([1], 1).mapPartitions(_hangs).collect()
+
+
+@pytest.mark.process
+def test_the_process_of_the_tasks_ends_with_a_killed_worker() -> None:
+    mark, code = new_mark(), f"from {__name__} import run_a_job_that_hangs as run; run()"
+    environment = {**os.environ, MARK: mark, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as worker:
+        wait_until(lambda: len(marked(mark)) == 2, "the process of the tasks")
+        worker.kill()
+    try:
+        wait_until(lambda: not marked(mark), "its end")
+    finally:
+        end(mark)
