@@ -4,7 +4,7 @@ Every call must present the secret in the environment variable LEDGERFOLD_COMPAC
 that starts a worker generates one; for a worker that serves other brokers, set the same value on
 all of them. Standard output carries JSON lines for the parent only; the output of Spark and its
 children goes to standard error. Exit codes: 0 stopped, 1 the engine failed, 2 a wrong or missing
-option, 3 no Java or pyspark, with the reason in an "unavailable" event.
+option, 3 no Java or pyspark. An "unavailable" event has the reason of 3, and of a failed start.
 
 `--engine auto` compacts inline, without Spark, where Spark cannot start: no usable Java, no
 pyspark, or a Java on which Spark fails before it has run a job.

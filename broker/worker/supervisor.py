@@ -11,8 +11,8 @@ States (admin.proto, CompactorState) and their transitions:
                example because its JVM died; its runs still report how they ended)
   RESTARTING   it died; restarting after 0.5 s, 1 s, ... 30 s, and from 0.5 s again after a
                healthy minute                 -> READY | RESTARTING | UNAVAILABLE
-  UNAVAILABLE  it cannot work here (with `spark`: no Java, no PySpark; `message` says what to do);
-               retried every 30 s and at the next admin trigger     -> STARTING
+  UNAVAILABLE  it cannot work here (with `spark`: no Java, no PySpark, or Spark does not start;
+               `message` says why); retried every 30 s and at the next admin trigger     -> STARTING
   DISABLED     `--compactor off`
 
 Health is grpc.health.v1 (health.py).
