@@ -120,8 +120,9 @@ class TaskProcess:
         # Its group has the same number as long as one of them is left.
         self._kill_group()
         end_marked(f"{_VARIABLE}={self._token}", _END_SECONDS)
-        # What was sent before is still read.
-        self._answers.shutdown(socket.SHUT_RDWR)
+        # What was sent before is still read. On some systems the other end has disconnected it.
+        with suppress(OSError):
+            self._answers.shutdown(socket.SHUT_RDWR)
 
     def computed(self, stage: Computed) -> list[list[Any]]:
         """Returns the partitions of a stage. Raises ProcessEnded, TaskFailed."""
