@@ -5,9 +5,9 @@ keep it when their parent ends. So all of them can be ended together.
 
 Without /proc (macOS), and before Linux 5.3, none is found.
 
-  >>> list(marked("LEDGERFOLD_EXAMPLE=1"))
+  >>> list(marked("EXAMPLE=1"))
   []
-  >>> end_marked("LEDGERFOLD_EXAMPLE=1", seconds=1.0)
+  >>> end_marked("EXAMPLE=1", seconds=1.0)
   True
 """
 

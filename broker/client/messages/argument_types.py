@@ -170,7 +170,7 @@ def check_type(value: object, kinds: Collection[type], argument: str) -> None:
     known = [_check_of(each) for each in kinds]
     if known and not any(passes(value) for passes, _ in known):
         if isinstance(value, str) and str in kinds:
-            raise InvalidRequest(f"{argument} {value!r:.100} cannot be encoded as UTF-8.")
+            raise InvalidRequest(f"{argument} {value!r:.100} is not valid UTF-8.")
         wanted = " or ".join(text for _, text in known)
         raise InvalidRequest(f"{argument} must be {wanted}, not {value!r:.100}.")
 
