@@ -4,10 +4,10 @@ Every call must present the secret in the environment variable LEDGERFOLD_COMPAC
 that starts a worker generates one; for a worker that serves other brokers, set the same value on
 all of them. Standard output carries JSON lines for the parent only; the output of Spark and its
 children goes to standard error. Exit codes: 0 stopped, 1 the engine failed, 2 a wrong or missing
-option, 3 no Java or pyspark, with the reason in an "unavailable" event.
+option, 3 no Java or pyspark. An "unavailable" event has the reason of 3, and of a failed start.
 
-`--engine auto` compacts inline, without Spark, if Spark cannot start: no usable Java, or no
-pyspark.
+`--engine auto` compacts inline, without Spark, where Spark cannot start: no usable Java, no
+pyspark, or a Java on which Spark fails before it has run a job.
 """
 
 from __future__ import annotations
@@ -90,10 +90,11 @@ def _serve(options: argparse.Namespace, events: int, secret: bytes) -> int:
         ) from error
 
     async def serve(local_dir: Path) -> int:
-        engine, why = _engine(options, local_dir)
+        engine, fallback, why = _engine(options, local_dir)
         settings = WorkerSettings(
             listen=options.listen,
             engine=engine,
+            fallback=fallback,
             why=why,
             announce=print_event(events),
             secret=secret,
@@ -109,25 +110,25 @@ def _serve(options: argparse.Namespace, events: int, secret: bytes) -> int:
         return asyncio.run(serve(Path(folder) / "spark"))
 
 
-def _engine(options: argparse.Namespace, local_dir: Path) -> tuple[EngineStart, str]:
-    """Returns the requested engine; for `auto` also why it is not Spark.
+def _engine(
+    options: argparse.Namespace, local_dir: Path
+) -> tuple[EngineStart, EngineStart | None, str]:
+    """Returns the engine that was asked for; for `auto` also the one to use if it does not start,
+    and why it is not Spark.
 
     Raises CompactorUnavailable if Spark was requested and cannot start.
     """
+    from ledgerfold.compactor.starting import InlineStart, local_cores
+
+    inline = InlineStart(local_cores(options.spark_master))
     if options.engine == "inline":
-        return _inline(), ""
+        return inline, None, ""
     try:
-        return _spark(options, local_dir), ""
+        return _spark(options, local_dir), inline if options.engine == "auto" else None, ""
     except CompactorUnavailable as error:
         if options.engine == "spark":
             raise
-        return _inline(), error.message
-
-
-def _inline() -> EngineStart:
-    from ledgerfold.compactor.starting import InlineStart
-
-    return InlineStart()
+        return inline, None, error.message
 
 
 def _spark(options: argparse.Namespace, local_dir: Path) -> EngineStart:
@@ -161,7 +162,10 @@ def _parser() -> argparse.ArgumentParser:
         "both that works here (auto); default: %(default)s",
     )
     parser.add_argument(
-        "--spark-master", default="local[2]", metavar="MASTER", help="default: %(default)s"
+        "--spark-master",
+        default="local[2]",
+        metavar="MASTER",
+        help="default: %(default)s; the inline engine divides its work for as many cores",
     )
     parser.add_argument(
         "--local-dir",

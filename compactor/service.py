@@ -78,8 +78,9 @@ Response = TypeVar("Response")
 
 
 class CompactorService(CompactorServiceServicer):
-    """The service. `executor` has one thread, so that runs queue up. None until it has started.
-    None until it is up. `asked`: the number of runs and analyses requested so far.
+    """The service. `executor` has one thread, so that runs queue up. `engine`: None until it
+    is up. `info` describes the worker. `asked`: the number of runs and analyses that were asked for
+    so far.
     """
 
     def __init__(
@@ -98,7 +99,8 @@ class CompactorService(CompactorServiceServicer):
         self._trying: dict[str, asyncio.Task[Own]] = {}
         self._secret = secret
         self._why_stopped = ""
-        self._executor, self._files, self._clock, self._info = executor, files, clock, info
+        self._executor, self._files, self._clock = executor, files, clock
+        self.info = info
         self._runs: dict[str, RunningCompaction[Any]] = {}
         self._analyses: set[RunningAnalysis] = set()
 
@@ -164,7 +166,7 @@ class CompactorService(CompactorServiceServicer):
         self, request: GetCompactorInfoRequest, context: Any
     ) -> GetCompactorInfoResponse:
         await self._check_secret(context)
-        return self._info
+        return self.info
 
     async def CheckStrategy(  # noqa: N802
         self, request: CheckStrategyRequest, context: Any

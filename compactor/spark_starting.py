@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import tempfile
 import threading
@@ -16,11 +17,14 @@ from ledgerfold.compactor.class_archive import ClassArchive, dump_archive
 from ledgerfold.compactor.java import Java
 from ledgerfold.compactor.job.engine import SPARK, Engine
 from ledgerfold.compactor.job.executors import check_executors
-from ledgerfold.compactor.job.session import Session, SessionSettings, start_session
+from ledgerfold.compactor.job.session import Session, SessionSettings, end_jvm, start_session
 from ledgerfold.compactor.starting import EngineStart
 from ledgerfold.compactor.warm_up import warm_up
+from ledgerfold.storage.errors import CompactorUnavailable
 from ledgerfold.storage.files import REAL
 from ledgerfold.v1.compactor_pb2 import GetCompactorInfoResponse
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -51,11 +55,22 @@ class SparkStart(EngineStart):
         REAL.make_dir(self.local_dir)
         # Temporary files of this process and its children are removed with the folder.
         os.environ["TMPDIR"] = tempfile.tempdir = str(self.local_dir)
-        session = start_session(
-            SessionSettings(self.master, self.local_dir, self.archive.java_options)
-        )
-        if not session.is_local:
-            check_executors(session.context)
+        try:
+            session = start_session(
+                SessionSettings(self.master, self.local_dir, self.archive.java_options)
+            )
+            if not session.is_local:
+                check_executors(session.context)
+        except CompactorUnavailable:
+            self.abandon()
+            raise
+        except Exception as error:
+            self.abandon()
+            _log.exception("Spark did not start")
+            raise CompactorUnavailable(
+                f"Spark did not start on Java {self.java.version} ({self.java.home}): "
+                f"{str(error).partition(chr(10))[0]} The compactor's log has the output of Java."
+            ) from error
         return session
 
     def warm_up(self, engine: Engine) -> None:
@@ -73,6 +88,9 @@ class SparkStart(EngineStart):
         how = engine.jvm_end()
         self._is_dead = True
         return f"Spark's JVM ended ({how})"
+
+    def abandon(self) -> None:
+        end_jvm()
 
     def clean_up(self) -> None:
         REAL.remove_dir(self.local_dir)

@@ -1,16 +1,20 @@
 """The start and end of a worker's engine (compactor/job/engine.py), and those of the inline engine.
 
-The worker calls all but `ended` on the thread that runs jobs, or when no job runs.
+The worker calls `start` and `ended` on threads of their own, all others on the thread that runs
+jobs, or when no job runs.
 """
 
 from __future__ import annotations
 
+import os
+import re
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from importlib.metadata import version
 from os import getpid
 
 from ledgerfold.compactor.job.engine import INLINE, Engine
-from ledgerfold.compactor.job.inline import InlineEngine
+from ledgerfold.compactor.job.inline import CORES, InlineEngine
 from ledgerfold.v1.compactor_pb2 import GetCompactorInfoResponse
 
 
@@ -25,7 +29,7 @@ class EngineStart(ABC):
 
     @abstractmethod
     def start(self) -> Engine:
-        """Starts the engine, once. Raises CompactorUnavailable, and what the engine raises."""
+        """Starts the engine, once. Raises CompactorUnavailable; then no process of it is left."""
 
     @abstractmethod
     def warm_up(self, engine: Engine) -> None:
@@ -43,20 +47,26 @@ class EngineStart(ABC):
         """
 
     @abstractmethod
+    def abandon(self) -> None:
+        """Ends what is left of an engine that has failed."""
+
+    @abstractmethod
     def clean_up(self) -> None:
         """Removes temporary files, after the engine's end."""
 
 
+@dataclass(frozen=True)
 class InlineStart(EngineStart):
     """The inline engine starts at once, and leaves nothing behind."""
 
+    cores: int = CORES
     name = INLINE
 
     def info(self) -> GetCompactorInfoResponse:
         return GetCompactorInfoResponse(version=version("ledgerfold"), pid=getpid(), engine=INLINE)
 
     def start(self) -> Engine:
-        return InlineEngine()
+        return InlineEngine(self.cores)
 
     def warm_up(self, engine: Engine) -> None:
         """Does nothing: the first job is as fast as later ones."""
@@ -67,5 +77,25 @@ class InlineStart(EngineStart):
     def ended(self, engine: Engine) -> str:
         return ""
 
+    def abandon(self) -> None:
+        """Does nothing: it has no processes that outlive a run."""
+
     def clean_up(self) -> None:
         """Does nothing: there are no temporary files."""
+
+
+def local_cores(master: str) -> int:
+    """Returns for how many cores Spark with this master would divide a job on this machine.
+
+    A job divided for as many leaves the same files. CORES if the master is elsewhere: the number of
+    its cores is known only to it.
+
+        >>> local_cores("local[4]"), local_cores("local"), local_cores("spark://host:7077")
+        (4, 1, 2)
+    """
+    if master == "local":
+        return 1
+    found = re.fullmatch(r"local\[\s*(\d+|\*)\s*(,\s*\d+\s*)?\]", master)
+    if found is None:
+        return CORES
+    return max(1, (os.cpu_count() or 1) if found[1] == "*" else int(found[1]))

@@ -1,8 +1,9 @@
 """The worker process: a gRPC server and one engine (compactor/job/engine.py).
 
 1. The port listens; one JSON line on standard output names it. Health says NOT_SERVING.
-2. The engine starts, on a thread. Health says SERVING. A tiny run warms Spark up, after a waiting
-   run.
+2. The engine starts, on a thread. Health says SERVING. A tiny run warms Spark up, behind one that
+   waits. If Spark fails before it is warm, and `--engine auto` was asked for, the inline engine
+   takes its place; another JSON line names it, with the reason.
 3. On a machine's first start of Spark the JVM's class-data archive is written, for later starts: as
    soon as nothing runs, at the latest when the worker is stopped.
 4. The end: SIGTERM, SIGINT, or, if standard input is a pipe from the parent, its end of file (the
@@ -47,6 +48,8 @@ EXIT_FAILED = 1
 # A plan, or a manifest, names every segment file.
 _MESSAGE_BYTES_MAX = 256 * 1024 * 1024
 _GRACE_SECONDS = 2.0
+# A start that takes longer hangs. It only has a limit if another engine can take its place.
+_START_SECONDS = 120.0
 # The time for cancelled runs to end. A thread may hang on a dead JVM.
 _RUN_END_SECONDS = 15.0
 # With 3 s for a class-data archive.
@@ -64,11 +67,13 @@ _T = TypeVar("_T")
 class WorkerSettings:
     """The settings of a worker. `why`: the reason for its engine, if another one was preferred.
 
-    `announce` prints an event. `secret`: required in every call.
+    `fallback`: the engine to use if `engine` fails before it is warm. `announce` prints an event.
+    `secret`: required in every call.
     """
 
     listen: str
     engine: EngineStart
+    fallback: EngineStart | None
     why: str
     announce: Callable[[dict[str, object]], None]
     secret: bytes
@@ -82,6 +87,7 @@ class Worker:
 
     def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
+        self._start, self._fallback = settings.engine, settings.fallback
         self._executor = ThreadPoolExecutor(1, "jobs")
         self._stopping = asyncio.Event()
         self._why_stopped = "the worker was asked to stop"
@@ -102,15 +108,14 @@ class Worker:
         self._watch_signals()
         self._watch_parent()
         server = await self._listen()
-        starting = asyncio.get_running_loop().run_in_executor(
-            self._executor, self._settings.engine.start
-        )
+        starting = asyncio.create_task(self._started())
         stopping = asyncio.create_task(self._stopping.wait())
         either: set[asyncio.Future[Any]] = {starting, stopping}
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
         code = EXIT_DONE
         if not self._stopping.is_set():
             code = await self._serve(starting, stopping)
+        starting.cancel()
         # At once: health checks must not find it ready while its runs end.
         await self._health.set(NAME, HealthCheckResponse.NOT_SERVING)
         try:
@@ -122,7 +127,28 @@ class Worker:
         await self._stop_engine()
         return code
 
-    async def _serve(self, starting: asyncio.Future[Engine], stopping: asyncio.Task[bool]) -> int:
+    async def _started(self) -> Engine:
+        """Starts the engine, or else the fallback. Raises what the engine raises."""
+        starting = self._in_daemon("start", self._start.start)
+        limit_seconds = None if self._fallback is None else _START_SECONDS
+        await asyncio.wait({starting}, timeout=limit_seconds)
+        if not starting.done():
+            _kill_all_started()
+            return self._fall_back(f"{self._start.name} did not start within {limit_seconds:g} s")
+        error = starting.exception()
+        if error is None or self._fallback is None:
+            return starting.result()
+        return self._fall_back(str(error))
+
+    def _fall_back(self, why: str) -> Engine:
+        assert self._fallback is not None
+        self._start, self._fallback = self._fallback, None
+        self._service.info = self._start.info()
+        self._settings.announce({"event": "engine", "engine": self._start.name, "why": why})
+        _log.warning("The engine is %s from now on: %s", self._start.name, why)
+        return self._start.start()
+
+    async def _serve(self, starting: asyncio.Task[Engine], stopping: asyncio.Task[bool]) -> int:
         try:
             engine = starting.result()
         except CompactorUnavailable as error:
@@ -147,18 +173,27 @@ class Worker:
         in_thread = partial(asyncio.get_running_loop().run_in_executor, self._executor)
         await self._idle(_FIRST_RUN_SECONDS)
         try:
-            await in_thread(self._settings.engine.warm_up, engine)
+            await in_thread(self._start.warm_up, engine)
         except Exception:
             if not self._stopping.is_set():
                 _log.exception("The warm-up failed")
-                self._has_failed, self._why_stopped = (
-                    True,
-                    f"{self._settings.engine.name} runs no job",
-                )
-                self._stopping.set()
+                self._failed(engine, f"{self._start.name} runs no job")
             return
+        self._fallback = None
         await self._idle(_IDLE_SECONDS)
-        await in_thread(self._settings.engine.after_start, engine)
+        await in_thread(self._start.after_start, engine)
+
+    def _failed(self, engine: Engine, why: str) -> None:
+        """Ends the worker, unless another engine takes the place of one that has never worked."""
+        if engine is not self._service.engine:
+            return
+        if self._fallback is None:
+            self._has_failed, self._why_stopped = True, why
+            self._stopping.set()
+            return
+        abandoned = self._start
+        self._service.engine = self._fall_back(why)
+        self._executor.submit(abandoned.abandon)
 
     async def _idle(self, seconds: float) -> None:
         """Waits until, for this time, nothing has run and nothing was requested."""
@@ -180,7 +215,7 @@ class Worker:
         add_CompactorServiceServicer_to_server(self._service, server)
         port = server.add_insecure_port(self._settings.listen)
         await server.start()
-        engine, why = self._settings.engine.name, self._settings.why
+        engine, why = self._start.name, self._settings.why
         self._settings.announce(
             {"event": "listening", "port": port, "pid": os.getpid(), "engine": engine, "why": why}
         )
@@ -200,7 +235,7 @@ class Worker:
         # Otherwise workers that are always stopped before they are idle would never write it. If
         # the broker was killed, its successor may be waiting.
         if self._is_signalled:
-            self._settings.engine.after_start(engine)
+            self._start.after_start(engine)
         engine.stop()
 
     def _watch_signals(self) -> None:
@@ -222,29 +257,37 @@ class Worker:
             while os.read(0, 4096):
                 continue
 
-        self._watch("parent", end_of_input, lambda _: self._stopping.set())
+        watching = self._in_daemon("parent", end_of_input)
+        watching.add_done_callback(lambda _: self._stopping.set())
 
     def _watch_engine(self, engine: Engine) -> None:
-        def ended(why: str) -> None:
-            if not why:
+        def ended(watching: asyncio.Future[str]) -> None:
+            why = watching.result()
+            if not why or engine is not self._service.engine:
                 return
             if not self._stopping.is_set():
-                self._is_engine_dead = self._has_failed = True
-                self._why_stopped = why
-            self._stopping.set()
+                self._is_engine_dead = self._fallback is None
+                self._failed(engine, why)
 
-        self._watch("engine", partial(self._settings.engine.ended, engine), ended)
+        watching = self._in_daemon("engine", partial(self._start.ended, engine))
+        watching.add_done_callback(ended)
 
-    def _watch(self, name: str, wait: Callable[[], _T], then: Callable[[_T], None]) -> None:
-        """Starts a daemon thread, which prevents neither the loop nor the process from ending."""
+    def _in_daemon(self, name: str, work: Callable[[], _T]) -> asyncio.Future[_T]:
+        """Runs `work` on a daemon thread, which keeps neither loop nor process from ending."""
         loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[_T] = loop.create_future()
 
-        def watch() -> None:
-            result = wait()
+        def run() -> None:
+            settle: Callable[[], None]
+            try:
+                settle = partial(outcome.set_result, work())
+            except Exception as error:
+                settle = partial(outcome.set_exception, error)
             with contextlib.suppress(RuntimeError):  # the loop is closed: the worker is ending
-                loop.call_soon_threadsafe(then, result)
+                loop.call_soon_threadsafe(settle)
 
-        threading.Thread(target=watch, name=name, daemon=True).start()
+        threading.Thread(target=run, name=name, daemon=True).start()
+        return outcome
 
 
 def _kill_all_started() -> None:

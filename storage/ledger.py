@@ -1,8 +1,7 @@
 """The ledgers of a data directory: creates, opens, adopts and deletes them.
 
 A ledger's record is written before anything that needs it, and its files are deleted before its
-record: after a crash, recovery (storage/recovery.py) sees either a complete ledger or one to
-remove.
+record: after a crash, recovery (storage/recovery.py) sees a complete ledger or one to remove.
 
     >>> from ledgerfold.storage.key_value import MemoryKeyValue
     >>> metadata = MetadataStore(MemoryKeyValue())
@@ -188,8 +187,7 @@ class LedgerStore:
         return writer
 
     def create_aside(self, topic: str) -> LedgerWriter:
-        """Creates a raw ledger that nothing names until it is finished: a start deletes it before
-        that.
+        """Creates a raw ledger that a start deletes, unless it is finished.
 
         The caller completes it with finish() and puts its record in a batch, or calls
         delete_files().
@@ -245,9 +243,7 @@ class LedgerStore:
         return self._readers.get(ledger_id, lambda: self._make_reader(ledger_id, closed))
 
     def missing_of(self, ledger_id: int) -> StorageError | None:
-        """Returns the error for a closed ledger's missing record or file, or a truncated file, if
-        any.
-        """
+        """Returns the error for a closed ledger's missing record, or missing or truncated file."""
         record = self._metadata.ledger(ledger_id)
         if record is None:
             return MissingFile(str(self.ledger_dir(ledger_id)), "a topic's record")
@@ -289,8 +285,7 @@ class LedgerStore:
         segments: Sequence[SegmentRecord],
         previous: Sequence[SegmentRecord] = (),
     ) -> LedgerRecord:
-        """Verifies that a compacted ledger's files match `segments`. Returns its record; writes
-        nothing.
+        """Verifies a compacted ledger's files against `segments`. Returns its record.
 
         `previous`: segments that are verified already; a link to one of them is not read again.
 
@@ -344,10 +339,7 @@ class LedgerStore:
             batch.put(record)
 
     def delete_files(self, ledger_id: int) -> None:
-        """Deletes the files, the folder, then the record, as far as they exist.
-
-        Raises DiskFailure; the next call, or the next start, retries what could not be removed.
-        """
+        """Deletes files and record. Raises DiskFailure; the next call, or a start, tries again."""
         writer = self._writers.get(ledger_id)
         if writer is not None:
             writer.abandon()
@@ -367,13 +359,17 @@ class LedgerStore:
     def delete_all_files(self, ledger_ids: Sequence[int]) -> None:
         """Deletes many ledgers without a writer at once, as delete_files() does one.
 
-        The next deletion, or the next start, retries what could not be removed.
+        Raises DiskFailure; the next deletion, or the next start, retries what could not be removed.
         """
-        left = delete_together(ledger_ids, self.ledgers_dir, self._metadata, self._files)
-        for ledger_id in ledger_ids:
-            self._forget(ledger_id)
-        with self._left_lock:
-            self._left |= left
+        try:
+            delete_together(ledger_ids, self.ledgers_dir, self._metadata, self._files)
+        except DiskFailure:
+            with self._left_lock:
+                self._left.update(ledger_ids)
+            raise
+        finally:
+            for ledger_id in ledger_ids:
+                self._forget(ledger_id)
 
     def _delete(self, ledger_id: int) -> None:
         try:
@@ -383,6 +379,12 @@ class LedgerStore:
                 raise
             self._close_idle_files()
             delete_ledger(ledger_id, self.ledgers_dir, self._metadata, self._files)
+
+    def restored(self) -> None:
+        """Forgets all damage and open files: a restore has brought back what was missing."""
+        self._damaged.clear()
+        self._damage.clear()
+        self._close_idle_files()
 
     def _close_idle_files(self) -> None:
         """Closes all open files that are not in use; they are reopened when needed."""

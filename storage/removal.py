@@ -55,26 +55,20 @@ def delete_left(
 
 def delete_together(
     ledger_ids: Sequence[int], ledgers_dir: Path, metadata: MetadataStore, files: Files
-) -> set[int]:
+) -> None:
     """Deletes many ledgers as delete_ledger() does, with one sync and one write for all.
 
-    Returns those that remain.
+    Raises DiskFailure.
     """
-    left = set(ledger_ids)
-    try:
-        with metadata.removals.shared():
-            gone = [each for each in ledger_ids if not metadata.is_restored(each)]
-            metadata.allow_removal()
+    with metadata.removals.shared():
+        gone = [each for each in ledger_ids if not metadata.is_restored(each)]
+        metadata.allow_removal()
+        for ledger_id in gone:
+            files.remove_dir(ledgers_dir / str(ledger_id))
+        files.sync_dir(ledgers_dir)
+        with metadata.batch() as batch:
             for ledger_id in gone:
-                files.remove_dir(ledgers_dir / str(ledger_id))
-            files.sync_dir(ledgers_dir)
-            with metadata.batch() as batch:
-                for ledger_id in gone:
-                    batch.delete_ledger(ledger_id)
-        left.clear()
-    except DiskFailure as error:
-        _log.warning("%d ledgers are not removed yet: %s", len(left), error)
-    return left
+                batch.delete_ledger(ledger_id)
 
 
 def sweep(

@@ -4,12 +4,11 @@ A snapshot has a hard link to each file of each ledger, and a file with all reco
 copied: a ledger that is closed never changes. So while one is saved or restored no topic is loaded,
 and all ledgers are closed. A crash leaves the state before or after:
 
-* **Save**: everything is built in <name>.tmp, synced, and renamed. A start removes a folder that
-  was not renamed.
-* **Restore**: ledgers that no longer exist are listed as DELETING, so that a start would remove
-  them, and their files are linked; then one synced write replaces all records. Ledgers that the
-  snapshot does not contain are DELETING from then on.
-* **Delete**: the snapshot is renamed to <name>.tmp, and removed.
+* **Save**: everything is built in <name>.tmp, synced, and renamed. A start removes what was not.
+* **Restore**: ledgers that exist no more are listed as DELETING, so that a start would remove
+  them, and linked; files that others have lost are linked, too; then one synced write replaces all
+  records. Ledgers that the snapshot does not have are DELETING from then on.
+* **Delete**: it is renamed to <name>.tmp, and removed.
 
 Ledger ids are never reused after a restore: the store record is not part of a snapshot.
 """
@@ -181,7 +180,10 @@ class Snapshots(SnapshotFolder):
         return gone
 
     def _bring_back(self, records: SnapshotRecords, wanted: dict[int, LedgerRecord]) -> None:
-        """Links the files of the ledgers that no longer exist; a start would remove them again."""
+        """Links the files of the ledgers that exist no more; a start would remove them again.
+
+        Also links files that are missing in, or differ in size from, those of existing ledgers.
+        """
         missing = list[LedgerRecord]()
         for ledger_id, record in wanted.items():
             existing = self._metadata.ledger(ledger_id)
@@ -203,18 +205,27 @@ class Snapshots(SnapshotFolder):
                 batch.put(listed)
         reach("restore.marked")
         folder = self.path / records.name
-        for record in missing:
-            self._link_back(record, folder)
-        if missing:
+        linked = [self._link_back(record, folder) for record in wanted.values()]
+        if any(linked):
             self._files.sync_dir(self._ledgers_dir)
         reach("restore.linked")
 
-    def _link_back(self, record: LedgerRecord, folder: Path) -> None:
+    def _link_back(self, record: LedgerRecord, folder: Path) -> bool:
+        """Links the files that the ledger lacks. Returns whether it lacked any."""
+        ledger = self._ledgers_dir / str(record.ledger_id)
         paths = [*sorted(file_names(record)), f"{record.ledger_id}/{LABEL}"]
-        existing = [each for each in paths if self._files.exists(folder / flat(each))]
-        if existing:
-            ledger = self._ledgers_dir / str(record.ledger_id)
+        lacking = [
+            each
+            for each in paths
+            if (size_bytes := self._size(folder / flat(each))) is not None
+            and size_bytes != self._size(self._ledgers_dir / each)
+        ]
+        if lacking:
             self._files.make_dir(ledger)
-            for path in existing:
+            for path in lacking:
                 self._files.link(folder / flat(path), self._ledgers_dir / path)
             self._files.sync_dir(ledger)
+        return bool(lacking)
+
+    def _size(self, path: Path) -> int | None:
+        return self._files.size(path) if self._files.exists(path) else None

@@ -143,13 +143,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 def _add_compactor(group: argparse._ArgumentGroup) -> None:
     add = group.add_argument
     compactor = (
-        "spark: start a worker that compacts on Spark; inline: start one that compacts in its own "
-        "process, without Java; auto (the default): spark if Java is found, otherwise inline; off: "
-        "do not compact; HOST:PORT: use this worker, which needs the same "
+        "start a worker that compacts on Spark (spark), or in its own process without Java "
+        "(inline), or on Spark if it starts and else inline (auto, the default); disable "
+        "compaction (off); or use the worker at HOST:PORT, which needs the same "
         "LEDGERFOLD_COMPACTOR_SECRET in its environment"
     )
     add("--compactor", default="auto", metavar="auto|spark|inline|off|HOST:PORT", help=compactor)
-    master = "the Spark master of a local worker; default local[2]"
+    master = "the Spark master of a local worker, also for its number of cores; default local[2]"
     add("--spark-master", default="local[2]", metavar="MASTER", help=master)
     nice = "the nice value of a local worker, 0 to 19 (19: lowest priority); default 0"
     add("--compactor-nice", type=int, choices=range(20), default=0, metavar="N", help=nice)

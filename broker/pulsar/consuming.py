@@ -24,9 +24,9 @@ from ledgerfold.broker.pulsar.schemas import check_consumer, takes_any
 from ledgerfold.broker.pulsar.starts import start_at, start_of
 from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.lifecycle import (
-    create_subscription,
+    connect_consumer,
     delete_subscription,
-    remove_subscription,
+    remove_abandoned,
     seek_subscription,
 )
 from ledgerfold.broker.subscriptions.subscription import Subscription
@@ -125,21 +125,8 @@ class Consuming:
         if isinstance(topic, NonPersistentTopic):
             return topic.attach(opening.subscription, options)
         now_ms = self._link.broker.clock_ms()
-        subscription = await create_subscription(
-            topic,
-            opening.subscription,
-            start_of(opening, now_ms),
-            durable=options.durable,
-            read_compacted=options.read_compacted,
-            by_consumer=True,
-            created_ms=now_ms,
-        )
-        try:
-            return subscription, subscription.attach(options)
-        except LedgerfoldError:
-            if subscription.is_abandoned:
-                remove_subscription(topic, subscription)
-            raise
+        name, start = opening.subscription, start_of(opening, now_ms)
+        return await connect_consumer(topic, name, start, options, created_ms=now_ms)
 
     def _acks_of(self, subscription: AnySubscription) -> BatchAcks:
         acks, incarnation = self._acks.get(subscription), subscription.incarnation
@@ -162,8 +149,7 @@ class Consuming:
         topic = self._sought.pop(subscription, None)
         if topic is not None:
             subscription.is_kept = False
-            if subscription.is_abandoned:
-                remove_subscription(topic, subscription)
+            remove_abandoned(topic, subscription)
 
     async def unsubscribe(self, request: BaseCommand) -> None:
         """Deletes the subscription. Raises SubscriptionBusy, StorageError."""

@@ -17,7 +17,7 @@ from ledgerfold.broker.pulsar.frames import command, encode_with_payload, messag
 from ledgerfold.broker.pulsar.from_native import words_of
 from ledgerfold.broker.pulsar.link import THREAD_BYTES, THREAD_MESSAGES, Link
 from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery, Output
-from ledgerfold.broker.subscriptions.lifecycle import remove_subscription
+from ledgerfold.broker.subscriptions.lifecycle import remove_abandoned
 from ledgerfold.broker.subscriptions.non_persistent import NonPersistentSubscription
 from ledgerfold.broker.subscriptions.subscription import Subscription
 from ledgerfold.broker.topics.broker import PulsarTopic
@@ -108,8 +108,8 @@ class AttachedConsumer:
         self.subscription.detach(self.consumer)
         self.consumer.share.close()
         self._resources.close()
-        if (stored := self.stored) is not None and stored[1].is_abandoned:
-            remove_subscription(*stored)
+        if self.stored is not None:
+            remove_abandoned(*self.stored)
 
     # Internals
 

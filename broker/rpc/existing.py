@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledgerfold.broker.common.given_names import is_stand_in, shown_topic
-from ledgerfold.broker.common.names import full_topic, is_non_persistent, persistent_topic
+from ledgerfold.broker.common.names import full_topic, persistent_topic
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.storage.errors import TopicNotFound
@@ -29,12 +29,9 @@ def existing_names(broker: Broker, name: str) -> list[str]:
 
     Raises TopicNotFound.
     """
-    full = recorded_name(broker, name)
-    names = broker.partitions.names(full)
-    # Non-persistent partitions begin when they are used.
-    must_exist = not is_non_persistent(full) or names == [full]
+    names = broker.partitions.names(recorded_name(broker, name))
     for each in names:
-        if must_exist and not broker.exists(each):
+        if not broker.exists(each):
             raise TopicNotFound(each)
     return names
 

@@ -24,9 +24,9 @@ from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions, 
 from ledgerfold.broker.subscriptions.dispatcher import HashRange, SubscriptionType
 from ledgerfold.broker.subscriptions.key_owners import KeySharedPolicy
 from ledgerfold.broker.subscriptions.lifecycle import (
-    create_subscription,
+    connect_consumer,
     delete_subscription,
-    remove_subscription,
+    remove_abandoned,
     seek_subscription,
 )
 from ledgerfold.broker.subscriptions.non_persistent import NonPersistentSubscription
@@ -36,11 +36,10 @@ from ledgerfold.broker.topics.client_schemas import check_consumer
 from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 from ledgerfold.broker.topics.operations import disable_compaction
 from ledgerfold.broker.topics.partitions import on_each
-from ledgerfold.broker.topics.topic import Topic
 from ledgerfold.broker.wire.frames import encode_deliveries
 from ledgerfold.storage.codec import check_readable
 from ledgerfold.storage.entry import Position
-from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError, NotAllowed
+from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 from ledgerfold.v1 import data_pb2
 from ledgerfold.v1.records_pb2 import Position as PositionRecord
 
@@ -107,13 +106,8 @@ async def subscribe(broker: Broker, context: Context) -> None:
     finally:
         subscription.detach(consumer)
         consumer.share.close()
-        if not isinstance(topic, NonPersistentTopic):
-            _remove_abandoned(topic, subscription)
-
-
-def _remove_abandoned(topic: Topic, subscription: AnySubscription) -> None:
-    if isinstance(subscription, Subscription) and subscription.is_abandoned:
-        remove_subscription(topic, subscription)
+        if not isinstance(topic, NonPersistentTopic) and isinstance(subscription, Subscription):
+            remove_abandoned(topic, subscription)
 
 
 @runs_to_completion
@@ -180,20 +174,7 @@ async def _attach(
     name = opening.subscription or f"reader-{secrets.token_hex(5)}"
     if isinstance(topic, NonPersistentTopic):
         return topic.attach(name, options)
-    subscription = await create_subscription(
-        topic,
-        name,
-        opening.start,
-        durable=options.durable,
-        read_compacted=options.read_compacted,
-        by_consumer=True,
-        created_ms=now_ms,
-    )
-    try:
-        return subscription, subscription.attach(options)
-    except LedgerfoldError:
-        _remove_abandoned(topic, subscription)
-        raise
+    return await connect_consumer(topic, name, opening.start, options, created_ms=now_ms)
 
 
 def _traffic(output: Output) -> Traffic:

@@ -1,4 +1,5 @@
-"""The life cycle of subscriptions: creation, loading from a record, seek and deletion.
+"""The life cycle of subscriptions: creation, also by a consumer, loading from a record, seek and
+deletion.
 
 A topic keeps its subscriptions by name and writes and deletes cursor records; this module uses
 nothing else of it. Records are found by the topic's name: after every await, and before a record is
@@ -18,6 +19,7 @@ from ledgerfold.broker.faults.faults import Faults
 from ledgerfold.broker.faults.rules import Subject
 from ledgerfold.broker.log.log import TopicLog
 from ledgerfold.broker.policies.profiles import Emulation
+from ledgerfold.broker.subscriptions.consumer import Consumer, ConsumerOptions
 from ledgerfold.broker.subscriptions.cursor import Cursor
 from ledgerfold.broker.subscriptions.faulty_consumer import consumer_kind
 from ledgerfold.broker.subscriptions.reading import mark_delete_before
@@ -163,6 +165,34 @@ async def create_subscription(
     return subscription
 
 
+async def connect_consumer(
+    topic: SubscriptionTopic,
+    name: str,
+    start: StartPosition,
+    options: ConsumerOptions,
+    *,
+    created_ms: int,
+) -> tuple[Subscription, Consumer]:
+    """Connects a consumer to the subscription of that name, creating it at `start` if needed.
+
+    Raises what create_subscription() and Subscription.attach() raise.
+    """
+    subscription = await create_subscription(
+        topic,
+        name,
+        start,
+        durable=options.durable,
+        read_compacted=options.read_compacted,
+        by_consumer=True,
+        created_ms=created_ms,
+    )
+    try:
+        return subscription, subscription.attach(options)
+    finally:
+        # It is in use if the consumer is connected.
+        remove_abandoned(topic, subscription)
+
+
 async def _created(topic: SubscriptionTopic, name: str) -> Subscription | None:
     """Returns the existing subscription of that name, once its record is durable, or None.
 
@@ -243,6 +273,12 @@ def remove_subscription(topic: SubscriptionTopic, subscription: Subscription) ->
     """Removes the subscription from `topic.subscriptions` if it is still the one of its name."""
     if topic.subscriptions.get(subscription.name) is subscription:
         del topic.subscriptions[subscription.name]
+
+
+def remove_abandoned(topic: SubscriptionTopic, subscription: Subscription) -> None:
+    """Removes a subscription that is not durable if no consumer uses it any more."""
+    if subscription.is_abandoned:
+        remove_subscription(topic, subscription)
 
 
 def existing_subscription(topic: SubscriptionTopic, name: str) -> Subscription:

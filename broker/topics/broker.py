@@ -157,7 +157,7 @@ class Broker:
 
     def exists(self, name: str) -> bool:
         """Returns whether a topic of any kind has the full name. Thread-safe."""
-        return self.metadata.topic(name) is not None or self.non_persistent.get(name) is not None
+        return self.metadata.topic(name) is not None or self.non_persistent.exists(name)
 
     def is_loaded(self, topic: LoadedTopic) -> bool:
         """Returns whether `topic` is still the loaded topic of its name."""

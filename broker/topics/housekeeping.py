@@ -56,7 +56,10 @@ class Housekeeping:
             await self.check_all()
 
     async def check_all(self) -> None:
-        self._broker.non_persistent.end_unused()
+        try:
+            await self._broker.non_persistent.end_unused()
+        except LedgerfoldError as error:
+            _log.error("Schemas of unused topics are not deleted: %s", error)
         for topic in tuple(self._broker.topics.values()):
             for check in (_roll, _expire, enforce_quotas, _trim, _forget_producers):
                 if topic.is_loaded:

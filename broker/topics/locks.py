@@ -17,8 +17,9 @@ broker, such as a reset, holds all names: it waits until no lock is held, and ot
   changed
   reset
 
-While a request for the lock of all names waits, other locks are still granted: their holders may
-need another one.
+While the lock of all names is waited for, the lock of a name is given only to those who hold one
+already, and may need another. So it waits for what is in progress, never for what comes later.
+Tasks that were created by a holder count as holders.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from weakref import WeakValueDictionary
+
+_holds: ContextVar[bool] = ContextVar("holds the lock of a name", default=False)
 
 
 class TopicLocks:
@@ -36,9 +40,10 @@ class TopicLocks:
         # Each lock exists while a task holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._inside = 0
-        self._is_idle, self._is_open = asyncio.Event(), asyncio.Event()
-        self._is_idle.set()
-        self._is_open.set()
+        # No name is locked; all names are not; nobody waits for all names either.
+        self._is_idle, self._is_open, self._is_free = (asyncio.Event() for _ in range(3))
+        for event in (self._is_idle, self._is_open, self._is_free):
+            event.set()
         self._turn = asyncio.Lock()
 
     def __len__(self) -> int:
@@ -48,14 +53,18 @@ class TopicLocks:
     @asynccontextmanager
     async def one(self, name: str) -> AsyncIterator[None]:
         """Holds the lock of a name."""
-        while not self._is_open.is_set():
-            await self._is_open.wait()
+        held = _holds.get()
+        gate = self._is_open if held else self._is_free
+        while not gate.is_set():
+            await gate.wait()
         self._inside += 1
         self._is_idle.clear()
+        _holds.set(True)
         try:
             async with self._locks.setdefault(name, asyncio.Lock()):
                 yield
         finally:
+            _holds.set(held)
             self._inside -= 1
             if not self._inside:
                 self._is_idle.set()
@@ -64,10 +73,12 @@ class TopicLocks:
     async def every(self) -> AsyncIterator[None]:
         """Holds the locks of all names, including names that do not exist yet."""
         async with self._turn:
-            while self._inside:
-                await self._is_idle.wait()
-            self._is_open.clear()
+            self._is_free.clear()
             try:
+                while self._inside:
+                    await self._is_idle.wait()
+                self._is_open.clear()
                 yield
             finally:
                 self._is_open.set()
+                self._is_free.set()

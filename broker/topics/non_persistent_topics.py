@@ -1,8 +1,9 @@
 """The non-persistent topics of a broker: which exist, and how they begin and end.
 
 A topic begins when it is created, or when a client uses it, as other topics do; it ends when it is
-deleted or unloaded, when nobody has used it for UNUSED_MS, and with the broker. A partitioned one
-has a record (partitions.py); its partitions begin like other topics.
+deleted or unloaded, when nobody has used it for UNUSED_MS, and with the broker. A topic that is
+deleted, or unused, loses its schema, too. A partitioned one has a record (partitions.py); its
+partitions exist from then on, and begin like other topics.
 
 Source: Pulsar's BrokerService and NonPersistentTopic.checkGC
 (brokerDeleteInactiveTopicsMaxInactiveDurationSeconds).
@@ -13,10 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from ledgerfold.broker.common.names import namespace_of
+from ledgerfold.broker.common.names import is_non_persistent, namespace_of
 from ledgerfold.broker.topics.loaded_topic import TopicContext
 from ledgerfold.broker.topics.non_persistent_topic import NonPersistentTopic
 from ledgerfold.broker.topics.partitions import Partitions
+from ledgerfold.broker.topics.schemas import Schemas, owner_of
 from ledgerfold.storage.errors import NotAllowed, TopicExists, TopicNotFound, Unavailable
 from ledgerfold.storage.partition_names import parse_partition
 
@@ -29,6 +31,8 @@ class NonPersistentBroker(TopicContext, Protocol):
 
     @property
     def partitions(self) -> Partitions: ...
+    @property
+    def schemas(self) -> Schemas: ...
 
 
 class NonPersistentTopics:
@@ -42,6 +46,11 @@ class NonPersistentTopics:
     def get(self, name: str) -> NonPersistentTopic | None:
         """Returns the topic if it exists. Thread-safe."""
         return self._topics.get(name)
+
+    def exists(self, name: str) -> bool:
+        """Returns whether a topic has the name, also a partition not used yet. Thread-safe."""
+        is_partition = is_non_persistent(name) and self._broker.partitions.has_partition(name)
+        return is_partition or name in self._topics
 
     def __iter__(self) -> Iterator[NonPersistentTopic]:
         return iter(tuple(self._topics.values()))
@@ -95,12 +104,24 @@ class NonPersistentTopics:
         if topic is not None:
             topic.close()
 
-    def end_unused(self) -> None:
-        """Ends topics that nobody has used for some time."""
+    async def end_unused(self) -> None:
+        """Ends topics that nobody has used for some time, and deletes their schemas.
+
+        Raises DiskFailure; then the topics have ended.
+        """
         now_ms = self._broker.clock.now_ms()
-        for topic in self:
-            if not topic.is_used and now_ms - topic.used_ms > UNUSED_MS:
-                self.end(topic.name)
+        unused = [
+            topic.name for topic in self if not topic.is_used and now_ms - topic.used_ms > UNUSED_MS
+        ]
+        for name in unused:
+            self.end(name)
+        await self._broker.schemas.forget(unused, self._has_owner)
+
+    def _has_owner(self, owner: str) -> bool:
+        """Returns whether a topic, partitioned or not, or a partition of it exists. Thread-safe."""
+        if self._broker.partitions.count(owner):
+            return True
+        return any(owner_of(each) == owner for each in tuple(self._topics))
 
     def stop(self) -> None:
         """Ends all topics; no new one may begin."""

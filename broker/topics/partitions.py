@@ -81,6 +81,11 @@ class Partitions:
         record = self._metadata.partitioned_topic(name)
         return 0 if record is None else record.partitions
 
+    def has_partition(self, name: str) -> bool:
+        """Returns whether the name is that of a partition of a partitioned topic. Thread-safe."""
+        partition, parent = parse_partition(name), self._parent(name)
+        return partition is not None and parent is not None and partition.index < parent.partitions
+
     def names(self, name: str) -> list[str]:
         """Returns the names of the partitions in order, or `[name]` if it is not partitioned."""
         return [partition_name(name, index) for index in range(self.count(name))] or [name]
@@ -134,8 +139,8 @@ class Partitions:
         check_topic(name)
         if count := self.count(name):
             raise TopicIsPartitioned(name, count)
-        partition, parent = parse_partition(name), self._parent(name)
-        if partition and parent and partition.index >= parent.partitions:
+        parent = self._parent(name)
+        if parent is not None and not self.has_partition(name):
             why = f"{parent.name} has only {counted(parent.partitions, 'partition')}."
             raise TopicNotFound(name, why)
 

@@ -10,6 +10,8 @@ continue.
    After a crash, a start finds everything or nothing.
 3. The files are deleted in the background; a start continues a deletion that was interrupted.
 
+On a full disk both use the disk reserve, as the deletion of a topic does (freeing.py).
+
 Only brokers that allow it can be reset: those with a manual clock, and with `serve --allow-reset`.
 """
 
@@ -17,13 +19,20 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.freeing import retry_with_reserve
 from ledgerfold.storage.crash_points import reach
-from ledgerfold.storage.errors import LedgerfoldError, NotAllowed, TopicNotFound, Unavailable
+from ledgerfold.storage.errors import (
+    DiskFailure,
+    LedgerfoldError,
+    NotAllowed,
+    TopicNotFound,
+    Unavailable,
+)
 from ledgerfold.storage.metadata import MetadataBatch
 
 _log = logging.getLogger(__name__)
@@ -49,23 +58,47 @@ async def reset(broker: Broker) -> int:
         # First: a disk that is said to be full would refuse the reset.
         broker.faults.clear()
     async with held_empty(broker):
-        names, ledger_ids = broker.metadata.topic_names(), list[int]()
-
-        def edit(batch: MetadataBatch) -> None:
-            ledger_ids.extend(batch.delete_everything())
-
-        await broker.in_thread(lambda: broker.metadata.change(edit))
+        names = broker.metadata.topic_names()
+        ledger_ids = await replace_records(broker, lambda: _delete_records(broker))
         reach("reset.recorded")
         forget(broker, names)
         delete_later(broker, ledger_ids)
     return len(names)
 
 
-@asynccontextmanager
-async def held_empty(broker: Broker) -> AsyncIterator[None]:
-    """Unloads all topics and keeps them unloaded in the block; namespaces do not change either.
+def _delete_records(broker: Broker) -> list[int]:
+    ledger_ids = list[int]()
 
-    Topics that exist afterwards are loaded again in the background. Non-persistent topics continue.
+    def edit(batch: MetadataBatch) -> None:
+        ledger_ids[:] = batch.delete_everything()
+
+    broker.metadata.change(edit)
+    return ledger_ids
+
+
+async def replace_records(broker: Broker, write: Callable[[], list[int]]) -> list[int]:
+    """Calls `write` on a thread; on a full disk again, with the disk reserve.
+
+    Returns what it returns: the ids of the ledgers that are DELETING then. Raises what it raises.
+    """
+    ledger_ids = list[int]()
+
+    async def free() -> None:
+        ledger_ids[:] = await broker.in_thread(write)
+        if broker.store.reserve.is_lent:
+            # At once: afterwards there may be no room to note what is removed.
+            await broker.in_thread(lambda: broker.store.delete_all_files(ledger_ids))
+
+    await retry_with_reserve(broker.store, free)
+    return ledger_ids
+
+
+@asynccontextmanager
+async def held_empty(broker: Broker) -> AsyncIterator[set[str]]:
+    """Unloads all topics and keeps them unloaded inside; no namespace changes, either.
+
+    Those that exist afterwards are loaded again in the background. Yields their names, to which
+    others may be added. Non-persistent topics go on.
 
     Raises MetadataLost if the records of a topic are lost.
     """
@@ -76,13 +109,13 @@ async def held_empty(broker: Broker) -> AsyncIterator[None]:
         await broker.unload_all()
         reach("reset.unloaded")
         try:
-            yield
+            yield loaded
         finally:
             broker.spawn(_load_again(broker, loaded))
 
 
 async def _load_again(broker: Broker, loaded: Collection[str]) -> None:
-    """Loads the topics that were loaded, and, as a start does, all Kafka topics, if they exist.
+    """Loads these topics and, as a start does, all Kafka topics, if they exist.
 
     Otherwise idle ones would be neither cleaned nor trimmed until a client uses them.
     """
@@ -111,5 +144,12 @@ def forget(broker: Broker, names: Sequence[str]) -> None:
 
 def delete_later(broker: Broker, ledger_ids: Sequence[int]) -> None:
     """Deletes the files of ledgers that are marked as DELETING, in the background."""
+    broker.spawn(_delete_files(broker, ledger_ids))
+
+
+async def _delete_files(broker: Broker, ledger_ids: Sequence[int]) -> None:
     work = functools.partial(broker.store.delete_all_files, ledger_ids)
-    broker.spawn(broker.in_thread(work))
+    try:
+        await retry_with_reserve(broker.store, lambda: broker.in_thread(work))
+    except DiskFailure as error:
+        _log.warning("%d ledgers are not removed yet: %s", len(ledger_ids), error)

@@ -5,10 +5,11 @@ compatible with earlier ones (broker/schemas/compatibility.py). All partitions o
 topic have its schema. The topic need not exist: an administrator may register its schema first.
 Rules and their source: Pulsar's SchemaRegistryServiceImpl, AbstractTopic and PersistentTopic.
 
-* A definition that is equal to an existing version gets that version.
-* A deletion leaves a mark, so that version numbers are not reused: `force` removes the mark, too.
-  Deleting the topic is such a deletion, in the same write.
-* Every change is one synced write, and is decided against the latest stored versions.
+* A definition that a version has already is that version.
+* A deletion leaves a mark, so that its versions are not used again: `force` removes that, too.
+  Deleting the topic is such a deletion, in the same write; so is, in a later write, the end of a
+  non-persistent one that nobody uses.
+* Every change is one synced write, and is decided on the versions that it is written after.
 
 Definitions are checked and compared in separate threads, because clients choose their sizes:
 nothing else in the broker waits for them. Bounds: broker/schemas/definitions.py,
@@ -18,7 +19,7 @@ broker/schemas/steps.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -200,6 +201,22 @@ class Schemas:
         async with self._turn(name):
             await self._work(change)
         return -1 if force else mark.version
+
+    async def forget(self, ended: Iterable[str], exists: Callable[[str], bool]) -> None:
+        """Deletes the schemas of topics that have ended, unless they exist again.
+
+        `exists`: whether anything that has the schema exists; thread-safe. Raises DiskFailure.
+        """
+        owners = {owner_of(each) for each in ended if self._metadata.schema(owner_of(each))}
+
+        def edit(batch: MetadataBatch) -> None:
+            # A client's version is only added to a topic that exists: before this, or after.
+            for name in owners:
+                if not exists(name):
+                    batch.delete_schemas(name)
+
+        if owners:
+            await self._work(lambda: self._metadata.change(edit))
 
     def _turn(self, name: str) -> asyncio.Lock:
         """Returns the lock of changes of a topic's schema."""

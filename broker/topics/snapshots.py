@@ -2,7 +2,9 @@
 
 A save and a restore unload all topics, as a reset does (broker/topics/reset.py): clients that stay
 connected reconnect, and runs in progress are ended. A restore brings back what a reset deletes; the
-broker's clock and the ids of ledgers continue. Brokers that can be reset allow it.
+broker's clock and the ids of ledgers go on. All topics are loaded after it, in the background: what
+time does to a topic does not depend on whether it was loaded before. Brokers that can be reset
+allow it.
 """
 
 from __future__ import annotations
@@ -12,7 +14,13 @@ import functools
 
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.broker.topics.reset import check_allowed, delete_later, forget, held_empty
+from ledgerfold.broker.topics.reset import (
+    check_allowed,
+    delete_later,
+    forget,
+    held_empty,
+    replace_records,
+)
 from ledgerfold.storage.snapshot_folder import described, topics_of
 from ledgerfold.storage.snapshots import Snapshots
 from ledgerfold.v1.records_pb2 import Snapshot
@@ -58,12 +66,14 @@ class BrokerSnapshots:
         check_allowed(broker)
         async with self._turn:
             records = await broker.in_thread(functools.partial(self._snapshots.load, name))
-            async with held_empty(broker):
-                before = broker.metadata.topic_names()
+            async with held_empty(broker) as to_load:
+                before, restored = broker.metadata.topic_names(), topics_of(records)
                 restore = functools.partial(self._snapshots.restore, records)
-                gone = await broker.in_thread(restore)
+                gone = await replace_records(broker, restore)
+                broker.store.restored()
+                to_load.update(restored)
                 forget(broker, before)
-                broker.names.created(topics_of(records))
+                broker.names.created(restored)
                 delete_later(broker, gone)
         return described(records)
 

@@ -3,8 +3,8 @@
 * Its standard input is a pipe that stays open and carries no data: the worker ends when it closes,
   so it does not outlive a killed broker.
 * Its standard output has JSON lines: {"event":"listening","port":N,"pid":P,"engine":E,"why":W}
-  (W: why it is not Spark), or {"event":"unavailable","message":"..."} before it ends with code 3.
-  Other lines are ignored.
+  (W: why it is not Spark), {"event":"engine","engine":E,"why":W} if another engine takes the place
+  of that one, or {"event":"unavailable","message":"..."} before it ends. Other lines are ignored.
 * Its standard error goes to a new file at each start: an older worker keeps the old one.
 * It leads its own process group: Ctrl-C at the terminal reaches only the broker, which decides when
   the worker ends.
@@ -21,7 +21,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,8 +72,10 @@ class WorkerProcess:
         self.pid = process.pid
         self.exited = asyncio.create_task(process.wait())
         self.unavailable_message = ""
-        # Why it compacts inline, if Spark was preferred.
-        self.why_inline = ""
+        # Its engine, once known, and why it compacts inline, if Spark was preferred.
+        self.engine = self.why_inline = ""
+        # Called when they change.
+        self.on_engine: Callable[[], None] = lambda: None
         self._process, self._token, self._stdin = process, token, stdin
         self._is_stopped = False
         self._port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -179,9 +181,12 @@ class WorkerProcess:
             kind = event["event"]
             if kind == "unavailable":
                 self.unavailable_message = str(event["message"])
-            elif kind == "listening" and not self._port.done():
+            elif kind in ("listening", "engine"):
+                if kind == "listening" and not self._port.done():
+                    self._port.set_result(int(event["port"]))
+                self.engine = str(event.get("engine", ""))
                 self.why_inline = str(event.get("why", ""))
-                self._port.set_result(int(event["port"]))
+                self.on_engine()
         except (ValueError, KeyError, TypeError):
             _log.debug("The worker printed: %r", line)
 

@@ -10,8 +10,8 @@ files, the next start ends them first:
 * A folder that still exists at the next start names the worker to look for. No pid is stored, so a
   reused pid cannot be mistaken for the worker.
 
-Without /proc (macOS), and before Linux 5.3, no process is found. Then the chain above must suffice:
-the worker ends with its standard input, the JVM with the worker, the others with the JVM.
+Where no process is found (ledgerfold/marked_processes.py), the chain above has to suffice: the
+worker ends with its standard input, the JVM with the worker, the rest with it.
 
   >>> scratch = new_scratch(folder)  # its name is the token
   >>> end_left_over(folder)
@@ -22,21 +22,17 @@ the worker ends with its standard input, the JVM with the worker, the others wit
 from __future__ import annotations
 
 import logging
-import os
-import select
 import shutil
-import signal
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from ledgerfold.marked_processes import end_marked, marked
 from ledgerfold.storage.names import COMPACTOR
 
 WORKER_VARIABLE = "LEDGERFOLD_WORKER"
 # For killed processes to end; one that hangs in the kernel takes longer.
 END_SECONDS = 10.0
-_PROC = Path("/proc")
 _log = logging.getLogger(__name__)
 
 
@@ -71,54 +67,12 @@ def remove_scratch(folder: Path) -> None:
 
 def end_processes(token: str, seconds: float = END_SECONDS) -> bool:
     """Kills all processes with the token until none is left; returns False if some remain."""
-    deadline = time.monotonic() + seconds
-    try:
-        while alive := list(processes(token)):
-            for pid in alive:
-                _end(pid, token, deadline - time.monotonic())
-            if time.monotonic() > deadline:
-                return False
-    except OSError as error:
-        _log.error("Processes of a compactor cannot be ended: %s", error)
-        return False
-    return True
+    return end_marked(f"{WORKER_VARIABLE}={token}", seconds)
 
 
 def processes(token: str) -> Iterator[int]:
     """Yields the pids of a worker and all processes it started, except zombies."""
-    if _PROC.is_dir() and hasattr(os, "pidfd_open"):
-        for name in os.listdir(_PROC):
-            if name.isdecimal() and _carries(int(name), token):
-                yield int(name)
-
-
-def _carries(pid: int, token: str) -> bool:
-    try:
-        environment = (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        # Ended, or another user's.
-        return False
-    return f"{WORKER_VARIABLE}={token}".encode() in environment.split(b"\0")
-
-
-def _end(pid: int, token: str, seconds: float) -> None:
-    """Kills a process and waits for its end, at most `seconds`."""
-    # By a handle, and checked again: the pid may belong to another process by now.
-    try:
-        handle = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        if _carries(pid, token):
-            signal.pidfd_send_signal(handle, signal.SIGKILL)
-            # Readable once it has ended.
-            ended = select.poll()
-            ended.register(handle, select.POLLIN)
-            ended.poll(max(seconds, 0.0) * 1000)
-    except ProcessLookupError:
-        return
-    finally:
-        os.close(handle)
+    return marked(f"{WORKER_VARIABLE}={token}")
 
 
 def work_dir(data_dir: Path) -> Path:

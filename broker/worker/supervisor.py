@@ -11,8 +11,8 @@ States (admin.proto, CompactorState) and their transitions:
                example because its JVM died; its runs still report how they ended)
   RESTARTING   it died; restarting after 0.5 s, 1 s, ... 30 s, and from 0.5 s again after a
                healthy minute                 -> READY | RESTARTING | UNAVAILABLE
-  UNAVAILABLE  it cannot work here (with `spark`: no Java, no PySpark; `message` says what to do);
-               retried every 30 s and at the next admin trigger     -> STARTING
+  UNAVAILABLE  it cannot work here (with `spark`: no Java, no PySpark, or Spark does not start;
+               `message` says why); retried every 30 s and at the next admin trigger     -> STARTING
   DISABLED     `--compactor off`
 
 Health is grpc.health.v1 (health.py).
@@ -31,6 +31,7 @@ import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -77,6 +78,7 @@ _NO_SECRET = (
     f"Set {SECRET_VARIABLE} to the secret of the compactor at {{}}, and restart the broker."
 )
 WARMING_UP = "Spark is warming up, which usually takes 10 to 30 s."
+_STARTING_UP = "The compactor is starting."
 _UNCHECKED = "Strategy {!r} is user-defined: a compactor must check it before it is set. {}"
 _log = logging.getLogger(__name__)
 Sleep = Callable[[float], Awaitable[object]]
@@ -279,7 +281,8 @@ class CompactorSupervisor(Compactor):
             address = await process.listening(self._limits.listening)
             ending = Ending("it did not report its port")
             if address is not None:
-                self._report_engine(process.why_inline)
+                process.on_engine = partial(self._tell_engine, process)
+                self._tell_engine(process)
                 ending = await self._serve(address, process, secret)
         finally:
             self._process = None
@@ -333,7 +336,7 @@ class CompactorSupervisor(Compactor):
     def _on_health(self, health: Health) -> None:
         self._is_warming_up = health is Health.WARMING_UP
         if health is Health.WARMING_UP:
-            self._set(self.state, self._notice or WARMING_UP)
+            self._set(self.state, self._notice or self._warming_up)
         elif health is Health.READY:
             if self._ready_ms is None:
                 self._ready_ms = self._clock_ms()
@@ -342,12 +345,21 @@ class CompactorSupervisor(Compactor):
         else:
             self._set(COMPACTOR_STATE_RESTARTING, f"The last worker ended: {STOPPED}.")
 
-    def _report_engine(self, why_inline: str) -> None:
-        """Logs, once, that the worker is inline although Spark was preferred; `message` says so."""
-        notice = why_inline and f"Compacting inline: {why_inline}"
+    @property
+    def _warming_up(self) -> str:
+        """Describes a worker that is not ready yet. The engine of one elsewhere is unknown."""
+        is_spark = self._process is not None and self._process.engine == "spark"
+        return WARMING_UP if is_spark else _STARTING_UP
+
+    def _tell_engine(self, process: WorkerProcess) -> None:
+        """Logs, once, that the worker is inline though Spark was preferred; `message` says so."""
+        notice = process.why_inline and f"Compacting inline: {process.why_inline}"
         if notice and notice != self._notice:
             _log.warning("%s", notice)
         self._notice = notice
+        # Its health may have been reported before.
+        if self.state == COMPACTOR_STATE_READY or (notice and self._is_warming_up):
+            self._set(self.state, notice)
 
     def _set(self, state: CompactorState, message: str) -> None:
         self.state, self.message = state, message

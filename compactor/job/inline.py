@@ -1,13 +1,14 @@
 """The engine without Spark: the tasks of a job in this process, one after the other.
 
-It needs no Java, and no time to start. Rows are lists. Tasks are the same functions that Spark
-runs, and a job is divided as for Spark on CORES cores, so that its files are the same.
+It needs no Java, and no time to start. Rows are lists; tasks are the same functions that Spark
+runs, and a job is divided as for Spark on as many cores, so that its files are the same.
 
 * Stages are chained iterators, as in Spark: a row is passed on as soon as it is there. A shuffle,
   and rows to keep, are lists.
 * **Memory**: that of one task, and the rows of one shuffle, which Spark would write to its local
   disk: the key columns of the input after a scan (the messages, for a strategy of messages),
-  8 bytes for each survivor after a merge.
+  8 bytes for each survivor after a merge. They are released when the job ends, rows that are kept
+  when the work ends, whichever way.
 * Cancelled work ends at its next row, between tasks, or while a task pauses (pauses.py).
 * A user-defined strategy must not run in the worker: its job runs in a separate process
   (inline_process.py), which is killed when the work is cancelled.
@@ -29,6 +30,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
+from traceback import clear_frames
 from typing import Any
 
 from ledgerfold.compactor.job.engine import INLINE, Engine
@@ -62,6 +64,10 @@ class Stage(ABC):
         Raises what tasks and `check` raise.
         """
 
+    @abstractmethod
+    def release(self) -> None:
+        """Releases the shuffled rows of this stage and of those before it, which end with a job."""
+
     def lists_of(self, check: Check) -> list[list[Any]]:
         """Computes all partitions."""
         return [list(self.read(number, check)) for number in range(self.partitions)]
@@ -78,6 +84,9 @@ class Given(Stage):
     def read(self, number: int, check: Check) -> Iterable[Any]:
         return self.lists[number]
 
+    def release(self) -> None:
+        """Does nothing: these rows are for other jobs, too."""
+
 
 @dataclass
 class Mapped(Stage):
@@ -92,6 +101,9 @@ class Mapped(Stage):
         for row in self.task(number, self.before.read(number, check)):
             check()
             yield row
+
+    def release(self) -> None:
+        self.before.release()
 
 
 @dataclass
@@ -109,6 +121,11 @@ class Shuffled(Stage):
         rows, self._found[number] = self._found[number], None
         assert rows is not None, "rows that are read twice must be kept"
         return rows
+
+    def release(self) -> None:
+        if self._found is not None:
+            self._found = [None] * self.partitions
+        self.before.release()
 
     def _shuffled(self, check: Check) -> list[list[Any]]:
         found: list[list[Any]] = [[] for _ in range(self.partitions)]
@@ -147,7 +164,8 @@ class InlineRows:
         return replace(self, stage=Given(self.run(self.stage)))
 
     def unpersist(self) -> None:
-        """Does nothing: kept rows are released with this object."""
+        if isinstance(self.stage, Given):
+            self.stage.lists = []
 
     def collect(self) -> list[Any]:
         return list(chain.from_iterable(self.run(self.stage)))
@@ -244,8 +262,14 @@ class InlineEngine(Engine):
     def _run(self, stage: Stage) -> list[list[Any]]:
         if self._is_isolated:
             return self._isolated(stage)
-        with pauses_by(self._pause):
-            return stage.lists_of(self._check)
+        try:
+            with pauses_by(self._pause):
+                return stage.lists_of(self._check)
+        except BaseException as error:
+            _release_frames(error)
+            raise
+        finally:
+            stage.release()
 
     def _isolated(self, stage: Stage) -> list[list[Any]]:
         self._check()
@@ -266,3 +290,11 @@ class InlineEngine(Engine):
     def _check(self) -> None:
         if self._group and self._cancelled_group == self._group:
             raise Interrupted("the work was cancelled")
+
+
+def _release_frames(error: BaseException) -> None:
+    """Releases the rows in the frames of the tasks, which live as long as their error."""
+    at: BaseException | None = error
+    while at is not None:
+        clear_frames(at.__traceback__)
+        at = at.__cause__ or at.__context__

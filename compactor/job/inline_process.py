@@ -4,6 +4,9 @@ The strategy's limits need the main thread of a process (compactor/strategies/wa
 that hangs, uses all memory or ends its process must not end the worker. The process gets the job
 pickled on standard input, and writes pickled messages to its standard output: the progress of its
 tasks, then the rows. What tasks print goes to standard error.
+
+The job ends with its process, and so do all processes that the strategy has started, although they
+may hold the same standard output open. The process ends with its worker.
 """
 
 from __future__ import annotations
@@ -11,9 +14,11 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
@@ -21,9 +26,13 @@ from typing import Any, Protocol
 
 from ledgerfold.compactor.job.progress import Parts
 from ledgerfold.compactor.strategies.watch import ENVIRONMENT
+from ledgerfold.marked_processes import end_marked
 
 # Not by -m: pickled objects name this module, not __main__.
 _MAIN = f"from {__name__} import main; main()"
+# Marks the process, and those that it starts.
+_VARIABLE = "LEDGERFOLD_TASKS"
+_END_SECONDS = 10.0
 
 
 class Computed(Protocol):
@@ -66,15 +75,19 @@ class TaskProcess:
     """A started process. Use as a context manager; another thread may kill it."""
 
     def __init__(self, progress: InlineProgress) -> None:
-        self._progress = progress
-        self._process = subprocess.Popen(
-            (sys.executable, "-c", _MAIN),
-            # Processes that the strategy starts end with it.
-            start_new_session=True,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | ENVIRONMENT,
-        )
+        self._progress, self._token = progress, uuid.uuid4().hex
+        # Not a pipe: this end can be shut, whoever holds the other one.
+        self._answers, theirs = socket.socketpair()
+        with theirs:
+            self._process = subprocess.Popen(
+                (sys.executable, "-c", _MAIN),
+                start_new_session=True,
+                stdin=subprocess.PIPE,
+                stdout=theirs.fileno(),
+                env={**os.environ, **ENVIRONMENT, _VARIABLE: self._token},
+            )
+        self._waiting = threading.Thread(target=self._end_with_process, name="tasks", daemon=True)
+        self._waiting.start()
 
     def __enter__(self) -> TaskProcess:
         return self
@@ -86,35 +99,48 @@ class TaskProcess:
         at: TracebackType | None,
     ) -> None:
         self.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            assert pipe is not None
-            try:
-                pipe.close()
-            except BrokenPipeError:
-                continue
+        self._waiting.join()
+        self._answers.close()
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
 
     def kill(self) -> None:
+        # Another process may have the pid of one that has ended.
+        if self._process.returncode is None:
+            self._kill_group()
+
+    def _kill_group(self) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
 
+    def _end_with_process(self) -> None:
+        """Waits for the process, on a thread; then ends what it has started, and the answers."""
+        self._process.wait()
+        # Its group has the same number as long as one of them is left.
+        self._kill_group()
+        end_marked(f"{_VARIABLE}={self._token}", _END_SECONDS)
+        # What was sent before is still read. On some systems the other end has disconnected it.
+        with suppress(OSError):
+            self._answers.shutdown(socket.SHUT_RDWR)
+
     def computed(self, stage: Computed) -> list[list[Any]]:
         """Returns the partitions of a stage. Raises ProcessEnded, TaskFailed."""
-        stdin, stdout = self._process.stdin, self._process.stdout
+        stdin = self._process.stdin
         assert stdin is not None
-        assert stdout is not None
         try:
             pickle.dump(stage, stdin)
             stdin.flush()
-            while True:
-                kind, content = pickle.load(stdout)
-                if kind == "progress":
-                    self._progress.add(content)
-                elif kind == "failed":
-                    raise TaskFailed(content)
-                else:
-                    found: list[list[Any]] = content
-                    return found
+            with self._answers.makefile("rb") as answers:
+                while True:
+                    kind, content = pickle.load(answers)
+                    if kind == "progress":
+                        self._progress.add(content)
+                    elif kind == "failed":
+                        raise TaskFailed(content)
+                    else:
+                        found: list[list[Any]] = content
+                        return found
         except (BrokenPipeError, EOFError, pickle.UnpicklingError) as error:
             raise ProcessEnded("the process of its tasks ended (out of memory?)") from error
 
@@ -131,11 +157,19 @@ def _unchecked() -> None:
     """Checks nothing: the process is killed when its work is cancelled."""
 
 
+def _end_with_worker() -> None:
+    """Waits for the end of standard input: the worker was killed."""
+    while sys.stdin.buffer.read(1):
+        continue
+    os._exit(1)
+
+
 def main() -> None:
     global _answers  # noqa: PLW0603 - tasks send their progress there
     _answers = os.dup(1)
     os.dup2(2, 1)
     stage = pickle.load(sys.stdin.buffer)
+    threading.Thread(target=_end_with_worker, daemon=True).start()
     try:
         _send(("rows", stage.lists_of(_unchecked)))
     except Exception as error:

@@ -189,6 +189,14 @@ def _text_of(error: Py4JJavaError) -> str:
     return str(error.java_exception.getMessage() or "")
 
 
+def end_jvm() -> None:
+    """Ends the JVM of a Spark that has failed, if there is one."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.kill()
+        process.wait()
+
+
 def start_session(settings: SessionSettings) -> Session:
     """Starts the JVM and Spark, in seconds. One per process. Raises what pyspark raises."""
     os.environ.update(_ENVIRONMENT)

@@ -43,7 +43,7 @@ class Setting:
         self.disk = disk
         self.broker = BrokerProcess(
             disk.path / "data",
-            arguments=("--compactor", compactor),
+            arguments=("--compactor", compactor, "--allow-reset"),
             log=disk.path.with_name("ledgerfold.broker.log.log"),
         )
         self._clients: list[Client] = []
@@ -95,6 +95,11 @@ class Setting:
             reader = self.client().create_reader(topic, MessageId.earliest)
             found = [message.data() for message in reader]
             assert found == self.acknowledged[topic], topic
+
+    def forget(self, topic: str) -> None:
+        """Nothing of the topic is left; "": of any."""
+        for each in (topic,) if topic else self.acknowledged:
+            self.acknowledged[each] = []
 
     def subscribe(self, topic: str) -> Consumer:
         return self.client().subscribe(topic, "s", initial_position=InitialPosition.Earliest)
@@ -227,10 +232,11 @@ def test_an_operator_may_unload_the_topic(setting: Setting) -> None:
     setting.check_readable("t")
 
 
-FREEING: dict[str, Callable[[Admin], None]] = {
+FREEING: dict[str, Callable[[Admin], object]] = {
     "delete": lambda admin: admin.delete_topic("t", force=True),
     "delete-partitioned": lambda admin: admin.delete_partitioned_topic("p", force=True),
     "truncate": lambda admin: admin.truncate("t"),
+    "reset": lambda admin: admin.reset(),
 }
 
 
@@ -246,7 +252,7 @@ def test_deleting_needs_no_free_space(setting: Setting, name: str) -> None:
         setting.publish_until_full(topic)
         setting.use_up_metadata(admin)
         FREEING[name](admin)
-    setting.acknowledged[topic] = []
+    setting.forget("" if name == "reset" else topic)
     setting.publish("other", *values(5))
     if topic == "t":
         setting.publish("t", b"new")
@@ -308,7 +314,7 @@ def test_a_broker_that_was_killed_on_a_full_disk_starts_and_frees_it(
         setting.check_readable("other", topic)
     with setting.admin() as admin:
         FREEING[name](admin)
-    setting.acknowledged[topic] = []
+    setting.forget("" if name == "reset" else topic)
     setting.publish("other", *values(5))
     setting.check_readable("other", *({"t"} & {topic}))
 

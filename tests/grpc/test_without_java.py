@@ -1,4 +1,4 @@
-"""A broker without Java and pyspark: it compacts inline, and reports this."""
+"""A broker without Java and pyspark, or with a Java that fails: it compacts inline, and says so."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from ledgerfold.broker.client import Client, MessageId
 from ledgerfold.broker.client.administration.admin import Admin
-from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY
+from ledgerfold.v1.admin_pb2 import COMPACTOR_STATE_READY, COMPACTOR_STATE_UNAVAILABLE
 from ledgerfold.v1.records_pb2 import RUN_STATE_SUCCESS
 from tests.conftest import MakeBroker
 from tests.support.broker_process import BrokerProcess
@@ -65,3 +65,51 @@ def test_a_broker_without_java_compacts(broker: BrokerProcess) -> None:
         told = admin.broker_info().compactor_message
     assert told.startswith("Compacting inline: Spark needs Java, and none was found.")
     assert broker.stderr.count("Compacting inline") == 1
+
+
+@pytest.fixture
+def broken_java(tmp_path: Path) -> dict[str, str]:
+    """A Java of the right version that does not start."""
+    home = tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    (home / "release").write_text('JAVA_VERSION="21.0.1"\n')
+    java = home / "bin" / "java"
+    java.write_text("#!/bin/sh\necho 'Could not reserve enough space for heap' >&2\nexit 1\n")
+    java.chmod(0o755)
+    return {"JAVA_HOME": str(home)}
+
+
+def test_a_broker_whose_java_fails_compacts(
+    broker_process: MakeBroker, broken_java: dict[str, str]
+) -> None:
+    """With `auto`; its state, its log and the run's record say how, and the worker's log why."""
+    broker = broker_process(environment=broken_java, compactor="auto")
+    with Client(broker.url) as client, Admin(broker.url) as admin:
+        with client.create_producer("t") as producer:
+            producer.send(b"one", partition_key="k")
+        assert admin.trigger_compaction("t")
+        for _ in admin.watch_compaction("t", timeout_seconds=60):
+            pass
+        (run,) = admin.runs("t")
+        assert (run.engine, run.state) == ("inline", RUN_STATE_SUCCESS)
+        info = admin.broker_info()
+    assert info.compactor_state == COMPACTOR_STATE_READY
+    told = f"Compacting inline: Spark did not start on Java 21.0.1 ({broken_java['JAVA_HOME']})"
+    assert info.compactor_message.startswith(told)
+    assert broker.stderr.count("Compacting inline") == 1
+    log = (broker.data_dir / "compactor" / "worker.log").read_text()
+    assert "Could not reserve enough space" in log
+
+
+def test_a_java_that_fails_is_an_error_for_spark(
+    broker_process: MakeBroker, broken_java: dict[str, str]
+) -> None:
+    """With `spark`, nothing else compacts; the state says why."""
+    broker = broker_process(environment=broken_java, compactor="spark")
+    with Admin(broker.url) as admin:
+        wait_until(
+            lambda: admin.broker_info().compactor_state == COMPACTOR_STATE_UNAVAILABLE, "the error"
+        )
+        assert admin.broker_info().compactor_message.startswith(
+            "Spark did not start on Java 21.0.1"
+        )

@@ -72,7 +72,11 @@ def test_java_clients_may_look_for_new_partitions(broker: BrokerProcess, partiti
             answer = client.read().partitioned_metadata_response
             return answer.partitions, answer.error
 
-        for name in missing:
+        unused = "non-persistent://public/default/unused"
+        with Admin(broker.url) as admin:
+            admin.create_partitioned_topic(unused, 2)
+        assert asked(f"{unused}-partition-1", False) == (0, 0)
+        for name in (*missing, f"{unused}-partition-2"):
             assert asked(name, False) == (0, pulsar_pb2.TOPIC_NOT_FOUND)
         assert asked(partitioned, False) == asked(partitioned, True) == (4, 0)
         assert asked(f"{partitioned}-partition-3", False) == (0, 0)

@@ -2,6 +2,8 @@
 
     python fake_compactor.py serve                  listens, is healthy, runs plans
     python fake_compactor.py serve-later FIFO       the same, but SERVING only after a write to FIFO
+    python fake_compactor.py inline FIFO            the same, and its engine is inline
+    python fake_compactor.py fall-back FIFO         is healthy; after a write to FIFO it is inline
     python fake_compactor.py unavailable            says so and exits with 3
     python fake_compactor.py crash                  exits with 1 before it listens
     python fake_compactor.py family FILE            listens, with a child in a session of its own
@@ -120,7 +122,9 @@ async def check_secret(context: Any) -> None:
         await context.abort(grpc.StatusCode.PERMISSION_DENIED, "it knows no secret")
 
 
-async def serve(wait_for: Path | None) -> None:
+async def serve(
+    wait_for: Path | None = None, engine: str = "spark", falls_back: Path | None = None
+) -> None:
     server = grpc.aio.server()
     health_service = cast(Any, health).aio.HealthServicer()
     add_service: Any = compactor_pb2_grpc.add_CompactorServiceServicer_to_server
@@ -130,10 +134,13 @@ async def serve(wait_for: Path | None) -> None:
     await health_service.set(SERVICE, health_pb2.HealthCheckResponse.NOT_SERVING)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
-    say(event="listening", port=port, pid=os.getpid())
+    say(event="listening", port=port, pid=os.getpid(), engine=engine, why="")
     if wait_for is not None:
         await asyncio.to_thread(wait_for.read_bytes)
     await health_service.set(SERVICE, health_pb2.HealthCheckResponse.SERVING)
+    if falls_back is not None:
+        await asyncio.to_thread(falls_back.read_bytes)
+        say(event="engine", engine="inline", why="Spark did not start.")
     # Its end is the parent's.
     await asyncio.to_thread(sys.stdin.read)
     os._exit(0)
@@ -156,11 +163,15 @@ def main() -> int:
             writer = "import sys\nwhile True: open(sys.argv[1], 'a').write('x')"
             command = [sys.executable, "-c", writer, sys.argv[2]]
             subprocess.Popen(command, start_new_session=True)
-            asyncio.run(serve(None))
+            asyncio.run(serve())
         case "serve-later":
             asyncio.run(serve(Path(sys.argv[2])))
+        case "inline":
+            asyncio.run(serve(Path(sys.argv[2]), "inline"))
+        case "fall-back":
+            asyncio.run(serve(falls_back=Path(sys.argv[2])))
         case _:
-            asyncio.run(serve(None))
+            asyncio.run(serve())
     return 0
 
 

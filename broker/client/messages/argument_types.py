@@ -9,19 +9,31 @@
     ledgerfold.storage.errors.InvalidRequest: limit must be a 64-bit integer or None, not 'x'.
 
 Annotations that name a type not in _TYPES are not checked, except frozen dataclasses, such as
-policies, and choices.
+policies, choices, messages of the wire, and collections of such types.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from enum import IntEnum
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Any, Final, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Final,
+    ParamSpec,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from google.protobuf.message import Message
 
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.storage.errors import InvalidRequest
@@ -35,12 +47,25 @@ def _is_a(kind: type) -> Callable[[object], bool]:
     return lambda value: isinstance(value, kind)
 
 
+def is_text(value: object) -> bool:
+    """Returns whether it is a string that UTF-8 can encode."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
 def _is_int64(value: object) -> bool:
-    return isinstance(value, Integral) and -(2**63) <= int(value) < 2**63
+    is_in_range = isinstance(value, Integral) and -(2**63) <= int(value) < 2**63
+    return is_in_range and not isinstance(value, bool)
 
 
 def _is_texts(value: object) -> bool:
-    return isinstance(value, Mapping) and all(map(_is_a(str), (*value, *value.values())))
+    return isinstance(value, Mapping) and all(map(is_text, (*value, *value.values())))
+
+
+def _has_names(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(is_text, value))
 
 
 # The types that are checked: what passes as each, and its name.
@@ -48,9 +73,10 @@ _TYPES: Final[Mapping[object, tuple[Callable[[object], bool], str]]] = {
     bool: (_is_a(bool), "True or False"),
     int: (_is_int64, "a 64-bit integer"),
     float: (_is_a(Real), "a number"),
-    str: (_is_a(str), "a string"),
+    str: (is_text, "a string"),
     bytes: (_is_a(bytes), "bytes"),
     Mapping[str, str]: (_is_texts, "a mapping of strings to strings"),
+    Mapping[str, object]: (_has_names, "a mapping with strings as keys"),
     MessageId: (_is_a(MessageId), "a MessageId"),
     Callable: (callable, "a function"),
     NoneType: (_is_a(NoneType), "None"),
@@ -75,7 +101,9 @@ def _members(hint: Any) -> Iterator[Any]:
 
 
 def _is_checked(kind: Any) -> bool:
-    return kind in _TYPES or _is_choice(kind) or _is_policy(kind)
+    if get_origin(kind) is Iterable:
+        return all(map(_is_checked, get_args(kind)))
+    return kind in _TYPES or _is_choice(kind) or _is_policy(kind) or _is_message(kind)
 
 
 def _is_choice(kind: Any) -> bool:
@@ -84,6 +112,26 @@ def _is_choice(kind: Any) -> bool:
 
 def _is_policy(kind: Any) -> bool:
     return isinstance(kind, type) and is_dataclass(kind)
+
+
+def _is_message(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Message)
+
+
+def _check_of(kind: Any) -> tuple[Callable[[object], bool], str]:
+    """Returns what passes as the type, and its name."""
+    if get_origin(kind) is not Iterable:
+        return _TYPES.get(kind) or (_is_a(kind), f"a {kind.__name__}")
+    passes, text = _check_of(*get_args(kind))
+
+    def all_pass(value: object) -> bool:
+        if isinstance(value, Iterator):
+            # It can be read only once.
+            return True
+        is_list = isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping)
+        return is_list and all(passes(each) for each in cast(Collection[object], value))
+
+    return all_pass, f"a list, each {text}"
 
 
 def check_fields(config: object) -> None:
@@ -117,10 +165,12 @@ def check_types(method: Callable[P, R]) -> Callable[P, R]:
     return checked
 
 
-def check_type(value: object, kinds: Iterable[type], argument: str) -> None:
+def check_type(value: object, kinds: Collection[type], argument: str) -> None:
     """Raises InvalidRequest unless the value has one of these types; no type: any value passes."""
-    known = [_TYPES.get(each) or (_is_a(each), f"a {each.__name__}") for each in kinds]
+    known = [_check_of(each) for each in kinds]
     if known and not any(passes(value) for passes, _ in known):
+        if isinstance(value, str) and str in kinds:
+            raise InvalidRequest(f"{argument} {value!r:.100} is not valid UTF-8.")
         wanted = " or ".join(text for _, text in known)
         raise InvalidRequest(f"{argument} must be {wanted}, not {value!r:.100}.")
 

@@ -41,6 +41,7 @@ from typing import (
     TypeVar,
 )
 
+from ledgerfold.broker.client.messages.argument_types import check_type
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
 
 P = ParamSpec("P")
@@ -182,6 +183,7 @@ def check_may_time_out(queue_size: int, timeout_millis: object) -> None:
 def check_topic_argument(topic: object) -> None:
     """Raises InvalidRequest for anything but a string."""
     if isinstance(topic, str):
+        check_type(topic, (str,), "The topic")
         return
     if isinstance(topic, list | tuple | set | re.Pattern):
         kind = "a pattern" if isinstance(topic, re.Pattern) else "a list of topics"
@@ -202,7 +204,9 @@ def check_topics_argument(topics: object) -> None:
             raise InvalidRequest("A list of topics must not be empty.")
         for topic in topics:
             check_topic_argument(topic)
-    elif not isinstance(topics, str):
+    elif isinstance(topics, str):
+        check_topic_argument(topics)
+    else:
         raise InvalidRequest(
             f"A topic must be a string, a list of strings or a pattern, not {topics!r:.100}."
         )

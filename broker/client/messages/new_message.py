@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
+from ledgerfold.broker.client.messages.argument_types import is_text
 from ledgerfold.storage.decoded import key_bytes
 from ledgerfold.storage.entry import Buffer
 from ledgerfold.storage.errors import InvalidRequest, NotAllowed
@@ -82,7 +83,8 @@ def checked_message(
 
 
 def _check_number(what: str, number: object) -> None:
-    if number is not None and not (isinstance(number, int) and 0 <= number <= INT64_MAX):
+    is_number = isinstance(number, int) and not isinstance(number, bool)
+    if number is not None and not (is_number and 0 <= cast(int, number) <= INT64_MAX):
         raise InvalidRequest(f"{what} {number!r:.100} is not an integer from 0 to {INT64_MAX}.")
 
 
@@ -119,7 +121,7 @@ def check_properties(properties: object) -> None:
             f"Properties must be a dict of strings, not {type(properties).__name__}."
         )
     for name, text in properties.items():
-        if not _is_text(name) or not _is_text(text):
+        if not is_text(name) or not is_text(text):
             raise InvalidRequest(
                 f"Property {name!r}: names and values must be strings of valid Unicode."
             )
@@ -134,11 +136,3 @@ def _key(what: str, text: str | bytes | None) -> bytes | None:
         return key_bytes(text)
     except UnicodeEncodeError:
         raise InvalidRequest(f"{what} {text!r} cannot be encoded as UTF-8.") from None
-
-
-def _is_text(text: object) -> bool:
-    """Returns whether `text` is a string that UTF-8 can encode."""
-    try:
-        return isinstance(text, str) and text.encode() is not None
-    except UnicodeEncodeError:
-        return False

@@ -215,6 +215,9 @@ def test_arguments_of_calls_on_a_client() -> None:
         pytest.raises(InvalidRequest, match="A topic must be a string, not 5"),
     ):
         client.get_topic_partitions(wrong)
+    for topics in ("\udcff", ["t", "\udcff"]):
+        with pytest.raises(InvalidRequest, match="is not valid UTF-8"):
+            ConsumerConfig(topics, "s")
     with pytest.raises(InvalidRequest, match="timeout_millis must be a number or None, not 'x'"):
         deadline_after("x")  # type: ignore[arg-type]
     with pytest.raises(InvalidRequest, match="Not a serialized message id"):
@@ -230,6 +233,13 @@ def test_arguments_of_calls_on_a_client() -> None:
         (lambda admin: admin.explain("t", message_id="3:7"), "must be a MessageId or None"),
         (lambda admin: admin.kafka.plan_cleaning("t", 5), "topics must be a string, not 5"),
         (lambda admin: admin.kafka.truncate_log("t", offset=1.5), "offset must be a 64-bit"),
+        (lambda admin: admin.create_partitioned_topic("t", True), "partitions must be a 64-bit"),
+        (lambda admin: admin.create_topic("\udcff"), r"topic '\\udcff' is not valid UTF-8"),
+        (lambda admin: admin.set_compaction_strategy("x", 5, topic="t"), "with strings as keys"),
+        (lambda admin: admin.trigger_compaction("t", strategy="x"), "a CompactionStrategy or None"),
+        (lambda admin: admin.what_if("t", ["x"]), "a list, each a CompactionStrategy, not"),
+        (lambda admin: admin.what_if("t", trials=[[1]]), "a list, each a mapping of strings to"),
+        (lambda admin: admin.what_if("t", replays=5), "a list, each a ReplaySetting, not 5"),
     ],
 )
 def test_arguments_of_administrative_calls(call: Callable[[Any], Any], says: str) -> None:

@@ -304,6 +304,9 @@ def test_whether_it_can_work_is_known_before_spark_is_up(tmp_path: Path) -> None
             await asyncio.to_thread(warm.write_bytes, b"warm")
             await supervisor.wait_ready()
             await supervisor.known()
+        async with supervised(tmp_path, "inline", str(warm)) as supervisor, asyncio.timeout(20):
+            await supervisor.known()
+            assert supervisor.message == "The compactor is starting."
         async with supervised(tmp_path, "unavailable") as supervisor:
             async with asyncio.timeout(20):
                 await supervisor.known()
@@ -315,6 +318,25 @@ def test_whether_it_can_work_is_known_before_spark_is_up(tmp_path: Path) -> None
             assert "Install it" in supervisor.message
 
     asyncio.run(body())
+
+
+def test_a_worker_that_falls_back_says_why(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also if it was ready before; it is logged."""
+    failed = tmp_path / "failed"
+    os.mkfifo(failed)
+
+    async def body() -> None:
+        async with supervised(tmp_path, "fall-back", str(failed)) as supervisor:
+            await supervisor.wait_ready()
+            await asyncio.to_thread(failed.write_bytes, b"failed")
+            while not supervisor.message:
+                await supervisor._changed.wait()
+            assert supervisor.message == "Compacting inline: Spark did not start."
+
+    asyncio.run(body())
+    assert caplog.text.count("Compacting inline") == 1
 
 
 def test_unavailable_is_said_and_tried_again_at_the_next_trigger(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from ledgerfold.broker.worker import remains as worker_remains
 from ledgerfold.broker.worker.remains import (
     WORKER_VARIABLE,
     end_left_over,
@@ -87,7 +86,7 @@ def test_a_process_that_does_not_end_keeps_its_folder(
 ) -> None:
     """One that hangs in the kernel must not stop the start, nor lose its folder under it."""
     folder = new_scratch(tmp_path)
-    monkeypatch.setattr(worker_remains, "processes", lambda token: iter([2**22 + 1]))
+    monkeypatch.setattr("ledgerfold.marked_processes.marked", lambda token: iter([2**22 + 1]))
     ticks = iter(range(0, 100_000, 10))
     monkeypatch.setattr(time, "monotonic", lambda: next(ticks))
     end_left_over(tmp_path)
@@ -103,7 +102,7 @@ def test_a_pid_that_is_someone_elses_by_now_is_not_killed(
     """It is looked at once more, by a handle."""
     process = start("another", started)
     found = iter([[process.pid], []])
-    monkeypatch.setattr(worker_remains, "processes", lambda token: iter(next(found)))
+    monkeypatch.setattr("ledgerfold.marked_processes.marked", lambda token: iter(next(found)))
     assert end_processes("ours")
     assert process.poll() is None
 

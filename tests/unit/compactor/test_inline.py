@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Iterable, Iterator
 from operator import index
 from pathlib import Path
@@ -23,6 +27,8 @@ from ledgerfold.strategies.loading import load
 from ledgerfold.strategies.strategic import READS
 from tests.model.strategy_model import Message
 from tests.support.compaction import LogBuilder, read_messages
+from tests.support.processes import MARK, end, marked, new_mark
+from tests.support.waiting import wait_until
 
 CLASSES = "tests.support.strategic_classes"
 
@@ -87,6 +93,39 @@ def test_cancelled_work_ends_at_its_next_row() -> None:
         rows.collect()
     with engine.job_group("next", "t"):
         assert engine.context.parallelize([1], 1).collect() == [1]
+
+
+class _Row:
+    """A row that a weak reference can refer to."""
+
+
+def test_a_failed_run_holds_no_rows() -> None:
+    """Neither the shuffled nor the kept ones, also while its error is still known."""
+    engine, made = InlineEngine(), list[weakref.ref[_Row]]()
+
+    def rows(numbers: Iterable[int]) -> Iterator[tuple[int, _Row]]:
+        for number in numbers:
+            row = _Row()
+            made.append(weakref.ref(row))
+            yield number, row
+
+    def failing(given: Iterable[tuple[int, _Row]]) -> Iterator[_Row]:
+        for _, row in given:
+            yield row
+            raise ZeroDivisionError("a bug")
+
+    gc.disable()
+    try:
+        kept = engine.keep(engine.context.parallelize([1, 2], 1).mapPartitions(rows))
+        shuffled = engine.context.parallelize(range(4), 2).mapPartitions(rows).partitionBy(2, index)
+        with pytest.raises(ZeroDivisionError) as caught:
+            shuffled.mapPartitions(failing).collect()
+        kept.unpersist()
+        assert len(made) == 6
+        assert [each for each in made if each() is not None] == []
+        assert "a bug" in str(caught.value)
+    finally:
+        gc.enable()
 
 
 def test_a_cancelled_task_does_not_go_on_pausing() -> None:
@@ -190,3 +229,62 @@ def test_nothing_of_the_inline_engine_imports_pyspark() -> None:
     )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
+
+
+def _forks(rows: Iterable[int]) -> Iterator[int]:
+    for leaves in (False, True):
+        if os.fork() == 0:
+            if leaves:
+                os.setsid()
+            while True:
+                signal.pause()
+    yield from (1, 2)
+
+
+def _forks_and_ends(rows: Iterable[int]) -> Iterator[int]:
+    yield from _forks(rows)
+    os._exit(3)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("way", ["ends", "answers"])
+def test_the_processes_that_a_strategy_starts_end_with_its_own(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forks hold its standard output, in whatever session they are: the job ends all the same."""
+    engine = InlineEngine()
+    mark = new_mark()
+    monkeypatch.setenv(MARK, mark)
+    with engine.code_of(_own("Everything")):
+        given = engine.context.parallelize([1], 1)
+        if way == "ends":
+            with pytest.raises(ProcessEnded):
+                given.mapPartitions(_forks_and_ends).collect()
+        else:
+            assert given.mapPartitions(_forks).collect() == [1, 2]
+    assert marked(mark) == []
+
+
+def _hangs(rows: Iterable[int]) -> Iterator[int]:
+    signal.pause()
+    yield from rows
+
+
+def run_a_job_that_hangs() -> None:
+    """Runs in a process of its own, which the test kills."""
+    engine = InlineEngine()
+    with engine.code_of(_own("Everything")):
+        engine.context.parallelize([1], 1).mapPartitions(_hangs).collect()
+
+
+@pytest.mark.process
+def test_the_process_of_the_tasks_ends_with_a_killed_worker() -> None:
+    mark, code = new_mark(), f"from {__name__} import run_a_job_that_hangs as run; run()"
+    environment = {**os.environ, MARK: mark, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment) as worker:
+        wait_until(lambda: len(marked(mark)) == 2, "the process of the tasks")
+        worker.kill()
+    try:
+        wait_until(lambda: not marked(mark), "its end")
+    finally:
+        end(mark)

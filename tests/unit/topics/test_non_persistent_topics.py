@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from ledgerfold.broker.topics.reader import ReaderOptions
 from ledgerfold.broker.topics.stream_reader import Checked, Entries
 from ledgerfold.storage.entry import Position, read_header
 from ledgerfold.storage.errors import (
+    DiskFailure,
     InvalidRequest,
     Moved,
     NotAllowed,
@@ -259,6 +261,68 @@ def test_a_namespace_exists_while_it_has_one(lab: BrokerLab) -> None:
     assert not broker.namespaces.exists("public/other")
     lab.run(broker.create_partitioned_topic(name, 1))
     assert broker.namespaces.exists("public/other")
+
+
+@pytest.mark.parametrize("is_used_again", [False, True])
+def test_the_schema_of_an_unused_topic_ends_with_it(lab: BrokerLab, is_used_again: bool) -> None:
+    """Unless the topic begins again before the schema is deleted."""
+    schemas, definition = lab.broker.schemas, SchemaDefinition(type="SCHEMA_TYPE_STRING")
+    topic_of(lab)
+    lab.run(schemas.for_producer(NAME, definition))
+    change = lab.metadata.change
+
+    def meanwhile(edit: Any) -> None:
+        if is_used_again:
+            lab.broker.non_persistent.topic(NAME)
+        change(edit)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lab.metadata, "change", meanwhile)
+        lab.advance(UNUSED_MS + 1)
+    assert schemas.has_versions(NAME) == is_used_again
+    assert (lab.broker.non_persistent.get(NAME) is not None) == is_used_again
+
+
+def test_the_schema_of_unused_partitions_is_that_of_the_partitioned_topic(lab: BrokerLab) -> None:
+    """It exists. Partitions without one have the schema as long as one of them is used."""
+    schemas, definition = lab.broker.schemas, SchemaDefinition(type="SCHEMA_TYPE_STRING")
+    lab.run(lab.broker.create_partitioned_topic(NAME, 2))
+    loose = "non-persistent://public/default/loose"
+    for name in (NAME, loose):
+        for index in (0, 1):
+            topic_of(lab, f"{name}-partition-{index}")
+        lab.run(schemas.for_producer(f"{name}-partition-0", definition))
+    producer = producer_of(lab, topic_of(lab, f"{loose}-partition-1"))
+    lab.advance(UNUSED_MS + 1)
+    assert lab.broker.non_persistent.listed() == [f"{loose}-partition-1"]
+    assert schemas.has_versions(NAME)
+    assert schemas.has_versions(loose)
+    producer.detach()
+    lab.advance(UNUSED_MS + 1)
+    assert schemas.has_versions(NAME)
+    assert not schemas.has_versions(loose)
+
+
+def test_a_schema_that_cannot_be_deleted_ends_no_housekeeping(lab: BrokerLab) -> None:
+    topic_of(lab)
+    lab.run(lab.broker.schemas.for_producer(NAME, SchemaDefinition(type="SCHEMA_TYPE_STRING")))
+
+    def fails(_: object) -> None:
+        raise DiskFailure("metadata", "A metadata write", OSError(28, "full"))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(lab.metadata, "change", fails)
+        lab.advance(UNUSED_MS + 1)
+    assert lab.broker.non_persistent.listed() == []
+
+
+def test_partitions_exist_before_they_are_used(lab: BrokerLab) -> None:
+    """As those of persistent topics; others do not."""
+    lab.run(lab.broker.create_partitioned_topic(NAME, 2))
+    names = [f"{NAME}-partition-{index}" for index in range(3)]
+    assert [lab.broker.exists(each) for each in (NAME, *names)] == [False, True, True, False]
+    lab.run(lab.broker.delete_partitioned_topic(NAME, force=False))
+    assert not any(map(lab.broker.exists, names))
 
 
 def test_it_has_a_schema(lab: BrokerLab) -> None:

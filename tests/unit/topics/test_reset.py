@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -117,6 +118,51 @@ def test_a_failed_write_changes_nothing(lab: BrokerLab, monkeypatch: pytest.Monk
     assert len(lab.broker.names.listed()) == 4
 
 
+def test_a_full_disk_is_emptied_with_the_reserve(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write needs room, and so does the removal of files, which gives it back."""
+    lab.store.reserve.keep()
+    fill(lab)
+    change, allow_removal = lab.metadata.change, lab.metadata.allow_removal
+
+    def full() -> None:
+        if not lab.store.reserve.is_lent and lab.metadata.ledgers():
+            raise DiskFailure("metadata", "A metadata write", OSError(28, "full"))
+
+    def change_with_room(edit: Any) -> None:
+        full()
+        change(edit)
+
+    def allow_removal_with_room() -> None:
+        full()
+        allow_removal()
+
+    monkeypatch.setattr(lab.metadata, "change", change_with_room)
+    monkeypatch.setattr(lab.metadata, "allow_removal", allow_removal_with_room)
+    assert lab.run(reset(lab.broker)) == 4
+    check_empty(lab)
+    assert lab.store.reserve.is_there
+
+
+def test_files_are_removed_with_the_reserve_if_the_disk_fills_meanwhile(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.store.reserve.keep()
+    fill(lab)
+    allow_removal = lab.metadata.allow_removal
+
+    def allow_removal_with_room() -> None:
+        if not lab.store.reserve.is_lent:
+            raise DiskFailure("writes", "A write", OSError(28, "full"))
+        allow_removal()
+
+    monkeypatch.setattr(lab.metadata, "allow_removal", allow_removal_with_room)
+    assert lab.run(reset(lab.broker)) == 4
+    lab.settle()
+    check_empty(lab)
+
+
 def test_only_where_it_is_allowed(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lab.broker, "manual_clock", None)
     with pytest.raises(NotAllowed, match="--allow-reset"):
@@ -140,3 +186,60 @@ def test_who_holds_a_name_may_hold_another_while_all_are_waited_for(lab: BrokerL
         return order
 
     assert lab.run(example()) == ["b", "all"]
+
+
+def test_who_comes_later_waits_for_who_waits_for_all_names(lab: BrokerLab) -> None:
+    """Or loads that overlap would hold off a reset without end. What a holder creates goes on."""
+
+    async def example() -> list[str]:
+        locks, order = TopicLocks(), list[str]()
+
+        async def every() -> None:
+            async with locks.every():
+                order.append("all")
+
+        async def one(name: str) -> None:
+            async with locks.one(name):
+                order.append(name)
+
+        may_end = asyncio.Event()
+
+        async def holder() -> None:
+            async with locks.one("a"):
+                await may_end.wait()
+                await asyncio.create_task(one("of a"))
+
+        tasks = [asyncio.create_task(holder())]
+        await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(every()))
+        await asyncio.sleep(0)
+        tasks.append(asyncio.create_task(one("later")))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert order == []
+        may_end.set()
+        await asyncio.gather(*tasks)
+        await one("after")
+        return order
+
+    assert lab.run(example()) == ["of a", "all", "later", "after"]
+
+
+def test_who_gives_up_waiting_for_all_names_holds_nobody_up(lab: BrokerLab) -> None:
+    async def example() -> bool:
+        locks = TopicLocks()
+
+        async def every() -> None:
+            async with locks.every():
+                raise AssertionError
+
+        async with locks.one("a"):
+            waiting = asyncio.create_task(every())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait({waiting})
+            other = asyncio.create_task(locks.one("b").__aenter__())
+            await asyncio.wait_for(other, 5)
+        return other.done()
+
+    assert lab.run(example())

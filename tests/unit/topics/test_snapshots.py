@@ -19,6 +19,7 @@ from ledgerfold.storage.errors import (
     SnapshotExists,
     SnapshotNotFound,
 )
+from ledgerfold.storage.files import write_file
 from ledgerfold.storage.snapshot_folder import SnapshotFolder
 from ledgerfold.v1.records_pb2 import Policies
 from tests.model.broker_lab import DATA, TOPIC, BrokerLab
@@ -217,6 +218,74 @@ def test_a_damaged_snapshot_changes_nothing(lab: BrokerLab) -> None:
     with pytest.raises(MissingFile):
         lab.run(store.restore("files"))
     assert state(lab) == before
+
+
+@pytest.mark.parametrize("damage", ["file", "folder", "size", "label"])
+def test_files_that_a_ledger_has_lost_are_restored(lab: BrokerLab, damage: str) -> None:
+    """Its record is still the same; the damage that a start has found is forgotten."""
+    fill(lab)
+    store = snapshots(lab)
+    lab.run(store.save("s"))
+    before = state(lab)
+    ledger = next(each for each in lab.metadata.ledgers() if each.segments)
+    folder = lab.store.ledgers_dir / str(ledger.ledger_id)
+    path = lab.store.ledgers_dir / ledger.segments[0].path
+
+    def lose() -> None:
+        if damage == "folder":
+            lab.files.remove_dir(folder)
+        else:
+            lab.files.remove(folder / "label" if damage == "label" else path)
+        if damage == "size":
+            write_file(path, [b"damaged"], lab.files)
+
+    lab.crash(everything, lose)
+    assert bool(lab.report.damaged) == (damage != "label")
+    lab.run(snapshots(lab).restore("s"))
+    assert state(lab) == before
+    assert lab.files.exists(folder / "label")
+    lab.run(snapshots(lab).save("again"))
+    lab.crash(nothing)
+    assert not lab.report.damaged
+    assert state(lab) == before
+
+
+def test_all_topics_are_loaded_after_a_restore(lab: BrokerLab) -> None:
+    """Or nothing would expire, trim or compact those that were deleted before."""
+    fill(lab)
+    store = snapshots(lab)
+    lab.run(store.save("s"))
+    lab.run(reset(lab.broker))
+    lab.settle()
+    assert not lab.broker.topics
+    lab.run(store.restore("s"))
+    lab.settle()
+    assert (*lab.broker.topics, *lab.broker.kafka_topics) == (TOPIC, KAFKA)
+
+
+def test_a_restore_empties_a_full_disk_with_the_reserve(
+    lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.store.reserve.keep()
+    fill(lab)
+    store = snapshots(lab)
+    lab.run(store.save("s"))
+    before = state(lab)
+    change(lab)
+    change_records = lab.metadata.change
+
+    def with_room(edit: Any) -> None:
+        if not lab.store.reserve.is_lent:
+            raise DiskFailure("metadata", "A metadata write", OSError(28, "full"))
+        change_records(edit)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lab.metadata, "change", with_room)
+        lab.run(store.restore("s"))
+    assert state(lab) == before
+    lab.settle()
+    check_files(lab)
+    assert lab.store.reserve.is_there
 
 
 def test_topics_are_loaded_again(lab: BrokerLab) -> None:
