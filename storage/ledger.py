@@ -382,8 +382,7 @@ class LedgerStore:
 
     def restored(self) -> None:
         """Forgets all damage and open files: a restore has brought back what was missing."""
-        self._damaged.clear()
-        self._damage.clear()
+        self._damaged, self._damage = {}, {}
         self._close_idle_files()
 
     def _close_idle_files(self) -> None:

@@ -76,7 +76,7 @@ class TaskProcess:
 
     def __init__(self, progress: InlineProgress) -> None:
         self._progress, self._token = progress, uuid.uuid4().hex
-        # Not a pipe: this end can be shut, whoever holds the other one.
+        # Not a pipe: this end can be shut while other processes hold the other one.
         self._answers, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(

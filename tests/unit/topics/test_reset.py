@@ -189,7 +189,7 @@ def test_who_holds_a_name_may_hold_another_while_all_are_waited_for(lab: BrokerL
 
 
 def test_who_comes_later_waits_for_who_waits_for_all_names(lab: BrokerLab) -> None:
-    """Or loads that overlap would hold off a reset without end. What a holder creates goes on."""
+    """Or loads that overlap would hold off a reset without end. What a holder creates continues."""
 
     async def example() -> list[str]:
         locks, order = TopicLocks(), list[str]()
