@@ -15,7 +15,7 @@ class State(StrEnum):
 
 
 class Check(NamedTuple):
-    """A result. `found`: what there is; `what_to_do`: "" if there is nothing to do."""
+    """A result. `found`: what the check found; `what_to_do`: "" if there is nothing to do."""
 
     name: str
     state: State

@@ -1,4 +1,4 @@
-"""A topic that is exported and imported goes on as it was, on another broker."""
+"""A topic that is exported and imported continues unchanged on another broker."""
 
 from __future__ import annotations
 

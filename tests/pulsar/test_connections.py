@@ -95,7 +95,7 @@ def test_a_damaged_message_is_refused_alone(raw: RawClient, topic: str) -> None:
     assert raw.read().send_error.error == pulsar_pb2.CHECKSUM_ERROR
     refused = raw.read().send_error
     assert (refused.sequence_id, refused.error) == (2, pulsar_pb2.NOT_ALLOWED)
-    assert refused.message == "A batch of 0 messages."
+    assert refused.message == "The batch has 0 messages; it needs at least 1."
     assert raw.read().send_receipt.sequence_id == 3
 
 

@@ -61,7 +61,7 @@ def test_which_broker_wins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_only_the_owner_can_read_the_file(folder: Path) -> None:
-    """Whatever the umask, and after a replacement."""
+    """With any umask, and after a replacement."""
     before = os.umask(0)
     try:
         for url in ("h:1", "h:2"):

@@ -29,7 +29,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 @pytest.mark.process  # java -version
 def test_the_command(data_dir: Path) -> None:
-    """A line for each check; the exit code tells of problems only."""
+    """A line for each check; the exit code reports problems only."""
     ran = ledgerfold("doctor", "--data", str(data_dir), "--listen", FREE, "-o", "json")
     checks = json.loads(ran.out)
     assert all(set(each) == {"name", "state", "found", "what_to_do"} for each in checks)
