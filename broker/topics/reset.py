@@ -1,9 +1,9 @@
 """A reset: the broker becomes empty, as on a new data directory.
 
 Topics, subscriptions, schemas, policies, namespaces, tenants and faults are deleted;
-`public/default` always exists. Runs in progress are ended. Clients that stay connected reconnect, as after a
-deletion. The broker's clock, its compactor, and the ids of ledgers (which are never reused)
-continue.
+`public/default` always exists. Runs in progress are ended. Clients that stay connected reconnect,
+as after a deletion. The broker's clock, its compactor, and the ids of ledgers (which are never
+reused) continue.
 
 1. All topics are unloaded, and none is loaded meanwhile (`held_empty`).
 2. One synced write deletes all records, and marks the ledgers for deletion: that is the reset.

@@ -120,7 +120,10 @@ TELLING = (
     *("context set", "context use", "context delete"),
 )
 # What they say goes to standard error.
-OF_FILES = ("import", "export kafka-log")
+OF_FILES = (
+    *("import", "topics import", "topics export"),
+    *(f"export {each}" for each in ("kafka-log", "parquet", "csv", "jsonl")),
+)
 POLICIES = {
     "compaction-threshold": "-t 100M",
     "retention": "-t 1d -s 1G",
