@@ -122,7 +122,7 @@ class _Connections(web.Server):
 
 
 async def read_body(request: web.BaseRequest) -> bytes:
-    """Returns the body as it came. Raises Refusal."""
+    """Returns the bytes of the body. Raises Refusal."""
     too_large = Refusal(413, f"The body is larger than {BODY_BYTES_MAX} bytes.")
     if (request.content_length or 0) > BODY_BYTES_MAX:
         raise too_large

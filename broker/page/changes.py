@@ -19,7 +19,7 @@ from ledgerfold.v1 import admin_pb2, kafka_pb2
 
 CLOCK_UNITS_MS = {"seconds": 1000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
 _ADVANCE_MAX = 1_000_000
-# After that, a cleaning goes on, and the page shows its state.
+# After that, a cleaning continues, and the page shows its state.
 _CLEANING_S = 2.0
 
 
@@ -41,7 +41,7 @@ class Changes:
         return Redirect(topic_path(asked.topic))
 
     async def clean(self, asked: Asked) -> Redirect:
-        """Runs a pass of the cleaner on a Kafka topic; a long one goes on behind the page."""
+        """Runs a pass of the cleaner on a Kafka topic; a long one continues without the page."""
         name = recorded_name(self._broker, asked.topic)
         # It runs to completion whether this waits or not; its errors are in the list of passes.
         cleaning = asyncio.ensure_future(

@@ -2,8 +2,8 @@
 
 A browser on this machine also runs pages of others. What protects the broker from them:
 
-* `Host` must be an IP address, `localhost`, or a name that the operator gave: a name of somebody
-  else's that resolves to this machine (DNS rebinding) is refused.
+* `Host` must be an IP address, `localhost`, or a name that the operator gave: a foreign name
+  that resolves to this machine (DNS rebinding) is refused.
 * A page of another site may link here, but neither ask a question (a request with parameters) nor
   load anything: `Sec-Fetch-Site`.
 * A change needs the `Origin` of this page, and the token that only its forms contain.

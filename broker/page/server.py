@@ -89,7 +89,7 @@ class PageServer:
             # Which is of bounded length.
             found = _error(status_of(error), encode_error(error)[1])
         except TimeoutError:
-            found = _error(504, f"Not done after {REQUEST_S:g} s. A change that began goes on.")
+            found = _error(504, f"Not done after {REQUEST_S:g} s. A change that began continues.")
         except HttpProcessingError as error:
             found = _error(400, f"Not a valid HTTP body: {error.message[:200]}")
         except (ConnectionError, asyncio.CancelledError):

@@ -18,7 +18,7 @@ T = "/topics/persistent/public/default/t"
 
 
 class Seen(NamedTuple):
-    """An answer. `html`: as it came."""
+    """An answer. `html`: its body."""
 
     status: int
     html: str

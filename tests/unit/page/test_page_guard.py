@@ -33,7 +33,7 @@ def test_names_under_which_it_is_served(host: str) -> None:
     ["evil.example", "127.0.0.1.evil.example", "localhost.evil.example:7680", "", "[::1", "@"],
 )
 def test_other_names_are_refused(page: PageLab, host: str) -> None:
-    """A name of somebody else's may resolve to this machine: DNS rebinding."""
+    """A foreign name may resolve to this machine: DNS rebinding."""
     for path in ("/", T, "/static/page.js"):
         seen = page.ask(path, headers={"Host": host})
         assert (seen.status, "--ui-host" in seen.text) == (421, True), path

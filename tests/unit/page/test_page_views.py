@@ -54,7 +54,7 @@ def test_topics_that_are_not_loaded_are_shown_and_stay_so(page: PageLab) -> None
     before = page.look("/").text
 
     async def unload() -> None:
-        async with page.broker.taken_out(TOPIC):
+        async with page.broker.kept_unloaded(TOPIC):
             pass
 
     page.run(unload())
