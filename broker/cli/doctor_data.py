@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ledgerfold.broker.cli.doctor_check import Check, State
-from ledgerfold.broker.cli.units import format_size
+from ledgerfold.broker.common.sizes import format_size
 from ledgerfold.version import __version__
 
 _SPACE_MIN, _SPACE_GOOD = 64 << 20, 2 << 30

@@ -102,6 +102,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "the address that Pulsar's clients are to use; default: the one that they connected to"
     )
     add("--pulsar-advertise", metavar="HOST:PORT", help=advertise)
+    _add_page(add)
     add(
         "--durability",
         choices=("fsync", "os"),
@@ -138,6 +139,15 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     PULSAR_CONFIG.add_to(parser.add_argument_group("settings of a Pulsar broker"))
     _add_bounds(parser.add_argument_group("limits for all clients together"))
     _add_sizes(parser.add_argument_group("sizes of segments and ledgers"))
+
+
+def _add_page(add: Callable[..., object]) -> None:
+    page = "serve a page for browsers at http://HOST:PORT; default: not served"
+    add("--ui", metavar="HOST:PORT", help=page)
+    writes = "let the page publish, read messages, compact, and move a test clock"
+    add("--ui-writes", action="store_true", help=writes)
+    name = "serve the page under this host name, too; may be repeated"
+    add("--ui-host", action="append", default=[], metavar="NAME", help=name)
 
 
 def _add_compactor(group: argparse._ArgumentGroup) -> None:
@@ -252,6 +262,9 @@ def _serve(options: argparse.Namespace) -> int:
         listen=options.listen,
         metrics_listen=options.metrics_listen,
         admin_listen=options.admin_listen,
+        ui_listen=options.ui,
+        ui_writes=options.ui_writes,
+        ui_names=options.ui_host,
         pulsar_listen=options.pulsar_listen,
         pulsar_advertise=options.pulsar_advertise,
         retain_null_key=options.retain_null_key,

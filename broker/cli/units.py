@@ -1,7 +1,7 @@
 """Sizes, times and counts as users write them, parsed as by pulsar-admin.
 
-    >>> parse_size("100M"), parse_time_ms("2h"), format_size(1536)
-    (104857600, 7200000, '1.5 KiB')
+    >>> parse_size("100M"), parse_time_ms("2h")
+    (104857600, 7200000)
 
 Sizes: digits and an optional K, M, G or T, powers of 1024 (KB and KiB are the same). Times: digits
 and ms, s, m, h, d, w or y (365 days); without a unit, seconds. Source: Pulsar's ByteUnitUtil,
@@ -114,15 +114,6 @@ def _checked(text: str, number: int) -> int:
     if number > INT64_MAX:
         raise argparse.ArgumentTypeError(f"{text!r} is too large")
     return number
-
-
-def format_size(size_bytes: float) -> str:
-    """Formats a size, with one decimal from KiB on."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(size_bytes) < 1024:
-            return f"{size_bytes:.0f} B" if unit == "B" else f"{size_bytes:.1f} {unit}"
-        size_bytes /= 1024
-    return f"{size_bytes:.1f} TiB"
 
 
 def settings_of(given: Iterable[str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ Policies given here are the lowest level: those of a namespace and a topic overr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -98,6 +98,11 @@ class BrokerSettings:
     metrics_listen: str | None = None
     # The HTTP address of the admin REST API: "host:port". None: not served.
     admin_listen: str | None = None
+    # The HTTP address of the page: "host:port". None: not served. Whether it may change anything,
+    # and the names under which browsers reach it, besides addresses and `localhost`.
+    ui_listen: str | None = None
+    ui_writes: bool = False
+    ui_names: Sequence[str] = ()
     # The address of Pulsar's binary protocol, and the one that its clients use, if it is another:
     # "host:port". None: not served.
     pulsar_listen: str | None = None

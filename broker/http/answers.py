@@ -77,8 +77,11 @@ def refused(status: int, reason: str) -> Answer:
 
 def refused_for(error: errors.LedgerfoldError) -> Answer:
     """Returns the answer for an error of the broker."""
-    status = next(status for kind, status in _STATUSES if isinstance(error, kind))
-    return refused(status, _words(error))
+    return refused(status_of(error), _words(error))
+
+
+def status_of(error: errors.LedgerfoldError) -> int:
+    return next(status for kind, status in _STATUSES if isinstance(error, kind))
 
 
 def _words(error: errors.LedgerfoldError) -> str:

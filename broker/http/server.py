@@ -1,9 +1,6 @@
-"""The HTTP server of the admin REST API, on the broker's own event loop.
+"""The server of the admin REST API: broker/http/routes.py finds the verb of a request.
 
-aiohttp parses and writes HTTP; broker/http/routes.py finds the verb. Its limits: CONNECTIONS_MAX
-connections, each closed when CONNECTION_S pass without a new request; LINE_BYTES_MAX of a request
-line or header; BODY_BYTES_MAX of a body, which must arrive within BODY_S; REQUEST_S for a verb,
-whose change continues after that.
+Its limits are those of broker/http/listener.py.
 
 A request with an `Origin` header comes from a web page, and is refused: the API has no
 authentication, so any page in a browser on this machine could delete topics.
@@ -19,11 +16,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.web_protocol import RequestHandler
 
 from ledgerfold.broker.http.answers import (
     JSON,
-    NO_CONTENT,
     Answer,
     Refusal,
     Request,
@@ -31,6 +26,13 @@ from ledgerfold.broker.http.answers import (
     refused_for,
 )
 from ledgerfold.broker.http.cluster import cluster_routes
+from ledgerfold.broker.http.listener import (
+    CONNECTION_S,
+    PARAMETERS_MAX,
+    REQUEST_S,
+    HttpListener,
+    read_body,
+)
 from ledgerfold.broker.http.messages import message_routes
 from ledgerfold.broker.http.policies import policy_routes
 from ledgerfold.broker.http.routes import Route, Routes
@@ -40,24 +42,8 @@ from ledgerfold.broker.http.scrape import scrape_routes
 from ledgerfold.broker.http.subscriptions import subscription_routes
 from ledgerfold.broker.http.topics import topic_routes
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.storage.errors import AddressInUse, LedgerfoldError, StorageError
+from ledgerfold.storage.errors import LedgerfoldError, StorageError
 
-CONNECTIONS_MAX = 64
-CONNECTION_S = 120.0
-# A name of 1024 characters may take 12 KiB in a path.
-LINE_BYTES_MAX = 32 * 1024
-# The definition of a schema is the largest body.
-BODY_BYTES_MAX = 512 * 1024
-BODY_S = 10.0
-REQUEST_S = 60.0
-# For requests in progress when the broker stops.
-GRACE_S = 0.5
-_PARAMETERS_MAX = 50
-_BUSY_BODY = json.dumps({"reason": f"There are {CONNECTIONS_MAX} connections; try again later."})
-_BUSY = (
-    "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: application/json\r\n"
-    f"Content-Length: {len(_BUSY_BODY)}\r\n\r\n{_BUSY_BODY}"
-).encode()
 _log = logging.getLogger(__name__)
 
 
@@ -83,46 +69,20 @@ class AdminServer:
     def __init__(
         self, broker: Broker, pulsar_url: str | None = None, connection_s: float = CONNECTION_S
     ) -> None:
-        self._broker, self._pulsar_url, self._connection_s = broker, pulsar_url, connection_s
-        self._runner: web.ServerRunner | None = None
+        self._broker, self._pulsar_url = broker, pulsar_url
+        self._listener = HttpListener(self._answer, "--admin-listen", connection_s)
         # Known once the port is.
         self._routes: asyncio.Future[Routes] = asyncio.get_running_loop().create_future()
 
     async def start(self, listen: str) -> str:
         """Listens, and returns "host:port" with the actual port. Raises AddressInUse."""
-        host, _, port = listen.rpartition(":")
-        connections = _Connections(
-            self._respond,
-            self._connection_s,
-            access_log=None,
-            auto_decompress=False,
-            max_line_size=LINE_BYTES_MAX,
-            max_field_size=LINE_BYTES_MAX,
-        )
-        self._runner = web.ServerRunner(connections, shutdown_timeout=GRACE_S)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, host.strip("[]"), int(port))
-        try:
-            await site.start()
-        except OSError as error:
-            await self.stop()
-            # The address was valid and free when the start was checked.
-            raise AddressInUse(listen, "--admin-listen") from error
-        address = f"{host}:{self._runner.addresses[0][1]}"
+        address = await self._listener.start(listen)
         self._routes.set_result(Routes(all_routes(self._broker, address, self._pulsar_url)))
         return address
 
     async def stop(self) -> None:
-        """Stops listening, and gives requests GRACE_S to end."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-
-    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
-        answer = await self._answer(request)
-        headers = {"Server": "ledgerfold", **answer.headers}
-        if answer.status != NO_CONTENT:
-            headers["Content-Type"] = answer.content_type
-        return web.Response(status=answer.status, body=answer.body, headers=headers)
+        """Stops listening, and ends requests."""
+        await self._listener.stop()
 
     async def _answer(self, request: web.BaseRequest) -> Answer:
         try:
@@ -152,46 +112,9 @@ class AdminServer:
             return refused(500, what)
 
 
-class _Connections(web.Server):
-    """The open connections. A connection above the limit gets an answer that says so, and is
-    closed.
-    """
-
-    def __init__(self, handler: Any, connection_s: float, **options: Any) -> None:
-        super().__init__(self._armed, **options)
-        self._handler, self._connection_s = handler, connection_s
-        self._timers: dict[RequestHandler, asyncio.TimerHandle] = {}
-
-    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
-        super().connection_made(handler, transport)
-        if len(self._timers) >= CONNECTIONS_MAX:
-            transport.write(_BUSY)
-            transport.close()
-            return
-        self._arm(handler, transport)
-
-    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
-        super().connection_lost(handler, exc)
-        if (timer := self._timers.pop(handler, None)) is not None:
-            timer.cancel()
-
-    def _arm(self, handler: Any, transport: asyncio.Transport) -> None:
-        if (timer := self._timers.pop(handler, None)) is not None:
-            timer.cancel()
-        loop = asyncio.get_running_loop()
-        self._timers[handler] = loop.call_later(self._connection_s, transport.abort)
-
-    async def _armed(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Handles a request. Its connection gets its full time again."""
-        if request.protocol in self._timers and isinstance(request.transport, asyncio.Transport):
-            self._arm(request.protocol, request.transport)
-        response: web.StreamResponse = await self._handler(request)
-        return response
-
-
 def _query(text: str) -> dict[str, str]:
     try:
-        pairs = parse_qsl(text, True, errors="strict", max_num_fields=_PARAMETERS_MAX)
+        pairs = parse_qsl(text, True, errors="strict", max_num_fields=PARAMETERS_MAX)
     except ValueError:
         raise Refusal(400, "The parameters are not UTF-8, or too many.") from None
     return dict(pairs)
@@ -199,18 +122,7 @@ def _query(text: str) -> dict[str, str]:
 
 async def _body(request: web.BaseRequest) -> Any:
     """Returns the parsed body, None if there is none. Raises Refusal."""
-    too_large = Refusal(413, f"The body is larger than {BODY_BYTES_MAX} bytes.")
-    if (request.content_length or 0) > BODY_BYTES_MAX:
-        raise too_large
-    data = bytearray()
-    try:
-        async with asyncio.timeout(BODY_S):
-            async for chunk in request.content.iter_any():
-                data += chunk
-                if len(data) > BODY_BYTES_MAX:
-                    raise too_large
-    except TimeoutError:
-        raise Refusal(408, f"The body did not arrive within {BODY_S:g} s.") from None
+    data = await read_body(request)
     if not data.strip():
         return None
     kind = request.headers.get("Content-Type", JSON).partition(";")[0].strip().lower()

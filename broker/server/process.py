@@ -43,6 +43,7 @@ from ledgerfold.version import __version__
 if TYPE_CHECKING:
     from ledgerfold.broker.http.server import AdminServer
     from ledgerfold.broker.metrics.server import Metrics
+    from ledgerfold.broker.page.server import PageServer
     from ledgerfold.broker.pulsar.server import PulsarServer
 
 # Streams were ended with the topics: this is for responses in flight.
@@ -89,6 +90,7 @@ async def _serve(
     server, pulsar = Server(broker), _pulsar(settings, broker)
     stopped = _stop_on_signals()
     admin, admin_listen = None, None
+    page, page_listen = None, None
     try:
         listen = await server.start()
         await broker.start()
@@ -96,7 +98,12 @@ async def _serve(
         admin = _admin(broker, pulsar)
         if admin is not None:
             admin_listen = await admin.start(settings.admin_listen or "")
+        page = _page(broker)
+        if page is not None:
+            page_listen = await page.start(settings.ui_listen or "")
     except BaseException:
+        if page is not None:
+            await page.stop()
         if admin is not None:
             await admin.stop()
         # NOTE: gRPC's server would be stopped when it is deleted, without a loop to do it on, and
@@ -106,7 +113,7 @@ async def _serve(
     # Existing objects live as long as the process: full collections need not scan them.
     gc.freeze()
     addresses = {"listen": listen, "metrics": metrics_listen, "admin": admin_listen}
-    _announce(settings, {**addresses, "pulsar": pulsar_listen})
+    _announce(settings, {**addresses, "pulsar": pulsar_listen, "ui": page_listen})
     await stopped.wait()
     _log.info("Stopping; a second signal exits at once.")
     await server.drain()
@@ -114,8 +121,9 @@ async def _serve(
         pulsar.stop_listening()
     if metrics is not None:
         metrics.stop()
-    if admin is not None:
-        await admin.stop()
+    for http in (admin, page):
+        if http is not None:
+            await http.stop()
     await broker.stop()
     if pulsar is not None:
         await pulsar.stop(_GRACE_S)
@@ -131,6 +139,16 @@ def _admin(broker: Broker, pulsar: PulsarServer | None) -> AdminServer | None:
     from ledgerfold.broker.http.server import AdminServer
 
     return AdminServer(broker, None if pulsar is None else pulsar.service_url)
+
+
+def _page(broker: Broker) -> PageServer | None:
+    settings = broker.settings
+    if settings.ui_listen is None:
+        return None
+    # Imported only if configured, too: it also needs a library for templates.
+    from ledgerfold.broker.page.server import PageServer
+
+    return PageServer(broker, writes=settings.ui_writes, names=settings.ui_names)
 
 
 def _metrics(settings: BrokerSettings, make_files: Callable[..., Files]) -> Metrics | None:

@@ -29,6 +29,7 @@ def check_start(settings: BrokerSettings) -> None:
         "--metrics-listen": settings.metrics_listen,
         "--admin-listen": settings.admin_listen,
         "--pulsar-listen": settings.pulsar_listen,
+        "--ui": settings.ui_listen,
     }
     for option, address in more.items():
         if address is not None:
@@ -39,6 +40,8 @@ def check_start(settings: BrokerSettings) -> None:
                 )
             taken[address] = option
     _check_pulsar(settings)
+    if settings.ui_listen is None and (settings.ui_writes or settings.ui_names):
+        raise InvalidRequest("--ui-writes and --ui-host need --ui.")
     if settings.compaction_service is not None and ENGINES.get(settings.compactor) != "auto":
         raise InvalidRequest(
             f"--compaction-service {settings.compaction_service} replaces the worker: "

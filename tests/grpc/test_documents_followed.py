@@ -31,6 +31,7 @@ FOLLOWED = (
     "docs/TESTING.md",
     "docs/FRAMES.md",
     "docs/METRICS.md",
+    "docs/UI.md",
     "docs/RELIABILITY.md",
     "docs/CASES.md",
     "CONTRIBUTING.md",
@@ -99,11 +100,18 @@ def _admin(done: list[Done], reader: Reader) -> None:
         assert answer.read() == b"100000000"
 
 
+def _ui(done: list[Done], reader: Reader) -> None:
+    """The page lists the topic."""
+    out = {each.what: each.out for each in done}
+    assert "parcels" in out["curl -sS --fail http://127.0.0.1:7680/"]
+
+
 LOOKS = {
     "README.md": _readme,
     "docs/KAFKA.md": _kafka,
     "docs/ADMIN.md": _admin,
     "docs/METRICS.md": _metrics,
+    "docs/UI.md": _ui,
 }
 
 

@@ -143,6 +143,9 @@ def test_the_contents_of_the_wheel(built: Path) -> None:
     """Types and the wire contract; PySpark only with the extra of that name."""
     files = contents(built / WHEEL)
     assert {"ledgerfold/py.typed", "ledgerfold/v1/admin.proto"} <= set(files)
+    # A page needs more than its modules.
+    page = "ledgerfold/broker/page"
+    assert {f"{page}/templates/base.html", f"{page}/static/page.css"} <= set(files)
     metadata = message_from_bytes(files[f"ledgerfold-{__version__}.dist-info/METADATA"])
     required = metadata.get_all("Requires-Dist") or []
     assert {each.endswith("extra == 'spark'") for each in required if "pyspark" in each} == {True}

@@ -28,7 +28,7 @@ from tests.support import processes
 from tests.support.documents import COMMANDS, Block, Step
 
 SERVE = "ledgerfold serve --data data"
-PORTS = (7650, 6650, 8080, 9464)
+PORTS = (7650, 6650, 8080, 9464, 7680)
 # Spark's queries may have the machine to themselves, or not.
 _STOP_S, _COMMAND_S = 60.0, 300.0
 _SERVES = re.compile(r"(?:\w+=\S* )*ledgerfold serve\b")

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import json
-import threading
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
-from ledgerfold.broker.http.server import CONNECTION_S, AdminServer
-from ledgerfold.storage.entry import Position
+from ledgerfold.broker.http.listener import CONNECTION_S
+from ledgerfold.broker.http.server import AdminServer
 from tests.model.broker_lab import BrokerLab
-from tests.model.log_model import Message
+from tests.support.loop_lab import LoopLab
 from tests.support.waiting import wait_until
 
-T = TypeVar("T")
 ADMIN = "/admin/v2"
 
 
@@ -31,22 +27,20 @@ class Heard(NamedTuple):
         return str(self.body["reason"])
 
 
-class HttpLab:
+class HttpLab(LoopLab):
     """The lab's loop runs in a thread; a test sends requests from another."""
 
     def __init__(
         self, pulsar_url: str | None = "pulsar://b:6650", connection_s: float = CONNECTION_S
     ) -> None:
-        self.lab = BrokerLab()
-        self.broker = self.lab.broker
+        lab = BrokerLab()
 
         async def serve() -> tuple[AdminServer, str]:
-            server = AdminServer(self.broker, pulsar_url, connection_s)
+            server = AdminServer(lab.broker, pulsar_url, connection_s)
             return server, await server.start("127.0.0.1:0")
 
-        self._server, self.address = self.lab.run(serve())
-        self._thread = threading.Thread(target=self.lab.loop.run_forever, daemon=True)
-        self._thread.start()
+        self._server, self.address = lab.run(serve())
+        super().__init__(lab, self._server.stop)
 
     def ask(
         self,
@@ -84,32 +78,11 @@ class HttpLab:
         answer = self.ask(method, path, body)
         assert answer.status == 204, answer
 
-    def on_loop(self, work: Callable[[], T]) -> T:
-        """Calls in the broker's thread, between two of its turns."""
-
-        async def call() -> T:
-            return work()
-
-        return self.run(call())
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self.lab.loop).result(30)
-
-    def publish(self, *entries: tuple[list[Message], bool]) -> list[Position]:
-        """To the lab's topic; pairs with `is_batch`."""
-        return self.run(self.lab.publishing(entries))
-
     def wait_for_compaction(self, topic: str) -> None:
         """Until the topic at this path has no running compaction."""
         wait_until(
             lambda: self.get(f"{topic}/compaction")["status"] != "RUNNING", "the compaction's end"
         )
-
-    def close(self) -> None:
-        self.run(self._server.stop())
-        self.lab.loop.call_soon_threadsafe(self.lab.loop.stop)
-        self._thread.join()
-        self.lab.stop()
 
 
 def _parsed(content: bytes) -> Any:

@@ -1,12 +1,16 @@
 """Tests the container image as far as that is possible without a container engine.
 
-The files that it copies exist, its commands parse, and their ports and folders agree.
+The files that it copies exist, its commands parse, and their ports and folders agree; so do those
+of Prometheus, Grafana and systemd. tests/grpc/test_built_image.py builds it and runs it.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,9 +18,11 @@ from pathlib import Path
 import pytest
 
 from ledgerfold.broker.cli.main import make_parser
+from tests.conftest import MakeBroker
 from tests.tidy import ROOT
 
-PORTS = ["6650", "8080", "7650"]
+PORTS = ["6650", "8080", "7650", "7680"]
+MONITORING_PORTS = ["9090", "3000"]
 DOCKERFILE = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
 IMAGE = ROOT / "scripts" / "image"
 
@@ -50,11 +56,20 @@ def test_ports_and_the_data_folder_agree() -> None:
     assert lines("EXPOSE") == [" ".join(PORTS)]
     assert lines("VOLUME") == ["/data"]
     command = (IMAGE / "pulsar").read_text()
-    assert re.findall(r"0\.0\.0\.0:\D*(\d+)", command) == ["7650", "6650", "8080"]
+    assert re.findall(r"0\.0\.0\.0:\D*(\d+)", command) == ["7650", "6650", "8080", "7680"]
     assert "LEDGERFOLD_DATA:-/data" in command
     compose = (ROOT / "compose.yaml").read_text()
-    assert re.findall(r'"127\.0\.0\.1:(\d+):(\d+)"', compose) == [(port, port) for port in PORTS]
+    published = [*PORTS, *MONITORING_PORTS]
+    assert re.findall(r'"127\.0\.0\.1:(\d+):(\d+)"', compose) == [
+        (each, each) for each in published
+    ]
     assert "- data:/data" in compose
+    mounted = re.findall(r"- \./(\S+?):/", compose)
+    assert len(mounted) == 4
+    assert all((ROOT / each).exists() for each in mounted)
+    # Prometheus and the scripts of the image agree where the metrics are.
+    scraped = (ROOT / "scripts/monitoring/prometheus.yml").read_text()
+    assert 'targets: ["ledgerfold:8080"]' in scraped
 
 
 def test_the_lock_becomes_constraints() -> None:
@@ -67,6 +82,69 @@ def test_the_lock_becomes_constraints() -> None:
     pinned = [re.sub(r" *\\$", "", line) for line in kept if not line.startswith("#")]
     assert all(re.match(r"[\w.-]+==[\w.]+( ;.*)?$", line) for line in pinned), pinned
     assert any(line.startswith("pyspark==") for line in pinned)
+
+
+def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+    board = json.loads((ROOT / "scripts/monitoring/ledgerfold.json").read_text())
+    asked = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
+    asked += [each["query"]["query"] for each in board["templating"]["list"][1:]]
+    names = {
+        name for each in asked for name in re.findall(r"\b(?:pulsar|ledgerfold|kafka)_\w+", each)
+    }
+    documented = set(
+        re.findall(r"^\| `(\w+)`", (ROOT / "docs/METRICS.md").read_text(), re.MULTILINE)
+    )
+    known = documented | {f"{each}_bucket" for each in documented}
+    assert len(names) > 20
+    assert names <= known, names - known
+    ids = [panel["id"] for panel in board["panels"]]
+    assert len(set(ids)) == len(ids)
+    source = (ROOT / "scripts/monitoring/grafana.yml").read_text()
+    assert f"uid: {board['templating']['list'][0]['current']['value']}" in source
+
+
+@pytest.mark.process
+def test_the_unit_of_systemd_is_valid(tmp_path: Path) -> None:
+    unit = (ROOT / "scripts/systemd/ledgerfold.service").read_text()
+    (command,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    program, *arguments = command.replace("$OPTIONS", "--compactor off").split()
+    options = make_parser().parse_args(arguments)
+    assert str(options.data) == "/var/lib/ledgerfold/data"
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("no systemd-analyze, which checks the unit")
+    # It must name a program that is there.
+    (tmp_path / "ledgerfold.service").write_text(unit.replace(program, sys.executable))
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", tmp_path / "ledgerfold.service"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.process
+def test_the_health_check_asks_grpcs_health_service(broker_process: MakeBroker) -> None:
+    broker = broker_process()
+    port = broker.url.rpartition(":")[2]
+
+    def healthy(port: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [sys.executable, IMAGE / "healthy.py"],
+            env={**os.environ, "LEDGERFOLD_PORT": port},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.returncode, done.stderr
+
+    assert healthy(port) == (0, "")
+    broker.kill()
+    code, told = healthy(port)
+    assert code == 1
+    assert told.startswith("The broker does not answer: ")
 
 
 @pytest.mark.process
@@ -94,6 +172,7 @@ def test_pulsar_standalone_is_a_start_of_a_broker(tmp_path: Path) -> None:
     assert options.pulsar_listen == "0.0.0.0:6650"
     assert options.admin_listen == "0.0.0.0:8080"
     assert options.listen == "0.0.0.0:7650"
+    assert (options.ui, options.ui_writes) == ("0.0.0.0:7680", False)
     refused = subprocess.run(
         ["bin/pulsar", "zookeeper"], cwd=tmp_path, capture_output=True, timeout=30, check=False
     )

@@ -16,7 +16,7 @@ from ledgerfold.broker.cli.connecting import why_waiting
 from ledgerfold.broker.cli.data.producing import Outgoing, send_all
 from ledgerfold.broker.cli.exit_codes import DONE, FAILED
 from ledgerfold.broker.cli.topics.compaction import report_end, wait_for_end
-from ledgerfold.broker.cli.units import format_size
+from ledgerfold.broker.common.sizes import format_size
 from ledgerfold.storage.errors import LedgerfoldError, TopicNotFound
 from ledgerfold.storage.text import counted
 

@@ -22,8 +22,9 @@ from ledgerfold.broker.cli.output import (
     printer,
     wants_table,
 )
-from ledgerfold.broker.cli.units import TIME, format_size, parse_count
+from ledgerfold.broker.cli.units import TIME, parse_count
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
+from ledgerfold.broker.common.sizes import format_size
 from ledgerfold.storage.errors import CompactedLedgerDamaged, Corruption, MissingFile, Timeout
 from ledgerfold.storage.text import counted
 

@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ledgerfold.broker.cli.units import format_size
 from ledgerfold.broker.cli.what_if.rows import setting_row, strategy_text, trial_text
+from ledgerfold.broker.common.sizes import format_size
 from ledgerfold.storage.errors import InvalidRequest
 from ledgerfold.storage.paths import absolute_path
 

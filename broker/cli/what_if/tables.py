@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.tables import Row, aligned
-from ledgerfold.broker.cli.units import format_size
 from ledgerfold.broker.cli.what_if.rows import (
     cleaning_row,
     compared_names,
@@ -15,6 +14,7 @@ from ledgerfold.broker.cli.what_if.rows import (
     replay_row,
     strategy_row,
 )
+from ledgerfold.broker.common.sizes import format_size
 from ledgerfold.storage.text import counted
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledgerfold.broker.cli.units import (
-    format_size,
     parse_count,
     parse_limit_ms,
     parse_limit_size,
@@ -18,6 +17,7 @@ from ledgerfold.broker.cli.units import (
     parse_size,
     parse_time_ms,
 )
+from ledgerfold.broker.common.sizes import format_size
 
 INT64_MAX = 2**63 - 1
 

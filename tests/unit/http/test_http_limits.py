@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from ledgerfold.broker.http import server
-from ledgerfold.broker.http.server import BODY_BYTES_MAX, CONNECTIONS_MAX
+from ledgerfold.broker.http import listener, server
+from ledgerfold.broker.http.listener import BODY_BYTES_MAX, CONNECTIONS_MAX
 from tests.support.http_lab import HttpLab
 from tests.support.waiting import wait_until
 
@@ -158,7 +158,7 @@ def test_json_has_no_spaces_as_pulsars(lab: HttpLab) -> None:
 
 
 def test_a_body_that_does_not_come(lab: HttpLab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "BODY_S", 0.1)
+    monkeypatch.setattr(listener, "BODY_S", 0.1)
     with connect(lab) as connection:
         head = f"PUT /admin/v2{TENANT} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n"
         connection.sendall(head.encode())

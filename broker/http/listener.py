@@ -1,0 +1,138 @@
+"""An HTTP server on the broker's own event loop, with its limits: of the REST API and of the page.
+
+aiohttp parses and writes HTTP. The limits: CONNECTIONS_MAX connections, each closed when
+CONNECTION_S pass without a new request; LINE_BYTES_MAX of a request line or header; BODY_BYTES_MAX
+of a body, which must arrive within BODY_S; REQUEST_S for a request, whose change continues after
+that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from ledgerfold.broker.http.answers import NO_CONTENT, Answer, Refusal
+from ledgerfold.storage.errors import AddressInUse
+
+CONNECTIONS_MAX = 64
+CONNECTION_S = 120.0
+# A name of 1024 characters may take 12 KiB in a path.
+LINE_BYTES_MAX = 32 * 1024
+# The definition of a schema is the largest body.
+BODY_BYTES_MAX = 512 * 1024
+BODY_S = 10.0
+REQUEST_S = 60.0
+# For requests in progress when the broker stops.
+GRACE_S = 0.5
+PARAMETERS_MAX = 50
+_BUSY_BODY = json.dumps({"reason": f"There are {CONNECTIONS_MAX} connections; try again later."})
+_BUSY = (
+    "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: application/json\r\n"
+    f"Content-Length: {len(_BUSY_BODY)}\r\n\r\n{_BUSY_BODY}"
+).encode()
+
+
+class HttpListener:
+    """A server at one address. `answer`: answers a request; `option`: named if it cannot listen."""
+
+    def __init__(
+        self,
+        answer: Callable[[web.BaseRequest], Awaitable[Answer]],
+        option: str,
+        connection_s: float = CONNECTION_S,
+    ) -> None:
+        self._answer, self._option, self._connection_s = answer, option, connection_s
+        self._runner: web.ServerRunner | None = None
+
+    async def start(self, listen: str) -> str:
+        """Listens, and returns "host:port" with the actual port. Raises AddressInUse."""
+        host, _, port = listen.rpartition(":")
+        connections = _Connections(
+            self._respond,
+            self._connection_s,
+            access_log=None,
+            auto_decompress=False,
+            max_line_size=LINE_BYTES_MAX,
+            max_field_size=LINE_BYTES_MAX,
+        )
+        self._runner = web.ServerRunner(connections, shutdown_timeout=GRACE_S)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host.strip("[]"), int(port))
+        try:
+            await site.start()
+        except OSError as error:
+            await self.stop()
+            # The address was valid and free when the start was checked.
+            raise AddressInUse(listen, self._option) from error
+        return f"{host}:{self._runner.addresses[0][1]}"
+
+    async def stop(self) -> None:
+        """Stops listening, and gives requests GRACE_S to end."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        answer = await self._answer(request)
+        headers = {"Server": "ledgerfold", **answer.headers}
+        if answer.status != NO_CONTENT:
+            headers["Content-Type"] = answer.content_type
+        return web.Response(status=answer.status, body=answer.body, headers=headers)
+
+
+class _Connections(web.Server):
+    """The open connections. A connection above the limit gets an answer that says so, and is
+    closed.
+    """
+
+    def __init__(self, handler: Any, connection_s: float, **options: Any) -> None:
+        super().__init__(self._armed, **options)
+        self._handler, self._connection_s = handler, connection_s
+        self._timers: dict[RequestHandler, asyncio.TimerHandle] = {}
+
+    def connection_made(self, handler: Any, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        if len(self._timers) >= CONNECTIONS_MAX:
+            transport.write(_BUSY)
+            transport.close()
+            return
+        self._arm(handler, transport)
+
+    def connection_lost(self, handler: Any, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        if (timer := self._timers.pop(handler, None)) is not None:
+            timer.cancel()
+
+    def _arm(self, handler: Any, transport: asyncio.Transport) -> None:
+        if (timer := self._timers.pop(handler, None)) is not None:
+            timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._timers[handler] = loop.call_later(self._connection_s, transport.abort)
+
+    async def _armed(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Handles a request. Its connection gets its full time again."""
+        if request.protocol in self._timers and isinstance(request.transport, asyncio.Transport):
+            self._arm(request.protocol, request.transport)
+        response: web.StreamResponse = await self._handler(request)
+        return response
+
+
+async def read_body(request: web.BaseRequest) -> bytes:
+    """Returns the bytes of the body. Raises Refusal."""
+    too_large = Refusal(413, f"The body is larger than {BODY_BYTES_MAX} bytes.")
+    if (request.content_length or 0) > BODY_BYTES_MAX:
+        raise too_large
+    data = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.content.iter_any():
+                data += chunk
+                if len(data) > BODY_BYTES_MAX:
+                    raise too_large
+    except TimeoutError:
+        raise Refusal(408, f"The body did not arrive within {BODY_S:g} s.") from None
+    return bytes(data)

@@ -1,0 +1,71 @@
+"""A request of a browser, and the parameters of its forms, each with a bound.
+
+>>> asked = Asked(["topics"], parse("q=ord&limit=7&at=a&at=b"))
+>>> asked.text("q"), asked.number("limit", 50, most=20), asked.texts("at")
+('ord', 7, ['a', 'b'])
+>>> asked.number("missing", 50)
+50
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import parse_qs, quote
+
+from ledgerfold.broker.common.names import TopicName
+from ledgerfold.broker.http.answers import Refusal, whole_number
+from ledgerfold.broker.http.listener import PARAMETERS_MAX
+
+Parameters = Mapping[str, Sequence[str]]
+_NUMBER_MAX = 2**53
+
+
+def parse(text: str | bytes) -> Parameters:
+    """Parses a query or the body of a form. Raises Refusal."""
+    try:
+        whole = text if isinstance(text, str) else text.decode("ascii")
+        return parse_qs(whole, True, errors="strict", max_num_fields=PARAMETERS_MAX)
+    except ValueError:
+        raise Refusal(400, "The parameters are not UTF-8, or too many.") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`parts`: those of the path, decoded. `values`: the parameters of a question, or of a form."""
+
+    parts: Sequence[str]
+    values: Parameters = field(default_factory=dict)
+
+    def text(self, name: str, default: str = "") -> str:
+        return self.values[name][0] if name in self.values else default
+
+    def texts(self, name: str) -> list[str]:
+        return list(self.values.get(name, ()))
+
+    def number(self, name: str, default: int, *, most: int = _NUMBER_MAX, least: int = 0) -> int:
+        """Returns a whole number within its bounds. Raises Refusal."""
+        text = self.text(name)
+        if not text:
+            return default
+        number = whole_number(name, text)
+        if not least <= number <= most:
+            raise Refusal(400, f"{name} must be {least} to {most}.")
+        return number
+
+    @property
+    def topic(self) -> str:
+        """The topic's full name, which is in the path."""
+        domain, tenant, namespace, local = self.parts[1:5]
+        return f"{domain}://{tenant}/{namespace}/{local}"
+
+
+def topic_path(name: str) -> str:
+    """Returns the path of a topic's page, given its full name.
+
+    >>> topic_path("persistent://public/default/a b")
+    '/topics/persistent/public/default/a%20b'
+    """
+    parsed = TopicName.parse(name)
+    parts = (parsed.domain, parsed.tenant, parsed.namespace_local, parsed.local)
+    return "/topics/" + "/".join(quote(each, safe="") for each in parts)

@@ -1,0 +1,161 @@
+"""The results of other strategies and of other times to compact, as plots and figures.
+
+A question goes to the compactor, as `ledgerfold what-if` does; bounds: REPLAYS_MAX replays, and one
+question at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
+
+from ledgerfold.broker.common.sizes import format_size
+from ledgerfold.broker.http.answers import Refusal, whole_number
+from ledgerfold.broker.page.asked import Asked
+from ledgerfold.broker.page.plot import LINES_MAX, lines_plot
+from ledgerfold.broker.page.rendering import Page, duration
+from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
+from ledgerfold.broker.rpc.existing import recorded_name
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.kafka_topic import KafkaTopic
+from ledgerfold.strategies.catalogue import LISTED
+from ledgerfold.v1.records_pb2 import CompactionStrategy
+from ledgerfold.v1.what_if_pb2 import (
+    CleaningReplay,
+    CleaningTrial,
+    Replay,
+    ReplaySetting,
+    TopicWhatIf,
+    WhatIfRequest,
+)
+
+REPLAYS_MAX = LINES_MAX
+SIZE_UNITS = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
+TIME_UNITS_MS = {"minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
+RATIO_SETTING, LAG_SETTING = "min.cleanable.dirty.ratio", "min.compaction.lag.ms"
+
+
+class WhatIfPage:
+    def __init__(self, broker: Broker, compaction: CompactionHandlers) -> None:
+        self._broker, self._compaction = broker, compaction
+
+    async def show(self, asked: Asked) -> Page:
+        """Answers a question; without one (`ask`), shows its form."""
+        name = recorded_name(self._broker, asked.topic)
+        topic = await self._broker.any_topic(name, create=False)
+        is_kafka = isinstance(topic, KafkaTopic)
+        values: dict[str, Any] = {
+            "topic": asked.topic,
+            "is_kafka": is_kafka,
+            "strategies": tuple(LISTED.values()),
+            "asked": asked,
+            "size_units": SIZE_UNITS,
+            "time_units": TIME_UNITS_MS,
+            "answers": None,
+        }
+        if asked.text("ask"):
+            request = _cleanings(asked) if is_kafka else _forecasts(asked)
+            request.topic = name
+            answer = await self._compaction.what_if(request)
+            values["answers"] = [_answer(each) for each in answer.topics]
+        return Page("what_if.html", f"What if: {asked.topic}", values)
+
+
+def _forecasts(asked: Asked) -> WhatIfRequest:
+    """Raises Refusal."""
+    request = WhatIfRequest()
+    for name in asked.texts("strategy"):
+        if name not in LISTED:
+            raise Refusal(400, f"{name[:100]!r} is not a strategy of the list.")
+        settings = {each.name: asked.text(f"{name}.{each.name}") for each in LISTED[name].settings}
+        request.strategies.append(CompactionStrategy(name=name, settings=settings))
+    size, time_ms = _unit(asked, "size_unit", SIZE_UNITS), _unit(asked, "time_unit", TIME_UNITS_MS)
+    request.replays.extend(
+        [ReplaySetting(threshold_bytes=each * size) for each in _numbers(asked, "threshold")]
+        + [ReplaySetting(interval_ms=each * time_ms) for each in _numbers(asked, "every")]
+    )
+    _check_count(request.replays)
+    return request
+
+
+def _cleanings(asked: Asked) -> WhatIfRequest:
+    """Combines the ratios and the lags of a question. Raises Refusal."""
+    ratios = asked.text("ratio").replace(",", " ").split()
+    time_ms = _unit(asked, "time_unit", TIME_UNITS_MS)
+    lags = [str(each * time_ms) for each in _numbers(asked, "lag")]
+    # Bounded before they are combined.
+    _check_count(ratios)
+    _check_count(lags)
+    kinds = [
+        [(name, each) for each in found]
+        for name, found in ((RATIO_SETTING, ratios), (LAG_SETTING, lags))
+        if found
+    ]
+    chosen = product(*kinds)
+    request = WhatIfRequest(trials=[CleaningTrial(config=dict(each)) for each in chosen])
+    _check_count(request.trials)
+    return request
+
+
+def _check_count(replays: Sequence[object]) -> None:
+    if len(replays) > REPLAYS_MAX:
+        raise Refusal(400, f"At most {REPLAYS_MAX} settings are compared at a time.")
+
+
+def _unit(asked: Asked, name: str, units: dict[str, int]) -> int:
+    first = next(iter(units))
+    if (unit := asked.text(name, first)) not in units:
+        raise Refusal(400, f"{unit[:100]!r} is not a unit: use {', '.join(units)}.")
+    return units[unit]
+
+
+def _numbers(asked: Asked, name: str) -> list[int]:
+    """Returns whole numbers from a text with commas or spaces. Raises Refusal."""
+    numbers = [whole_number(name, each) for each in asked.text(name).replace(",", " ").split()]
+    if any(not 0 < each < 10**9 for each in numbers):
+        raise Refusal(400, f"{name}: use whole numbers from 1 on, separated by commas.")
+    return numbers
+
+
+def _answer(found: TopicWhatIf) -> dict[str, Any]:
+    replays: list[Replay | CleaningReplay] = [*found.replays, *found.cleanings]
+    series = [
+        (_label(each), [(at.publish_time_ms, at.bytes) for at in each.points]) for each in replays
+    ]
+    return {
+        "topic": found.topic,
+        "input": found.input,
+        "forecasts": [(_strategy_label(each.strategy), each) for each in found.forecasts],
+        "largest": max([found.input.bytes, *(each.bytes for each in found.forecasts)]),
+        "plot": lines_plot(series),
+        "replays": [_replay(each) for each in replays],
+    }
+
+
+def _replay(replay: Replay | CleaningReplay) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "label": _label(replay),
+        "rewritten": replay.bytes_rewritten,
+        "amplification": replay.write_amplification,
+        "peak": replay.space_peak_bytes,
+        "mean": replay.space_mean_bytes,
+    }
+    if isinstance(replay, CleaningReplay):
+        return row | {"runs": replay.rounds, "why_none": replay.why_no_round}
+    rewind = {"rewind": replay.rewind_mean_bytes}
+    return row | rewind | {"runs": replay.runs, "why_none": replay.why_no_run}
+
+
+def _label(replay: Replay | CleaningReplay) -> str:
+    if isinstance(replay, CleaningReplay):
+        config = sorted(replay.trial.config.items())
+        return ", ".join(f"{name}={value}" for name, value in config) or "as it is"
+    if replay.setting.WhichOneof("when") == "interval_ms":
+        return f"every {duration(replay.setting.interval_ms)}"
+    return f"threshold {format_size(replay.setting.threshold_bytes)}"
+
+
+def _strategy_label(strategy: CompactionStrategy) -> str:
+    settings = ",".join(f"{name}={value}" for name, value in sorted(strategy.settings.items()))
+    return strategy.name + (f":{settings}" if settings else "")

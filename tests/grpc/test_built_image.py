@@ -1,0 +1,134 @@
+"""The image of the Dockerfile, built and run by buildah, as root, without a container engine.
+
+It takes some minutes and a network, so it runs only if LEDGERFOLD_IMAGE_BASE names the image to
+build on, in buildah's storage (CONTRIBUTING.md).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import wait_until
+from tests.tidy import ROOT
+
+BASE = "LEDGERFOLD_IMAGE_BASE"
+TAG = "localhost/ledgerfold-test"
+_BUILD_S, _COMMAND_S = 1500.0, 120.0
+pytestmark = [pytest.mark.process, pytest.mark.slow, pytest.mark.timeout(2000)]
+
+
+def buildah(*arguments: str, timeout_s: float = _COMMAND_S) -> str:
+    """Returns what a command prints. Raises CalledProcessError."""
+    done = subprocess.run(
+        ["buildah", *arguments], stdout=subprocess.PIPE, text=True, timeout=timeout_s, check=True
+    )
+    return done.stdout.strip()
+
+
+class Container:
+    """A container of the image whose command runs. It shares the machine's network."""
+
+    def __init__(self, image: str, command: list[str], log: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.name = buildah("from", image)
+        free_ports = "--pulsar-listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 --ui 127.0.0.1:0"
+        settings = {
+            "LEDGERFOLD_PORT": str(self.port),
+            "LEDGERFOLD_URL": f"127.0.0.1:{self.port}",
+            "LEDGERFOLD_OPTIONS": free_ports,
+        }
+        for name, value in settings.items():
+            buildah("config", "--env", f"{name}={value}", self.name)
+        # It becomes the command, whose number is that of the shell.
+        start = ["sh", "-c", 'echo $$ > /pulsar/conf/pid && exec "$@"', "sh", *command]
+        with log.open("wb") as out:
+            self._running = subprocess.Popen(
+                ["buildah", "run", "--isolation", "chroot", self.name, "--", *start],
+                stdout=out,
+                stderr=out,
+            )
+
+    def run(self, *command: str) -> str:
+        return buildah("run", "--isolation", "chroot", self.name, "--", *command)
+
+    def is_healthy(self, check: list[str]) -> bool:
+        assert self._running.poll() is None, "the container has ended"
+        try:
+            self.run(*check)
+        except subprocess.CalledProcessError:
+            return False
+        return True
+
+    def stop(self) -> int:
+        """Ends the command as an engine does, by SIGTERM to its first process."""
+        self.run("sh", "-c", "kill -TERM $(cat /pulsar/conf/pid)")
+        return self._running.wait(60)
+
+    def close(self) -> None:
+        if self._running.poll() is None:
+            self.stop()
+        buildah("rm", self.name)
+
+
+@pytest.fixture(scope="module")
+def image() -> str:
+    base = os.environ.get(BASE)
+    if base is None:
+        pytest.skip(f"{BASE} names no image to build on: see CONTRIBUTING.md")
+    if shutil.which("buildah") is None:
+        pytest.skip("no buildah: apt-get install buildah")
+    options = ["--isolation", "chroot", "--format", "docker", "--layers", "--tag", TAG]
+    arguments = ["--build-arg", f"BASE={base}", "--build-arg", "SPARK=no"]
+    buildah("build", *options, *arguments, str(ROOT), timeout_s=_BUILD_S)
+    return TAG
+
+
+@pytest.fixture
+def started(image: str, tmp_path: Path) -> Iterator[tuple[Container, list[str]]]:
+    """A container, and its health check."""
+    described = json.loads(buildah("inspect", "--type", "image", image))["Docker"]["config"]
+    assert described["User"] == "10000"
+    assert list(described["Volumes"]) == ["/data"]
+    kind, *check = described["Healthcheck"]["Test"]
+    assert kind == "CMD"
+    command = [*described["Entrypoint"], *described["Cmd"]]
+    container = Container(image, command, tmp_path / "log")
+    yield container, check
+    container.close()
+    print((tmp_path / "log").read_text())
+
+
+def test_a_container_serves_without_root_and_ends_when_it_is_told(
+    started: tuple[Container, list[str]],
+) -> None:
+    container, check = started
+    wait_until(lambda: container.is_healthy(check), "a healthy container", timeout_s=120)
+    assert container.run("id", "-u") == "10000"
+    assert container.run("stat", "-c", "%u %a", "/data") == "10000 700"
+    for value in ("1", "2"):
+        container.run("ledgerfold", "produce", "t", "-k", "a", "-m", value)
+    container.run("ledgerfold", "topics", "compact", "t", "--wait")
+    shown = ["read", "t", "--read-compacted", "--until-end", "-o", "jsonl"]
+    (line,) = container.run("ledgerfold", *shown).splitlines()
+    assert (json.loads(line)["key"], json.loads(line)["value"]) == ("a", "2")
+    (run,) = container.run("ledgerfold", "runs", "t", "-o", "jsonl").splitlines()
+    assert json.loads(run)["engine"] == "inline"
+    assert container.stop() == 0
+    # Nothing of it is left: the data directory is free.
+    assert "0 torn tails" in container.run("sh", "-c", _START_ONCE)
+
+
+# A start that ends by itself shows what the end before has left.
+_START_ONCE = (
+    "timeout 20 ledgerfold serve --data /data --listen 127.0.0.1:0 --compactor off 2>&1 || true"
+)
