@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ledgerfold.storage import errors
@@ -25,6 +25,8 @@ _STATUSES: tuple[tuple[type[errors.LedgerfoldError], int], ...] = (
     (errors.SubscriptionExists, 409),
     (errors.NothingExpired, 409),
     (errors.CompactionRunning, 409),
+    (errors.AuthenticationFailed, 401),
+    (errors.AuthorizationFailed, 403),
     (errors.NotAllowed, 405),
     (errors.RequestError, 412),
     (errors.CompactorUnavailable, 503),
@@ -78,7 +80,10 @@ def refused(status: int, reason: str) -> Answer:
 def refused_for(error: errors.LedgerfoldError) -> Answer:
     """Returns the answer for an error of the broker."""
     status = next(status for kind, status in _STATUSES if isinstance(error, kind))
-    return refused(status, _words(error))
+    answer = refused(status, _words(error))
+    if status == 401:
+        return replace(answer, headers={"WWW-Authenticate": "Bearer"})
+    return answer
 
 
 def _words(error: errors.LedgerfoldError) -> str:
@@ -103,13 +108,15 @@ class Request:
     """A request that matched a route.
 
     `names`: the variable parts of the path, decoded. `body`: parsed JSON, None without a body.
-    `headers`: their names in any case.
+    `headers`: their names in any case. `certificate_role`: the common name of the client's
+    certificate, if the broker has verified one.
     """
 
     names: Mapping[str, str]
     query: Mapping[str, str]
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    certificate_role: str | None = None
 
     @property
     def topic(self) -> str:

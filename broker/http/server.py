@@ -5,8 +5,8 @@ connections, each closed when CONNECTION_S pass without a new request; LINE_BYTE
 line or header; BODY_BYTES_MAX of a body, which must arrive within BODY_S; REQUEST_S for a verb,
 whose change goes on after that.
 
-A request with an `Origin` header comes from a web page, and is refused: the API has no
-authentication, so any page in a browser on this machine could delete topics.
+A request with an `Origin` header comes from a web page, and is refused: without authentication, any
+page in a browser on this machine could delete topics.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ from ledgerfold.broker.http.answers import (
     refused_for,
 )
 from ledgerfold.broker.http.cluster import cluster_routes
+from ledgerfold.broker.http.guarded import guarded
 from ledgerfold.broker.http.messages import message_routes
+from ledgerfold.broker.http.permissions import permission_routes
 from ledgerfold.broker.http.policies import policy_routes
 from ledgerfold.broker.http.routes import Route, Routes
 from ledgerfold.broker.http.schema_policies import schema_policy_routes
@@ -39,6 +41,9 @@ from ledgerfold.broker.http.schemas import schema_routes
 from ledgerfold.broker.http.scrape import scrape_routes
 from ledgerfold.broker.http.subscriptions import subscription_routes
 from ledgerfold.broker.http.topics import topic_routes
+from ledgerfold.broker.security.certificates import Certificates, common_name
+from ledgerfold.broker.security.guard import Guard
+from ledgerfold.broker.security.listening import open_port
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import AddressInUse, LedgerfoldError, StorageError
 
@@ -61,13 +66,14 @@ _BUSY = (
 _log = logging.getLogger(__name__)
 
 
-def all_routes(broker: Broker, address: str, pulsar_url: str | None) -> list[Route]:
-    """Returns all routes. `address`: the "host:port" at which they are served."""
-    routes = cluster_routes(broker, address, pulsar_url)
+def all_routes(broker: Broker, url: str, pulsar_url: str | None) -> list[Route]:
+    """Returns all routes. `url`: the one at which they are served, "http://host:port"."""
+    routes = cluster_routes(broker, url, pulsar_url)
     for more in (
         topic_routes,
         subscription_routes,
         policy_routes,
+        permission_routes,
         schema_policy_routes,
         schema_routes,
         message_routes,
@@ -81,10 +87,18 @@ class AdminServer:
     """The REST API of one broker. `pulsar_url`: that of its binary protocol, if it is served."""
 
     def __init__(
-        self, broker: Broker, pulsar_url: str | None = None, connection_s: float = CONNECTION_S
+        self,
+        broker: Broker,
+        pulsar_url: str | None = None,
+        connection_s: float = CONNECTION_S,
+        *,
+        guard: Guard | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         self._broker, self._pulsar_url, self._connection_s = broker, pulsar_url, connection_s
+        self._guard, self._certificates = guard, certificates
         self._runner: web.ServerRunner | None = None
+        self._listening: asyncio.Server | None = None
         # Known once the port is.
         self._routes: asyncio.Future[Routes] = asyncio.get_running_loop().create_future()
 
@@ -101,19 +115,28 @@ class AdminServer:
         )
         self._runner = web.ServerRunner(connections, shutdown_timeout=GRACE_S)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host.strip("[]"), int(port))
+        factory = self._runner.server
+        assert factory is not None
         try:
-            await site.start()
+            at = host.strip("[]"), int(port)
+            self._listening = await open_port(factory, *at, self._certificates)
         except OSError as error:
             await self.stop()
             # The address was valid and free when the start was checked.
             raise AddressInUse(listen, "--admin-listen") from error
-        address = f"{host}:{self._runner.addresses[0][1]}"
-        self._routes.set_result(Routes(all_routes(self._broker, address, self._pulsar_url)))
+        address = f"{host}:{self._listening.sockets[0].getsockname()[1]}"
+        scheme = "http" if self._certificates is None else "https"
+        routes = all_routes(self._broker, f"{scheme}://{address}", self._pulsar_url)
+        guard = self._guard
+        if guard is not None:
+            routes = [guarded(guard, each) for each in routes]
+        self._routes.set_result(Routes(routes))
         return address
 
     async def stop(self) -> None:
         """Stops listening, and gives requests GRACE_S to end."""
+        if self._listening is not None:
+            self._listening.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -131,7 +154,9 @@ class AdminServer:
             path = urlsplit(request.raw_path)
             verb, names = (await self._routes).find(request.method, path.path)
             query, body = _query(path.query), await _body(request)
-            parsed = Request(names, query, body, request.headers)
+            transport = request.transport
+            certificate = None if transport is None else transport.get_extra_info("peercert")
+            parsed = Request(names, query, body, request.headers, common_name(certificate))
             async with asyncio.timeout(REQUEST_S):
                 return await verb(parsed)
         except Refusal as refusal:

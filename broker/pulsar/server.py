@@ -1,7 +1,8 @@
 """The server of Pulsar's binary protocol: its port, and the end of its connections.
 
 Connections, producers and consumers count as streams (broker/common/outgoing.py). A connection that
-is silent for SILENT_S in spite of a ping is closed.
+is silent for SILENT_S in spite of a ping is closed, and one whose client has not introduced itself
+after CONNECT_S.
 """
 
 from __future__ import annotations
@@ -11,21 +12,33 @@ from contextlib import suppress
 
 from ledgerfold.broker.pulsar.connection import Connection
 from ledgerfold.broker.pulsar.shared import Shared
+from ledgerfold.broker.security.certificates import Certificates
+from ledgerfold.broker.security.guard import Guard
+from ledgerfold.broker.security.listening import open_port
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import AddressInUse
 
 PING_S, SILENT_S = 30.0, 75.0
+CONNECT_S = 10.0
 _LOOK_S = 5.0
-_BACKLOG = 1024
 
 
 class PulsarServer:
     """The server of one broker on one port. `advertised`: where clients reach it, if not there."""
 
-    def __init__(self, broker: Broker, listen: str, advertised: str | None = None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        listen: str,
+        advertised: str | None = None,
+        *,
+        guard: Guard | None = None,
+        certificates: Certificates | None = None,
+    ) -> None:
         # With the actual port, once it listens.
         self._listen, self._actual = listen, listen
-        self._shared = Shared(broker, advertised)
+        self._certificates = certificates
+        self._shared = Shared(broker, advertised, guard, uses_tls=certificates is not None)
         self._server: asyncio.Server | None = None
         self._looking: asyncio.Task[None] | None = None
 
@@ -34,9 +47,8 @@ class PulsarServer:
         host, _, port = self._listen.rpartition(":")
         loop, shared = asyncio.get_running_loop(), self._shared
         try:
-            self._server = await loop.create_server(
-                lambda: Connection(shared), host.strip("[]"), int(port), backlog=_BACKLOG
-            )
+            at = host.strip("[]"), int(port)
+            self._server = await open_port(lambda: Connection(shared), *at, self._certificates)
         except OSError as error:
             # The address was valid and free when the start was checked.
             raise AddressInUse(self._listen, "--pulsar-listen") from error
@@ -47,7 +59,7 @@ class PulsarServer:
     @property
     def service_url(self) -> str:
         """The URL of the advertised address, or of the one that the server listens on."""
-        return f"pulsar://{self._shared.advertised or self._actual}"
+        return f"{self._shared.scheme}://{self._shared.advertised or self._actual}"
 
     def stop_listening(self) -> None:
         if self._server is not None:
@@ -77,7 +89,9 @@ class PulsarServer:
             for connection in tuple(self._shared.connections):
                 connection.look_for_ends()
                 silent_s = now_s - connection.heard_s
-                if silent_s > SILENT_S:
+                if now_s - connection.began_s > CONNECT_S and not connection.is_connected:
+                    connection.abort(f"it did not begin within {CONNECT_S:.0f} s")
+                elif silent_s > SILENT_S:
                     connection.abort(f"it was silent for {silent_s:.0f} s")
                 elif silent_s > PING_S - _LOOK_S:
                     connection.ping()

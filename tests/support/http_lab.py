@@ -10,6 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple, TypeVar
 
 from ledgerfold.broker.http.server import CONNECTION_S, AdminServer
+from ledgerfold.broker.security.guard import Guard
 from ledgerfold.storage.entry import Position
 from tests.model.broker_lab import BrokerLab
 from tests.model.log_model import Message
@@ -47,6 +48,16 @@ class HttpLab:
         self._server, self.address = self.lab.run(serve())
         self._thread = threading.Thread(target=self.lab.loop.run_forever, daemon=True)
         self._thread.start()
+
+    def serve_again(self, guard: Callable[[], Guard]) -> None:
+        """Serves with a guard from now on, which is made in the broker's thread."""
+
+        async def serve() -> tuple[AdminServer, str]:
+            await self._server.stop()
+            server = AdminServer(self.broker, None, guard=guard())
+            return server, await server.start("127.0.0.1:0")
+
+        self._server, self.address = self.run(serve())
 
     def ask(
         self,
