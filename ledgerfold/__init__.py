@@ -28,6 +28,8 @@ from typing import TYPE_CHECKING
 from ledgerfold import errors
 from ledgerfold.errors import (
     AlreadyClosed,
+    AuthenticationError,
+    AuthorizationError,
     BrokerPersistenceError,
     ChecksumError,
     ConnectError,
@@ -62,6 +64,9 @@ from ledgerfold.version import __version__
 if TYPE_CHECKING:
     from ledgerfold import admin, aio, schema, testing
     from ledgerfold.broker.client import (
+        Authentication,
+        AuthenticationTLS,
+        AuthenticationToken,
         BatchingType,
         Client,
         CompressionType,
@@ -86,6 +91,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AlreadyClosed",
+    "Authentication",
+    "AuthenticationError",
+    "AuthenticationTLS",
+    "AuthenticationToken",
+    "AuthorizationError",
     "BatchingType",
     "BrokerPersistenceError",
     "ChecksumError",

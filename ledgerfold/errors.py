@@ -24,6 +24,8 @@ from __future__ import annotations
 from ledgerfold.storage.errors import (
     AddressInUse,
     AlreadyClosed,
+    AuthenticationFailed,
+    AuthorizationFailed,
     BacklogQuotaExceeded,
     CompactedLedgerDamaged,
     CompactionCancelled,
@@ -97,6 +99,8 @@ ProducerBlockedQuotaExceededError = ProducerBlocked
 ProducerBlockedQuotaExceededException = BacklogQuotaExceeded
 ConnectError = NotConnected = ReadError = Unavailable
 ServiceUnitNotReady = Moved
+AuthenticationError = AuthenticationFailed
+AuthorizationError = AuthorizationFailed
 ProducerQueueIsFull = Overloaded
 BrokerPersistenceError = StorageError
 ChecksumError = Corruption
@@ -105,6 +109,10 @@ MessageTooBig = MessageTooLarge
 __all__ = [
     "AddressInUse",
     "AlreadyClosed",
+    "AuthenticationError",
+    "AuthenticationFailed",
+    "AuthorizationError",
+    "AuthorizationFailed",
     "BacklogQuotaExceeded",
     "BrokerPersistenceError",
     "ChecksumError",

@@ -83,6 +83,8 @@ CODES: dict[str, grpc.StatusCode] = {
     "KAFKA": grpc.StatusCode.FAILED_PRECONDITION,
     "KAFKA_RECORDS": grpc.StatusCode.FAILED_PRECONDITION,
     "COMPACTION_RUNNING": grpc.StatusCode.ABORTED,
+    "AUTHENTICATION_FAILED": grpc.StatusCode.UNAUTHENTICATED,
+    "AUTHORIZATION_FAILED": grpc.StatusCode.PERMISSION_DENIED,
     "STORAGE": grpc.StatusCode.INTERNAL,
     "DATA_CORRUPT": grpc.StatusCode.DATA_LOSS,
     "INCOMPATIBLE_FORMAT": grpc.StatusCode.FAILED_PRECONDITION,

@@ -37,6 +37,8 @@
     │   │   └── ProducerBlocked      wait until it is smaller
     │   ├── KafkaError               Kafka rejects it, with the protocol's error code and class
     │   │   └── RecordsRefused       records of a batch are rejected; the first ones are listed
+    │   ├── AuthenticationFailed     no credentials, or invalid or expired ones
+    │   ├── AuthorizationFailed      the role may not do that
     │   ├── AddressInUse             another process listens there
     │   └── CompactionRunning        one run per topic at a time
     ├── StorageError                 the disk's or the data's
@@ -392,6 +394,18 @@ class ProducerBlocked(BacklogQuotaExceeded):
 
     reason = "PRODUCER_BLOCKED"
     retryable = True
+
+
+class AuthenticationFailed(RequestError):
+    """The client has not proved who it is."""
+
+    reason = "AUTHENTICATION_FAILED"
+
+
+class AuthorizationFailed(RequestError):
+    """The client's role has no permission for the request."""
+
+    reason = "AUTHORIZATION_FAILED"
 
 
 class AddressInUse(RequestError):

@@ -63,7 +63,11 @@ TENANTS = "tenants"
 SCHEMAS = "schemas"
 # A client of Pulsar was connected to publish: its entries are stored as they are sent.
 PULSAR_ENTRIES = "pulsar-entries"
-FEATURES = frozenset({LABELS, KAFKA_TOPICS, DELETION_VECTORS, TENANTS, SCHEMAS, PULSAR_ENTRIES})
+# A role was granted permissions.
+GRANTS = "grants"
+FEATURES = frozenset(
+    {LABELS, KAFKA_TOPICS, DELETION_VECTORS, TENANTS, SCHEMAS, PULSAR_ENTRIES, GRANTS}
+)
 STORE_KEY = b"store"
 WRITES_KEY = b"writes"
 # A strategy's name in run records from before each strategy had a name.

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ledgerfold.broker.cli.verbs import argument
 from ledgerfold.storage.errors import InvalidRequest
@@ -25,10 +27,42 @@ def refuse_url(options: argparse.Namespace, instead: str) -> None:
         raise InvalidRequest(f"{instead} cannot be combined with --url: it uses no broker.")
 
 
+def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns the client's arguments about TLS and authentication: given, or in the environment.
+
+    Raises OSError: of the token's file.
+    """
+
+    def given(name: str) -> str | None:
+        return getattr(options, name, None) or os.environ.get(f"LEDGERFOLD_{name.upper()}") or None
+
+    found: dict[str, Any] = {
+        "tls_trust_certs_file_path": given("tls_trust_certs"),
+        "tls_certificate_file_path": given("tls_client_cert"),
+        "tls_private_key_file_path": given("tls_client_key"),
+    }
+    found = {name: value for name, value in found.items() if value is not None}
+    if getattr(options, "tls_allow_insecure", False):
+        found["tls_allow_insecure_connection"] = True
+    if token := given("token"):
+        # It loads nothing but this.
+        from ledgerfold.broker.client.streams.credentials import AuthenticationToken
+
+        found["authentication"] = AuthenticationToken(token_in(token))
+    return found
+
+
+def token_in(text: str) -> str:
+    """Returns a token given as such, or as `file:PATH`. Raises OSError."""
+    if not text.startswith("file:"):
+        return text
+    return Path(text.removeprefix("file:").removeprefix("//")).read_text().strip()
+
+
 def admin_of(options: argparse.Namespace) -> Admin:
     from ledgerfold.broker.client.administration.admin import Admin
 
-    return Admin(options.url)
+    return Admin(options.url, **credentials_of(options))
 
 
 def partitions_of(admin: Admin, topic: str) -> list[str]:
@@ -47,7 +81,7 @@ def client_of(options: argparse.Namespace) -> Client:
 
     with admin_of(options) as admin:
         admin.broker_info()
-    return Client(options.url)
+    return Client(options.url, **credentials_of(options))
 
 
 def print_why_waiting(admin: Admin) -> None:

@@ -12,7 +12,16 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ledgerfold.broker.cli import completion, contexts, doctor, faults, inspecting, serving, state
+from ledgerfold.broker.cli import (
+    completion,
+    contexts,
+    doctor,
+    faults,
+    inspecting,
+    serving,
+    state,
+    tokens,
+)
 from ledgerfold.broker.cli.contexts import apply_context
 from ledgerfold.broker.cli.data import consuming, damage, export_rows, importing, producing
 from ledgerfold.broker.cli.demo import demos
@@ -41,6 +50,7 @@ _COMMANDS = (
     what_if.COMMANDS,
     inspecting.BROKER,
     state.COMMANDS,
+    tokens.COMMANDS,
     contexts.COMMANDS,
     completion.COMMANDS,
     doctor.COMMANDS,

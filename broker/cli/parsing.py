@@ -65,6 +65,7 @@ class Parser(argparse.ArgumentParser):
                 metavar="NAME",
                 help="the broker, by its name (`ledgerfold context`); default LEDGERFOLD_CONTEXT",
             )
+            _add_credentials(self.add_argument_group("TLS and authentication"))
         self.set_defaults(calls_broker=calls_broker)
 
     def parse_known_args(  # type: ignore[override]
@@ -118,6 +119,23 @@ class Parser(argparse.ArgumentParser):
         return next(
             (each for each in actions if isinstance(each, argparse._SubParsersAction)), None
         )
+
+
+def _add_credentials(group: Any) -> None:
+    """Adds what the connection to the broker needs; broker/cli/connecting.py reads it."""
+    options = {
+        "--token": ("TOKEN", "a token, or file:PATH"),
+        "--tls-trust-certs": ("FILE", "the authorities to trust"),
+        "--tls-client-cert": ("FILE", "this client's certificate"),
+        "--tls-client-key": ("FILE", "its private key"),
+    }
+    for name, (metavar, help_) in options.items():
+        variable = f"LEDGERFOLD_{name.removeprefix('--').replace('-', '_').upper()}"
+        help_ = f"{help_}; default {variable}"
+        group.add_argument(name, default=argparse.SUPPRESS, metavar=metavar, help=help_)
+    trust = "accept any certificate of the broker"
+    insecure = "--tls-allow-insecure"
+    group.add_argument(insecure, action="store_true", default=argparse.SUPPRESS, help=trust)
 
 
 class _Url(argparse.Action):

@@ -20,6 +20,8 @@ from ledgerfold.broker.cli.pulsar_listeners import (
     parse_listeners,
     with_internal,
 )
+from ledgerfold.broker.cli.pulsar_security import NAMES as SECURITY_NAMES
+from ledgerfold.broker.cli.pulsar_security import with_security
 from ledgerfold.broker.cli.settings_files import read_properties
 from ledgerfold.broker.cli.verbs import repeated
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
@@ -44,6 +46,7 @@ _SIZE_QUOTAS = {
     "backlogQuotaDefaultLimitGB": 1024**3,
 }
 _AGE_QUOTA = "backlogQuotaDefaultLimitSecond"
+_LISTENERS = "advertisedListeners"
 
 
 def _whole(unit: int = 1, least: int = 0, most: int = _INT64_MAX) -> Callable[[str, str], int]:
@@ -131,12 +134,18 @@ def configured(settings: BrokerSettings, pairs: Mapping[str, str]) -> BrokerSett
             group, _, rest = field.rpartition(".")
             (in_store if group else changes)[rest] = parse(name, text)
     changes |= _quotas(pairs)
+    security = with_security(settings.security, pairs)
+    if security.uses_tls and pairs.get(_LISTENERS):
+        tls = parse_listeners(_LISTENERS, pairs[_LISTENERS], "pulsar+ssl")
+        changes["pulsar_listeners"] = tls
     if internal := pairs.get(INTERNAL_LISTENER):
         changes["pulsar_listeners"] = with_internal(changes.get("pulsar_listeners", {}), internal)
     store = settings.store
     kept = replace(store, **_where_default(store, type(store)(), in_store))
     default = type(settings)(settings.data_dir)
-    return replace(settings, store=kept, **_where_default(settings, default, changes))
+    return replace(
+        settings, store=kept, security=security, **_where_default(settings, default, changes)
+    )
 
 
 def _where_default(given: Any, default: Any, changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,6 +195,7 @@ possible.', 'These settings are unknown, or have no effect here: zookeeperServer
         if pairs.get(name, "") not in ("", value)
     ]
     known = {*_FIELDS, *_FIXED, *_SIZE_QUOTAS, _AGE_QUOTA, _QUOTA_POLICY, INTERNAL_LISTENER}
+    known |= set(SECURITY_NAMES)
     others = [name for name in pairs if name not in known]
     if others:
         more = len(others) - _NAMED_MAX

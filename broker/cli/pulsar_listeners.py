@@ -18,7 +18,7 @@ LISTENERS_MAX = 100
 _LISTENER = re.compile(r"(?P<name>[-.\w]+):(?P<scheme>[-+.\w]+)://(?P<address>[^\s/,]+:\d{1,5})/?")
 
 
-def parse_listeners(setting: str, text: str) -> dict[str, str]:
+def parse_listeners(setting: str, text: str, scheme: str = "pulsar") -> dict[str, str]:
     """Returns the addresses by the listeners' names. Raises InvalidRequest."""
     parts, found = text.split(","), dict[str, str]()
     if len(parts) > LISTENERS_MAX:
@@ -29,7 +29,7 @@ def parse_listeners(setting: str, text: str) -> dict[str, str]:
             raise InvalidRequest(
                 f"{setting}: {part[:100]!r} is not NAME:pulsar://HOST:PORT, separated by commas."
             )
-        if match["scheme"] == "pulsar":
+        if match["scheme"] == scheme:
             if match["name"] in found:
                 raise InvalidRequest(f"{setting}: {match['name']!r} has two addresses.")
             found[match["name"]] = match["address"]

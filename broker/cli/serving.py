@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from ledgerfold.broker.cli.kafka.config import KAFKA_CONFIG, serve_config
 from ledgerfold.broker.cli.pulsar_config import PULSAR_CONFIG, with_pulsar_config
+from ledgerfold.broker.cli.security_options import SECURITY, security_of
 from ledgerfold.broker.cli.topics.serve_options import (
     ALLOW_STRATEGY,
     EMULATION_OPTIONS,
@@ -133,6 +134,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add("--allow-reset", action="store_true", help=resets)
     faults = "let clients make the broker fail on purpose, as tests do (`ledgerfold faults`)"
     add("--allow-faults", action="store_true", help=faults)
+    SECURITY.add_to(parser)
     _add_compactor(parser.add_argument_group("compaction"))
     _add_policies(parser.add_argument_group("default policies of namespaces and topics"))
     KAFKA_CONFIG.add_to(parser.add_argument_group("Kafka topics"))
@@ -293,6 +295,7 @@ def _serve(options: argparse.Namespace) -> int:
         test_clock_start_ms=options.test_clock,
         allow_reset=options.allow_reset,
         allow_faults=options.allow_faults,
+        security=security_of(options),
         message_bytes_max=options.max_message_size,
         unsent_bytes_max=options.unsent_max,
         store=StoreSettings(durability=options.durability, **given),

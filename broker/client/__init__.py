@@ -35,6 +35,11 @@ if TYPE_CHECKING:
         ConsumerDeadLetterPolicy,
         ConsumerKeySharedPolicy,
     )
+    from ledgerfold.broker.client.streams.credentials import (
+        Authentication,
+        AuthenticationTLS,
+        AuthenticationToken,
+    )
     from ledgerfold.broker.client.sync.client import Client
     from ledgerfold.broker.client.sync.consumer import Consumer
     from ledgerfold.broker.client.sync.producer import Producer
@@ -42,6 +47,9 @@ if TYPE_CHECKING:
     from ledgerfold.broker.client.sync.table_view import TableView
 
 __all__ = [
+    "Authentication",
+    "AuthenticationTLS",
+    "AuthenticationToken",
     "BatchingType",
     "Client",
     "CompressionType",
@@ -65,6 +73,9 @@ __all__ = [
 ]
 
 _MODULES = {
+    "Authentication": "streams.credentials",
+    "AuthenticationTLS": "streams.credentials",
+    "AuthenticationToken": "streams.credentials",
     "Client": "sync.client",
     "Consumer": "sync.consumer",
     "ConsumerBatchReceivePolicy": "messages.policies",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ledgerfold.broker.common.outgoing import BYTES_MAX, STREAMS_MAX
+from ledgerfold.broker.common.security_settings import SecuritySettings
 from ledgerfold.storage.entry import ENTRY_BYTES_MAX
 from ledgerfold.storage.paths import absolute_path
 from ledgerfold.storage.settings import StoreSettings
@@ -110,6 +111,7 @@ class BrokerSettings:
     # Further addresses, by the names of the listeners that clients request. Without
     # `pulsar_advertise`, clients that name no listener get the first one.
     pulsar_listeners: Mapping[str, str] = field(default_factory=dict)
+    security: SecuritySettings = field(default_factory=SecuritySettings)
     ready_file: Path | None = None
     log_level: str = "INFO"
     store: StoreSettings = field(default_factory=StoreSettings)

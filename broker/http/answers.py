@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ledgerfold.storage import errors
@@ -25,6 +25,8 @@ _STATUSES: tuple[tuple[type[errors.LedgerfoldError], int], ...] = (
     (errors.SubscriptionExists, 409),
     (errors.NothingExpired, 409),
     (errors.CompactionRunning, 409),
+    (errors.AuthenticationFailed, 401),
+    (errors.AuthorizationFailed, 403),
     (errors.NotAllowed, 405),
     (errors.RequestError, 412),
     (errors.CompactorUnavailable, 503),
@@ -77,7 +79,10 @@ def refused(status: int, reason: str) -> Answer:
 
 def refused_for(error: errors.LedgerfoldError) -> Answer:
     """Returns the answer for an error of the broker."""
-    return refused(status_of(error), _words(error))
+    answer = refused(status_of(error), _words(error))
+    if answer.status == 401:
+        return replace(answer, headers={"WWW-Authenticate": "Bearer"})
+    return answer
 
 
 def status_of(error: errors.LedgerfoldError) -> int:
@@ -106,13 +111,15 @@ class Request:
     """A request that matched a route.
 
     `names`: the variable parts of the path, decoded. `body`: parsed JSON, None without a body.
-    `headers`: by name, in upper or lower case.
+    `headers`: by name, in upper or lower case. `certificate_role`: the common name of the client's
+    certificate, if the broker has verified one.
     """
 
     names: Mapping[str, str]
     query: Mapping[str, str]
     body: Any = None
     headers: Mapping[str, str] = field(default_factory=dict)
+    certificate_role: str | None = None
 
     @property
     def topic(self) -> str:

@@ -24,9 +24,9 @@ _LISTENER = "X-Pulsar-ListenerName"
 _LOOKUP = "/lookup/v2/topic/{domain}/{tenant}/{namespace}/{topic}"
 
 
-def cluster_routes(broker: Broker, address: str, pulsar_url: str | None) -> list[Route]:
-    """Returns the routes. `address`: the "host:port" at which this API is served."""
-    cluster, tenants = ClusterVerbs(broker, address, pulsar_url), TenantVerbs(broker)
+def cluster_routes(broker: Broker, url: str, pulsar_url: str | None) -> list[Route]:
+    """Returns the routes. `url`: the one at which this API is served, "http://host:port"."""
+    cluster, tenants = ClusterVerbs(broker, url, pulsar_url), TenantVerbs(broker)
     return [
         ("GET", f"{ADMIN}/brokers/health", cluster.health),
         ("GET", f"{ADMIN}/brokers/ready", cluster.health),
@@ -67,8 +67,11 @@ def _check_valid(name: str, reason: str) -> None:
 
 
 class ClusterVerbs:
-    def __init__(self, broker: Broker, address: str, pulsar_url: str | None) -> None:
-        self._broker, self._address, self._pulsar_url = broker, address, pulsar_url
+    def __init__(self, broker: Broker, url: str, pulsar_url: str | None) -> None:
+        self._broker, self._url, self._pulsar_url = broker, url, pulsar_url
+        self._address = url.partition("://")[2]
+        # Of the names of URLs, as Pulsar's clients look for them.
+        self._tls = "Tls" if url.startswith("https:") else ""
 
     async def health(self, request: Request) -> Answer:
         return text("ok")
@@ -80,7 +83,7 @@ class ClusterVerbs:
         return shown([self._address])
 
     async def leader(self, request: Request) -> Answer:
-        return shown({"serviceUrl": f"http://{self._address}", "brokerId": self._address})
+        return shown({"serviceUrl": self._url, "brokerId": self._address})
 
     async def configuration(self, request: Request) -> Answer:
         """Shows the options that also exist in Pulsar, as text."""
@@ -101,8 +104,10 @@ class ClusterVerbs:
     async def cluster(self, request: Request) -> Answer:
         if request.names["cluster"] != CLUSTER:
             raise Refusal(404, "Cluster does not exist")
-        pulsar = {} if self._pulsar_url is None else {"brokerServiceUrl": self._pulsar_url}
-        return shown({"serviceUrl": f"http://{self._address}", **pulsar})
+        found = {f"serviceUrl{self._tls}": self._url}
+        if self._pulsar_url is not None:
+            found[f"brokerServiceUrl{self._tls}"] = self._pulsar_url
+        return shown(found)
 
     async def lookup(self, request: Request) -> Answer:
         name = full_topic(request.topic)
@@ -113,8 +118,10 @@ class ClusterVerbs:
         listener = request.query.get("listenerName") or request.headers.get(_LISTENER, "")
         listeners = self._broker.settings.pulsar_listeners
         url = url_for(listener, listeners, self._pulsar_url)
-        http = f"http://{self._address}"
-        return shown({"brokerUrl": url, "httpUrl": http, "nativeUrl": url, "brokerUrlSsl": ""})
+        plain, tls = ("", url) if self._tls else (url, "")
+        return shown(
+            {"brokerUrl": plain, "httpUrl": self._url, "nativeUrl": url, "brokerUrlSsl": tls}
+        )
 
     async def bundle(self, request: Request) -> Answer:
         check_exists(self._broker, request.namespace, "Namespace not found")

@@ -17,6 +17,8 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from ledgerfold.broker.http.answers import NO_CONTENT, Answer, Refusal
+from ledgerfold.broker.security.certificates import Certificates, common_name
+from ledgerfold.broker.security.listening import open_port
 from ledgerfold.storage.errors import AddressInUse
 
 CONNECTIONS_MAX = 64
@@ -38,16 +40,22 @@ _BUSY = (
 
 
 class HttpListener:
-    """A server at one address. `answer`: answers a request; `option`: named if it cannot listen."""
+    """A server at one address. `answer`: answers a request; `option`: named if it cannot listen;
+    `certificates`: for TLS.
+    """
 
     def __init__(
         self,
         answer: Callable[[web.BaseRequest], Awaitable[Answer]],
         option: str,
         connection_s: float = CONNECTION_S,
+        *,
+        certificates: Certificates | None = None,
     ) -> None:
         self._answer, self._option, self._connection_s = answer, option, connection_s
+        self._certificates = certificates
         self._runner: web.ServerRunner | None = None
+        self._listening: asyncio.Server | None = None
 
     async def start(self, listen: str) -> str:
         """Listens, and returns "host:port" with the actual port. Raises AddressInUse."""
@@ -62,17 +70,21 @@ class HttpListener:
         )
         self._runner = web.ServerRunner(connections, shutdown_timeout=GRACE_S)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host.strip("[]"), int(port))
+        factory = self._runner.server
+        assert factory is not None
         try:
-            await site.start()
+            at = host.strip("[]"), int(port)
+            self._listening = await open_port(factory, *at, self._certificates)
         except OSError as error:
             await self.stop()
             # The address was valid and free when the start was checked.
             raise AddressInUse(listen, self._option) from error
-        return f"{host}:{self._runner.addresses[0][1]}"
+        return f"{host}:{self._listening.sockets[0].getsockname()[1]}"
 
     async def stop(self) -> None:
         """Stops listening, and gives requests GRACE_S to end."""
+        if self._listening is not None:
+            self._listening.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -119,6 +131,12 @@ class _Connections(web.Server):
             self._arm(request.protocol, request.transport)
         response: web.StreamResponse = await self._handler(request)
         return response
+
+
+def certificate_role(request: web.BaseRequest) -> str | None:
+    """Returns the common name of the client's certificate, if the broker has verified one."""
+    transport = request.transport
+    return common_name(None if transport is None else transport.get_extra_info("peercert"))
 
 
 async def read_body(request: web.BaseRequest) -> bytes:

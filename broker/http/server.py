@@ -2,8 +2,8 @@
 
 Its limits are those of broker/http/listener.py.
 
-A request with an `Origin` header comes from a web page, and is refused: the API has no
-authentication, so any page in a browser on this machine could delete topics.
+A request with an `Origin` header comes from a web page, and is refused: without authentication, any
+page in a browser on this machine could delete topics.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ from ledgerfold.broker.http.answers import (
     refused_for,
 )
 from ledgerfold.broker.http.cluster import cluster_routes
+from ledgerfold.broker.http.guarded import guarded
 from ledgerfold.broker.http.listener import (
     CONNECTION_S,
     PARAMETERS_MAX,
     REQUEST_S,
     HttpListener,
+    certificate_role,
     read_body,
 )
 from ledgerfold.broker.http.messages import message_routes
+from ledgerfold.broker.http.permissions import permission_routes
 from ledgerfold.broker.http.policies import policy_routes
 from ledgerfold.broker.http.routes import Route, Routes
 from ledgerfold.broker.http.schema_policies import schema_policy_routes
@@ -41,19 +44,22 @@ from ledgerfold.broker.http.schemas import schema_routes
 from ledgerfold.broker.http.scrape import scrape_routes
 from ledgerfold.broker.http.subscriptions import subscription_routes
 from ledgerfold.broker.http.topics import topic_routes
+from ledgerfold.broker.security.certificates import Certificates
+from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import LedgerfoldError, StorageError
 
 _log = logging.getLogger(__name__)
 
 
-def all_routes(broker: Broker, address: str, pulsar_url: str | None) -> list[Route]:
-    """Returns all routes. `address`: the "host:port" at which they are served."""
-    routes = cluster_routes(broker, address, pulsar_url)
+def all_routes(broker: Broker, url: str, pulsar_url: str | None) -> list[Route]:
+    """Returns all routes. `url`: the one at which they are served, "http://host:port"."""
+    routes = cluster_routes(broker, url, pulsar_url)
     for more in (
         topic_routes,
         subscription_routes,
         policy_routes,
+        permission_routes,
         schema_policy_routes,
         schema_routes,
         message_routes,
@@ -67,17 +73,30 @@ class AdminServer:
     """The REST API of one broker. `pulsar_url`: the URL of its binary protocol, if it is served."""
 
     def __init__(
-        self, broker: Broker, pulsar_url: str | None = None, connection_s: float = CONNECTION_S
+        self,
+        broker: Broker,
+        pulsar_url: str | None = None,
+        connection_s: float = CONNECTION_S,
+        *,
+        guard: Guard | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
-        self._broker, self._pulsar_url = broker, pulsar_url
-        self._listener = HttpListener(self._answer, "--admin-listen", connection_s)
+        self._broker, self._pulsar_url, self._guard = broker, pulsar_url, guard
+        self._scheme = "http" if certificates is None else "https"
+        self._listener = HttpListener(
+            self._answer, "--admin-listen", connection_s, certificates=certificates
+        )
         # Known once the port is.
         self._routes: asyncio.Future[Routes] = asyncio.get_running_loop().create_future()
 
     async def start(self, listen: str) -> str:
         """Listens, and returns "host:port" with the actual port. Raises AddressInUse."""
         address = await self._listener.start(listen)
-        self._routes.set_result(Routes(all_routes(self._broker, address, self._pulsar_url)))
+        routes = all_routes(self._broker, f"{self._scheme}://{address}", self._pulsar_url)
+        guard = self._guard
+        if guard is not None:
+            routes = [guarded(guard, each) for each in routes]
+        self._routes.set_result(Routes(routes))
         return address
 
     async def stop(self) -> None:
@@ -90,8 +109,8 @@ class AdminServer:
                 raise Refusal(403, "Requests of web pages are refused: this API is for programs.")
             path = urlsplit(request.raw_path)
             verb, names = (await self._routes).find(request.method, path.path)
-            query, body = _query(path.query), await _body(request)
-            parsed = Request(names, query, body, request.headers)
+            query, body = _query(path.query), await read_body(request)
+            parsed = Request(names, query, body, request.headers, certificate_role(request))
             async with asyncio.timeout(REQUEST_S):
                 return await verb(parsed)
         except Refusal as refusal:
@@ -101,7 +120,7 @@ class AdminServer:
                 _log.error("%s: %s", error.reason, error)
             return refused_for(error)
         except TimeoutError:
-            return refused(504, f"Not done after {REQUEST_S:g} s. A change that began goes on.")
+            return refused(504, f"Not done after {REQUEST_S:g} s. A change that began continues.")
         except HttpProcessingError as error:
             return refused(400, f"Not a valid HTTP body: {error.message[:200]}")
         except (ConnectionError, asyncio.CancelledError):

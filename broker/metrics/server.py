@@ -5,8 +5,11 @@ and formats them in its thread, so that the loop does as little as possible; one
 a time. prometheus_client counts and formats the process metrics (syncs, and on Linux its memory,
 CPU time and open files).
 
-A client that sends an incomplete request, or does not read its response, holds a thread until its
-time limit; there are CONNECTIONS_MAX of these.
+On a broker that authenticates, a scrape needs a superuser's token, or its certificate, unless the
+broker was told that metrics are for everybody.
+
+A client that sends an incomplete request, delays a TLS handshake, or does not read its response,
+holds a thread until its time limit; there are CONNECTIONS_MAX of these.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 import threading
 import time
 import zlib
@@ -36,7 +40,10 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from ledgerfold.broker.metrics.catalogue import SYNC_BUCKETS_S, SYNC_SECONDS
 from ledgerfold.broker.metrics.readings import MetricsReader
 from ledgerfold.broker.metrics.text import parts
-from ledgerfold.storage.errors import AddressInUse
+from ledgerfold.broker.security.certificates import Certificates, common_name
+from ledgerfold.broker.security.guard import Credentials, Guard, Target
+from ledgerfold.broker.security.needs import Need
+from ledgerfold.storage.errors import AddressInUse, AuthenticationFailed, AuthorizationFailed
 from ledgerfold.storage.files import Files
 
 if TYPE_CHECKING:
@@ -83,13 +90,19 @@ class Metrics:
         self.files = make_files(syncs.observe)
         self._server: _Server | None = None
 
-    def serve(self, broker: Broker) -> str:
+    def serve(
+        self,
+        broker: Broker,
+        guard: Guard | None = None,
+        certificates: Certificates | None = None,
+    ) -> str:
         """Starts serving; returns "host:port" with the actual port. Raises AddressInUse.
 
         Called on the broker's loop, before the broker starts.
         """
         scrape = Scrape(MetricsReader(broker), asyncio.get_running_loop(), self._registry)
         self._server = _bound(self._listen, scrape)
+        self._server.guard, self._server.certificates = guard, certificates
         self._server.connection_s = self._connection_s
         threading.Thread(
             target=self._server.serve_forever, args=(_POLL_S,), name="metrics", daemon=True
@@ -138,6 +151,8 @@ class _Server(ThreadingHTTPServer):
     # The backlog of connections not accepted yet.
     request_queue_size = CONNECTIONS_MAX
     scrape: Scrape
+    guard: Guard | None = None
+    certificates: Certificates | None = None
     connection_s = CONNECTION_S
 
     def __init__(self, *arguments: Any) -> None:
@@ -145,6 +160,15 @@ class _Server(ThreadingHTTPServer):
         self._connections: dict[socket.socket, float] = {}
         self._lock = threading.Lock()
         super().__init__(*arguments)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        if self.certificates is None:
+            return connection, address
+        # The handshake is done by the first read, in the connection's own thread.
+        context = self.certificates.current().context
+        wrapped = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+        return wrapped, address
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Serves a request in a new thread, or refuses it if there are too many."""
@@ -187,6 +211,14 @@ class _Handler(BaseHTTPRequestHandler):
         if urlsplit(self.path).path != PATH:
             self.send_error(404, f"The metrics are at {PATH}")
             return
+        try:
+            self._check_caller()
+        except AuthenticationFailed as error:
+            self.send_error(401, "Unauthorized", str(error))
+            return
+        except AuthorizationFailed as error:
+            self.send_error(403, "Forbidden", str(error))
+            return
         zipped = "gzip" in self.headers.get("Accept-Encoding", "")
         try:
             body = self.server.scrape.body(zipped=zipped)
@@ -200,6 +232,16 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Encoding", "gzip")
         self.end_headers()
         self.wfile.write(body)
+
+    def _check_caller(self) -> None:
+        """Raises AuthenticationFailed, AuthorizationFailed."""
+        guard = self.server.guard
+        if guard is not None:
+            is_tls = isinstance(self.connection, ssl.SSLSocket)
+            certificate = self.connection.getpeercert() if is_tls else None
+            header = self.headers.get("Authorization")
+            caller = guard.caller(Credentials.of_header(header, common_name(certificate)))
+            guard.check(caller, Need.SUPERUSER, Target())
 
     def log_message(self, format: str, *args: Any) -> None:
         """Does nothing: scrapes are not logged."""

@@ -27,6 +27,7 @@ from markupsafe import Markup
 from ledgerfold.broker.common.sizes import format_size
 from ledgerfold.broker.http.answers import Answer
 from ledgerfold.broker.page.asked import topic_path
+from ledgerfold.broker.page.sign_in import CHALLENGE
 
 SHOWN_BYTES_MAX = 1024
 _HTML = "text/html; charset=utf-8"
@@ -196,6 +197,8 @@ def html_answer(page: Page, common: Mapping[str, Any]) -> Answer:
     template = _templates().get_template(page.template)
     body = template.render(**common, title=page.title, **page.values)
     headers = _SAFETY | {"Cache-Control": "no-store"}
+    if page.status == 401:
+        headers |= {"WWW-Authenticate": CHALLENGE}
     return Answer(page.status, body.encode(errors="replace"), _HTML, headers)
 
 

@@ -1,7 +1,8 @@
 """The server of the page, `serve --ui`: read-only HTML, unless `--ui-writes` allows changes.
 
-Every request passes PageServer._answer, which checks it (broker/page/guard.py) before a view looks
-at it: a check of who asks belongs there. Its limits are those of broker/http/listener.py.
+Every request passes PageServer._answer, which checks it (broker/page/guard.py) and, if the broker
+authenticates, its caller (broker/page/sign_in.py) before a view looks at it. Its limits are those
+of broker/http/listener.py.
 A view calls the handlers of broker/rpc, or reads what stats read; there are no domain rules.
 """
 
@@ -18,7 +19,13 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from ledgerfold.broker.common.names import DOMAINS
 from ledgerfold.broker.http.answers import Answer, Refusal, status_of
-from ledgerfold.broker.http.listener import CONNECTION_S, REQUEST_S, HttpListener, read_body
+from ledgerfold.broker.http.listener import (
+    CONNECTION_S,
+    REQUEST_S,
+    HttpListener,
+    certificate_role,
+    read_body,
+)
 from ledgerfold.broker.page.asked import Asked, parse
 from ledgerfold.broker.page.changes import Changes
 from ledgerfold.broker.page.explain import ExplainPage
@@ -32,9 +39,12 @@ from ledgerfold.broker.page.rendering import (
     redirect_answer,
     static_answer,
 )
+from ledgerfold.broker.page.sign_in import check_superuser
 from ledgerfold.broker.page.topic import TopicPage
 from ledgerfold.broker.page.what_if import WhatIfPage
 from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
+from ledgerfold.broker.security import guard as security
+from ledgerfold.broker.security.certificates import Certificates
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.error_codec import encode_error
 from ledgerfold.storage.errors import LedgerfoldError, StorageError
@@ -47,7 +57,10 @@ _log = logging.getLogger(__name__)
 
 
 class PageServer:
-    """The page of one broker. `writes`: whether it may change anything; `names`: see Guard."""
+    """The page of one broker. `writes`: whether it may change anything; `names`: see Guard.
+
+    `authentication`: decides who may use it; None: everybody. `certificates`: for TLS.
+    """
 
     def __init__(
         self,
@@ -56,10 +69,12 @@ class PageServer:
         writes: bool = False,
         names: Sequence[str] = (),
         connection_s: float = CONNECTION_S,
+        authentication: security.Guard | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
-        self._broker, self._writes = broker, writes
+        self._broker, self._writes, self._authentication = broker, writes, authentication
         self.guard = Guard(names)
-        self._listener = HttpListener(self._answer, "--ui", connection_s)
+        self._listener = HttpListener(self._answer, "--ui", connection_s, certificates=certificates)
         compaction = CompactionHandlers(broker)
         self._overview, self._topic = Overview(broker), TopicPage(broker)
         self._explain, self._what_if = (
@@ -80,6 +95,9 @@ class PageServer:
         try:
             url = urlsplit(request.raw_path)
             self.guard.check(request.headers, has_query=bool(url.query))
+            if self._authentication is not None:
+                header, role = request.headers.get("Authorization"), certificate_role(request)
+                check_superuser(self._authentication, header, role)
             found = await self._found(request, _parts(url.path), url.query)
         except Refusal as refusal:
             found = _error(refusal.status, refusal.reason)

@@ -17,15 +17,22 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import cast
 
+from ledgerfold.broker.pulsar.authentication import Authentication
 from ledgerfold.broker.pulsar.consuming import Consuming
 from ledgerfold.broker.pulsar.errors import number_of
 from ledgerfold.broker.pulsar.frames import Frame, Splitter, command, encode, parse
 from ledgerfold.broker.pulsar.link import Link
-from ledgerfold.broker.pulsar.lookups import Lookups
+from ledgerfold.broker.pulsar.lookups import Lookups, refused_lookup, refused_partitions
 from ledgerfold.broker.pulsar.producing import Producing, refusal
-from ledgerfold.broker.pulsar.schemas import SchemaCommands
+from ledgerfold.broker.pulsar.schemas import (
+    SchemaCommands,
+    refused_new_schema,
+    refused_schema,
+)
 from ledgerfold.broker.pulsar.shared import Shared
 from ledgerfold.broker.pulsar.watching import Watching
+from ledgerfold.broker.security.guard import target_of
+from ledgerfold.broker.security.needs import COMMANDS, Need
 from ledgerfold.storage.errors import InvalidRequest, LedgerfoldError
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand
@@ -43,6 +50,8 @@ _PONG = encode(command(pulsar_pb2.PONG, pong=pulsar_pb2.CommandPong()))
 _PING = encode(command(pulsar_pb2.PING, ping=pulsar_pb2.CommandPing()))
 _log = logging.getLogger(__name__)
 _Handler = Callable[[BaseCommand], Awaitable[None]]
+# The field of each command, and its handler.
+_Handlers = dict[int, tuple[str, _Handler]]
 
 
 class Connection(asyncio.Protocol):
@@ -56,22 +65,25 @@ class Connection(asyncio.Protocol):
         # as counted for all connections.
         self._frames_bytes = self._waiting_bytes = self._held_bytes = 0
         self._arrived, self._answered = asyncio.Event(), asyncio.Event()
-        self._is_paused = self._is_connected = False
-        self.heard_s = shared.now_s()
+        self._is_paused = self.is_connected = False
+        self.began_s = self.heard_s = shared.now_s()
+        self._authentication: Authentication | None = None
 
     # Called by the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         shared = self._shared
-        self._link = link = Link(shared.broker, self._transport)
+        self._link = link = Link(shared.broker, self._transport, shared.guard)
+        if shared.guard is not None:
+            self._authentication = Authentication(shared.guard, link, self._transport, self._refuse)
         self._producing = Producing(link, shared.producers)
         self._consuming = Consuming(link, shared.batch_acks)
         self._watching = Watching(link, shared.topic_lists)
         self._at_once, self._as_tasks = self._handlers(
             Lookups(
                 link,
-                shared.address(self._transport),
+                shared.url(self._transport),
                 is_advertised=shared.advertised is not None,
             )
         )
@@ -122,6 +134,8 @@ class Connection(asyncio.Protocol):
         self._producing.closed()
         self._consuming.closed()
         self._watching.closed()
+        if self._authentication is not None:
+            self._authentication.closed()
 
     # Called for all connections
 
@@ -134,7 +148,7 @@ class Connection(asyncio.Protocol):
         self._consuming.look_for_ends()
 
     def ping(self) -> None:
-        if self._is_connected:
+        if self.is_connected:
             self._link.write(_PING)
 
     def close(self) -> None:
@@ -187,7 +201,7 @@ class Connection(asyncio.Protocol):
     async def _handle(self, frame: Frame, size_bytes: int) -> None:
         """Handles a frame. Raises InvalidRequest."""
         request = frame.command
-        if not self._is_connected:
+        if not self.is_connected:
             self._connect(request)
             return
         if request.type == pulsar_pb2.SEND:
@@ -196,13 +210,15 @@ class Connection(asyncio.Protocol):
         elif request.type == pulsar_pb2.PING:
             self._link.write(_PONG)
         elif (at_once := self._at_once.get(request.type)) is not None:
-            _check_field(request, at_once[0])
-            await at_once[1](request)
+            await self._answer_at_once(request, *at_once)
         elif (as_task := self._as_tasks.get(request.type)) is not None:
             _check_field(request, as_task[0])
             self._wait(size_bytes)
             answering = self._link.spawn(self._answer(request, *as_task))
             answering.add_done_callback(lambda _: self._wait(-size_bytes))
+        elif request.type == pulsar_pb2.AUTH_RESPONSE and self._authentication is not None:
+            _check_field(request, "auth_response")
+            self._authentication.take(request.auth_response)
         elif request.type != pulsar_pb2.PONG:
             # Newer clients may send other commands.
             _log.info("%s sent the unknown command %d", self._link.address, request.type)
@@ -213,6 +229,15 @@ class Connection(asyncio.Protocol):
         self._count_held()
         self._answered.set()
 
+    async def _answer_at_once(self, request: BaseCommand, field: str, handler: _Handler) -> None:
+        _check_field(request, field)
+        try:
+            await handler(request)
+        except LedgerfoldError as error:
+            if field not in _REFUSALS:
+                raise
+            self._link.send(_REFUSALS[field](getattr(request, field).request_id, error))
+
     async def _answer(self, request: BaseCommand, field: str, handler: _Handler) -> None:
         """Handles a command that has an answer. A refusal is an answer, too."""
         try:
@@ -220,45 +245,42 @@ class Connection(asyncio.Protocol):
             await handler(request)
         except LedgerfoldError as error:
             request_id = getattr(request, field).request_id
-            if field == "producer":
-                self._link.send(refusal(request_id, error))
-            else:
-                self._link.send(_error(request_id, error))
+            self._link.send(_REFUSALS.get(field, _error)(request_id, error))
 
     def _connect(self, request: BaseCommand) -> None:
         if request.type != pulsar_pb2.CONNECT or not request.HasField("connect"):
             raise InvalidRequest("The first command of a connection is CONNECT.")
-        connect = request.connect
-        # Credentials are ignored, as by a Pulsar without authentication: programs that send them
-        # connect unchanged.
-        link = self._link
+        connect, link = request.connect, self._link
+        if self._authentication is not None:
+            self._authentication.connect(connect)
+        # Otherwise credentials are ignored, as by a Pulsar without authentication: programs that
+        # pass them connect unchanged.
         link.client_version = connect.client_version[:200].decode(errors="replace")
-        self._is_connected = True
+        self.is_connected = True
         self._splitter.frame_bytes_max = self._shared.frame_bytes_max
         answer = pulsar_pb2.CommandConnected(
             server_version="Ledgerfold",
             protocol_version=min(connect.protocol_version, PROTOCOL_VERSION),
             max_message_size=link.broker.settings.message_bytes_max,
             feature_flags=pulsar_pb2.FeatureFlags(
+                supports_auth_refresh=True,
                 supports_topic_watchers=True,
                 supports_get_partitioned_metadata_without_auto_creation=True,
             ),
         )
         link.send(command(pulsar_pb2.CONNECTED, connected=answer))
 
-    def _handlers(
-        self, lookups: Lookups
-    ) -> tuple[dict[int, tuple[str, _Handler]], dict[int, tuple[str, _Handler]]]:
+    def _handlers(self, lookups: Lookups) -> tuple[_Handlers, _Handlers]:
         """Returns the handlers of commands that are done at once, and of commands that may wait."""
         producing, consuming, types = self._producing, self._consuming, pulsar_pb2
         schemas = SchemaCommands(self._link)
-        looking_up: dict[int, tuple[str, _Handler]] = {
+        looking_up: _Handlers = {
             types.PARTITIONED_METADATA: ("partitioned_metadata", lookups.partitions),
             types.LOOKUP: ("lookup", lookups.lookup),
         }
         # They wait for nothing, except for faults.
         may_wait = self._link.broker.faults is not None
-        at_once: dict[int, tuple[str, _Handler]] = {
+        at_once: _Handlers = {
             types.FLOW: ("flow", consuming.flow),
             types.ACK: ("ack", consuming.acknowledge),
             types.REDELIVER_UNACKNOWLEDGED_MESSAGES: ("redeliver", consuming.redeliver),
@@ -267,7 +289,7 @@ class Connection(asyncio.Protocol):
             types.TC_CLIENT_CONNECT_REQUEST: ("tc_client_connect_request", lookups.transactions),
             **({} if may_wait else looking_up),
         }
-        as_tasks: dict[int, tuple[str, _Handler]] = {
+        as_tasks: _Handlers = {
             types.PRODUCER: ("producer", producing.open),
             types.CLOSE_PRODUCER: ("close_producer", producing.close),
             types.SUBSCRIBE: ("subscribe", consuming.open),
@@ -281,7 +303,37 @@ class Connection(asyncio.Protocol):
             types.WATCH_TOPIC_LIST_CLOSE: ("watch_topic_list_close", self._watching.close),
             **(looking_up if may_wait else {}),
         }
-        return at_once, as_tasks
+        return self._checked(at_once), self._checked(as_tasks)
+
+    def _checked(self, handlers: _Handlers) -> _Handlers:
+        """Adds the check of what each command needs, if the broker authenticates."""
+        if self._authentication is None:
+            return handlers
+        return {
+            type_: (field, self._with_check(type_, field, handler))
+            for type_, (field, handler) in handlers.items()
+        }
+
+    def _with_check(self, type_: int, field: str, handler: _Handler) -> _Handler:
+        need = COMMANDS.get(pulsar_pb2.CommandType.Name(type_), Need.SUPERUSER)
+        if need is Need.OPENED:
+            return handler
+
+        async def checked(request: BaseCommand) -> None:
+            self._link.check(need, target_of(getattr(request, field)))
+            await handler(request)
+
+        return checked
+
+
+# The answers of commands that have an error of their own; others have ERROR.
+_REFUSALS: dict[str, Callable[[int, LedgerfoldError], BaseCommand]] = {
+    "producer": refusal,
+    "partitioned_metadata": refused_partitions,
+    "lookup": refused_lookup,
+    "get_schema": refused_schema,
+    "get_or_create_schema": refused_new_schema,
+}
 
 
 def _check_field(request: BaseCommand, field: str) -> None:

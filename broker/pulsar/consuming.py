@@ -115,6 +115,7 @@ class Consuming:
         self._consumers[attached.id] = attached
         if isinstance(subscription, Subscription):
             self._sought.pop(subscription, None)
+        attached.permitted_by(self._link)
         self._succeed(opening.request_id)
         attached.start()
 

@@ -16,6 +16,8 @@ from ledgerfold.broker.pulsar.entries import to_served
 from ledgerfold.broker.pulsar.frames import command, encode_with_payload, message_id
 from ledgerfold.broker.pulsar.from_native import words_of
 from ledgerfold.broker.pulsar.link import THREAD_BYTES, THREAD_MESSAGES, Link
+from ledgerfold.broker.security.guard import Target
+from ledgerfold.broker.security.needs import Need
 from ledgerfold.broker.subscriptions.consumer import Consumer, Delivery, Output
 from ledgerfold.broker.subscriptions.lifecycle import remove_abandoned
 from ledgerfold.broker.subscriptions.non_persistent import NonPersistentSubscription
@@ -67,6 +69,15 @@ class AttachedConsumer:
         if isinstance(self.topic, Topic) and isinstance(self.subscription, Subscription):
             return self.topic, self.subscription
         return None
+
+    def permitted_by(self, link: Link) -> None:
+        """Has it end with the permission of its client; connecting again, it learns why."""
+        target = Target.topic_named(self.topic.name)
+
+        def end(error: LedgerfoldError) -> None:
+            self.consumer.end(Moved(str(error)))
+
+        self._resources.enter_context(link.use(Need.CONSUME, target, end))
 
     def start(self) -> None:
         self.delivering = self._link.spawn(self._deliver())

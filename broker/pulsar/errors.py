@@ -9,6 +9,8 @@ Source: the reference of the protocol, "Errors: what the client does".
 from __future__ import annotations
 
 from ledgerfold.storage.errors import (
+    AuthenticationFailed,
+    AuthorizationFailed,
     BacklogQuotaExceeded,
     DiskFailure,
     IncompatibleSchema,
@@ -49,6 +51,8 @@ _NUMBERS: tuple[tuple[type[LedgerfoldError], int], ...] = (
     (BacklogQuotaExceeded, pulsar_pb2.PRODUCER_BLOCKED_QUOTA_EXCEEDED),
     (ProducerBusy, pulsar_pb2.PRODUCER_BUSY),
     (ProducerFenced, pulsar_pb2.PRODUCER_FENCED),
+    (AuthenticationFailed, pulsar_pb2.AUTHENTICATION_ERROR),
+    (AuthorizationFailed, pulsar_pb2.AUTHORIZATION_ERROR),
     (RequestError, pulsar_pb2.NOT_ALLOWED),
     (Overloaded, pulsar_pb2.TOO_MANY_REQUESTS),
     (Moved, pulsar_pb2.SERVICE_NOT_READY),

@@ -12,13 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any
 
 from ledgerfold.broker.common.traffic import Peer
 from ledgerfold.broker.pulsar.frames import encode
+from ledgerfold.broker.security.guard import Guard, Target, Use
+from ledgerfold.broker.security.needs import Need
+from ledgerfold.broker.security.tokens import Caller
 from ledgerfold.broker.topics.broker import Broker
-from ledgerfold.storage.errors import Overloaded
+from ledgerfold.storage.errors import AuthenticationFailed, LedgerfoldError, Overloaded
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, KeyValue
 
 HIGH_WATER_BYTES = 64 * 1024
@@ -32,8 +35,12 @@ _log = logging.getLogger(__name__)
 class Link:
     """The connection of one client, as its commands use it."""
 
-    def __init__(self, broker: Broker, transport: asyncio.Transport) -> None:
-        self.broker, self._transport = broker, transport
+    def __init__(
+        self, broker: Broker, transport: asyncio.Transport, guard: Guard | None = None
+    ) -> None:
+        self.broker, self._transport, self._guard = broker, transport, guard
+        # Once the client has connected, if the broker authenticates.
+        self.caller: Caller | None = None
         # As the client states when it connects.
         self.client_version = ""
         self.is_closed = False
@@ -48,6 +55,24 @@ class Link:
     def peer(self, metadata: Iterable[KeyValue] = ()) -> Peer:
         now_ms, properties = self.broker.clock_ms(), properties_of(metadata)
         return Peer(self.address, now_ms, properties, self.client_version)
+
+    # Permissions
+
+    def check(self, need: Need, target: Target) -> None:
+        """Raises AuthenticationFailed, or AuthorizationFailed: a command needs more."""
+        if self._guard is None:
+            return
+        if self.caller is None:
+            raise AuthenticationFailed("The client has shown no credentials.")
+        self._guard.check(self.caller, need, target)
+
+    def use(
+        self, need: Need, target: Target, end: Callable[[LedgerfoldError], None]
+    ) -> AbstractContextManager[object]:
+        """Watches over something open. (Credentials that expire are the connection's.)"""
+        if self._guard is None or self.caller is None:
+            return nullcontext()
+        return self._guard.use(Use(Caller(self.caller.role), need, target, end))
 
     # Sending
 

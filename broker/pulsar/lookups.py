@@ -29,48 +29,42 @@ NO_TRANSACTIONS = "There are no transactions: create the client without enable_t
 class Lookups:
     """The commands of one connection that need neither producer nor consumer.
 
-    `address`: the address at which clients reach this broker. `is_advertised`: clients use that
-    address. Otherwise, as with Pulsar's standalone broker, they keep the address that they
-    connected to: it may be a port of a container, which the broker does not know.
+    `service_url`: the URL at which clients reach this broker. `is_advertised`: clients use it.
+    Otherwise, as with Pulsar's standalone broker, they keep the address that they connected to: it
+    may be a port of a container, which the broker does not know.
     """
 
-    def __init__(self, link: Link, address: str, *, is_advertised: bool) -> None:
-        self._link, self._address, self._is_advertised = link, address, is_advertised
+    def __init__(self, link: Link, service_url: str, *, is_advertised: bool) -> None:
+        self._link, self._service_url, self._is_advertised = link, service_url, is_advertised
 
     async def partitions(self, request: BaseCommand) -> None:
+        """Answers with the number of partitions. Raises InvalidRequest, TopicNotFound."""
         asked = request.partitioned_metadata
         answer = pulsar_pb2.CommandPartitionedMetadataResponse(request_id=asked.request_id)
-        try:
-            name, broker = known_topic(self._link.broker, asked.topic), self._link.broker
-            await looked_up(broker.faults, name)
-            partitions = broker.partitions.count(name)
-            is_new = not partitions and not broker.exists(name)
-            if is_new and not asked.metadata_auto_creation_enabled:
-                raise TopicNotFound(name)
-            answer.partitions, answer.response = partitions, 0
-        except LedgerfoldError as error:
-            answer.response, answer.error = _METADATA_FAILED, number_of(error)
-            answer.message = str(error)
+        name, broker = known_topic(self._link.broker, asked.topic), self._link.broker
+        await looked_up(broker.faults, name)
+        partitions = broker.partitions.count(name)
+        is_new = not partitions and not broker.exists(name)
+        if is_new and not asked.metadata_auto_creation_enabled:
+            raise TopicNotFound(name)
+        answer.partitions, answer.response = partitions, 0
         type_ = pulsar_pb2.PARTITIONED_METADATA_RESPONSE
         self._link.send(command(type_, partitioned_metadata_response=answer))
 
     async def lookup(self, request: BaseCommand) -> None:
+        """Answers with the address of this broker. Raises InvalidRequest, TopicNotFound."""
         asked = request.lookup
         answer = pulsar_pb2.CommandLookupResponse(request_id=asked.request_id)
-        try:
-            broker = self._link.broker
-            await looked_up(broker.faults, known_topic(broker, asked.topic))
-            listeners = broker.settings.pulsar_listeners
-            listener = asked.advertised_listener_name
-            url = url_for(listener, listeners, f"pulsar://{self._address}")
-            answer.response, answer.authoritative = _CONNECT, True
+        broker = self._link.broker
+        await looked_up(broker.faults, known_topic(broker, asked.topic))
+        listeners, listener = broker.settings.pulsar_listeners, asked.advertised_listener_name
+        url = url_for(listener, listeners, self._service_url)
+        answer.response, answer.authoritative = _CONNECT, True
+        if url.startswith("pulsar://"):
             answer.broker_service_url = url
-            # For clients that connected through a proxy that terminates TLS.
-            answer.broker_service_url_tls = url.replace("pulsar://", "pulsar+ssl://", 1)
-            answer.proxy_through_service_url = not (self._is_advertised or listener)
-        except LedgerfoldError as error:
-            answer.response, answer.error = _LOOKUP_FAILED, number_of(error)
-            answer.message = str(error)
+        # For clients that connected through a proxy that terminates TLS, too.
+        answer.broker_service_url_tls = url.replace("pulsar://", "pulsar+ssl://", 1)
+        answer.proxy_through_service_url = not (self._is_advertised or listener)
         self._link.send(command(pulsar_pb2.LOOKUP_RESPONSE, lookup_response=answer))
 
     async def topics(self, request: BaseCommand) -> None:
@@ -114,6 +108,26 @@ class Lookups:
         self._link.send(command(type_, tc_client_connect_response=answer))
 
 
+def refused_partitions(request_id: int, error: LedgerfoldError) -> BaseCommand:
+    """Returns the answer to a PARTITIONED_METADATA that is refused."""
+    answer = pulsar_pb2.CommandPartitionedMetadataResponse(
+        request_id=request_id,
+        response=_METADATA_FAILED,
+        error=number_of(error),
+        message=str(error),
+    )
+    type_ = pulsar_pb2.PARTITIONED_METADATA_RESPONSE
+    return command(type_, partitioned_metadata_response=answer)
+
+
+def refused_lookup(request_id: int, error: LedgerfoldError) -> BaseCommand:
+    """Returns the answer to a LOOKUP that is refused."""
+    answer = pulsar_pb2.CommandLookupResponse(
+        request_id=request_id, response=_LOOKUP_FAILED, error=number_of(error), message=str(error)
+    )
+    return command(pulsar_pb2.LOOKUP_RESPONSE, lookup_response=answer)
+
+
 def known_topic(broker: Broker, name: str) -> str:
     """Returns the full name of a topic, which need not exist; its namespace must.
 
@@ -134,7 +148,7 @@ def url_for(listener: str, listeners: Mapping[str, str], service_url: str) -> st
     if not listener:
         return service_url
     if listener in listeners:
-        return f"pulsar://{listeners[listener]}"
+        return f"{service_url.partition('://')[0]}://{listeners[listener]}"
     raise NotAllowed(
         f"There is no listener {listener[:200]!r}: omit the listener name, or start the broker "
         "with --pulsar-config advertisedListeners=NAME:pulsar://HOST:PORT."

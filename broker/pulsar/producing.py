@@ -13,7 +13,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from weakref import WeakKeyDictionary
 
 from ledgerfold.broker.common.given_names import check_name, check_properties
@@ -30,6 +30,8 @@ from ledgerfold.broker.pulsar.frames import (
 from ledgerfold.broker.pulsar.link import Link, properties_of
 from ledgerfold.broker.pulsar.lookups import NO_TRANSACTIONS, known_topic
 from ledgerfold.broker.pulsar.schemas import schema_of_producer
+from ledgerfold.broker.security.guard import Target
+from ledgerfold.broker.security.needs import Need
 from ledgerfold.broker.subscriptions.lifecycle import create_subscription
 from ledgerfold.broker.topics.access import AccessMode, Claim
 from ledgerfold.broker.topics.broker import PulsarTopic
@@ -75,6 +77,10 @@ class AttachedProducer:
         self.sent: deque[int] = deque()
         self._resources = resources
         self.receipts: asyncio.Task[None] | None = None
+
+    def permitted_by(self, use: AbstractContextManager[object]) -> None:
+        """Has it end with a permission."""
+        self._resources.enter_context(use)
 
     def detach(self) -> None:
         """Disconnects it. Messages that its connection still sends are not stored: the client sends
@@ -151,6 +157,9 @@ class Producing:
             return
         producer.peer = self._link.peer(opening.metadata)
         self._producers[attached.id] = self._attached[producer] = attached
+        attached.permitted_by(
+            self._link.use(Need.PRODUCE, Target.topic_named(topic.name), producer.end)
+        )
         self._answer(opening, attached)
         attached.receipts = self._link.spawn(self._send_receipts(attached))
 

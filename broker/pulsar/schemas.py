@@ -28,35 +28,48 @@ class SchemaCommands:
         self._link = link
 
     async def get(self, request: BaseCommand) -> None:
+        """Answers with a version of a schema. Raises InvalidRequest, SchemaNotFound."""
         asked = request.get_schema
         answer = pulsar_pb2.CommandGetSchemaResponse(request_id=asked.request_id)
-        try:
-            name = full_topic(asked.topic)
-            number = number_from(asked.schema_version) if asked.HasField("schema_version") else None
-            record = self._link.broker.schemas.version(name, number)
-            answer.schema.CopyFrom(_shown(record))
-            answer.schema_version = version_bytes(record.version)
-        except LedgerfoldError as error:
-            answer.error_code, answer.error_message = number_of(error), str(error)
+        name = full_topic(asked.topic)
+        number = number_from(asked.schema_version) if asked.HasField("schema_version") else None
+        record = self._link.broker.schemas.version(name, number)
+        answer.schema.CopyFrom(_shown(record))
+        answer.schema_version = version_bytes(record.version)
         self._link.send(command(pulsar_pb2.GET_SCHEMA_RESPONSE, get_schema_response=answer))
 
     async def get_or_create(self, request: BaseCommand) -> None:
+        """Answers with the version that has a schema. Raises what refuses it."""
         asked, broker = request.get_or_create_schema, self._link.broker
         answer = pulsar_pb2.CommandGetOrCreateSchemaResponse(request_id=asked.request_id)
-        try:
-            name = full_topic(asked.topic)
-            if not broker.exists(name):
-                raise TopicNotFound(name)
-            if asked.schema.type == _NONE:
-                # The Go client requests the version of BYTES, which has none. With an empty
-                # version, it could not read the messages.
-                broker.schemas.without(name)
-            else:
-                answer.schema_version = await _for_producer(self._link, name, asked.schema)
-        except LedgerfoldError as error:
-            answer.error_code, answer.error_message = number_of(error), str(error)
+        name = full_topic(asked.topic)
+        if not broker.exists(name):
+            raise TopicNotFound(name)
+        if asked.schema.type == _NONE:
+            # The Go client requests the version of BYTES, which has none. With an empty version, it
+            # could not read the messages.
+            broker.schemas.without(name)
+        else:
+            answer.schema_version = await _for_producer(self._link, name, asked.schema)
         type_ = pulsar_pb2.GET_OR_CREATE_SCHEMA_RESPONSE
         self._link.send(command(type_, get_or_create_schema_response=answer))
+
+
+def refused_schema(request_id: int, error: LedgerfoldError) -> BaseCommand:
+    """Returns the answer to a GET_SCHEMA that is refused."""
+    answer = pulsar_pb2.CommandGetSchemaResponse(
+        request_id=request_id, error_code=number_of(error), error_message=str(error)
+    )
+    return command(pulsar_pb2.GET_SCHEMA_RESPONSE, get_schema_response=answer)
+
+
+def refused_new_schema(request_id: int, error: LedgerfoldError) -> BaseCommand:
+    """Returns the answer to a GET_OR_CREATE_SCHEMA that is refused."""
+    answer = pulsar_pb2.CommandGetOrCreateSchemaResponse(
+        request_id=request_id, error_code=number_of(error), error_message=str(error)
+    )
+    type_ = pulsar_pb2.GET_OR_CREATE_SCHEMA_RESPONSE
+    return command(type_, get_or_create_schema_response=answer)
 
 
 async def schema_of_producer(link: Link, topic: PulsarTopic, opening: CommandProducer) -> bytes:

@@ -1,7 +1,8 @@
 """The server of Pulsar's binary protocol: its port, and the closing of its connections.
 
 Connections, producers and consumers count as streams (broker/common/outgoing.py). A connection that
-does not answer a ping within SILENT_S is closed.
+does not answer a ping within SILENT_S is closed, and one whose client has not sent CONNECT within
+CONNECT_S.
 """
 
 from __future__ import annotations
@@ -11,12 +12,16 @@ from contextlib import suppress
 
 from ledgerfold.broker.pulsar.connection import Connection
 from ledgerfold.broker.pulsar.shared import Shared
+from ledgerfold.broker.security.certificates import Certificates
+from ledgerfold.broker.security.guard import Guard
+from ledgerfold.broker.security.listening import open_port
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import AddressInUse
 
 PING_S, SILENT_S = 30.0, 75.0
 _CHECK_S = 5.0
 _BACKLOG = 1024
+CONNECT_S = 10.0
 
 
 class PulsarServer:
@@ -24,10 +29,19 @@ class PulsarServer:
     it differs.
     """
 
-    def __init__(self, broker: Broker, listen: str, advertised: str | None = None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        listen: str,
+        advertised: str | None = None,
+        *,
+        guard: Guard | None = None,
+        certificates: Certificates | None = None,
+    ) -> None:
         # With the actual port, once it listens.
         self._listen, self._actual = listen, listen
-        self._shared = Shared(broker, advertised)
+        self._certificates = certificates
+        self._shared = Shared(broker, advertised, guard, uses_tls=certificates is not None)
         self._server: asyncio.Server | None = None
         self._looking: asyncio.Task[None] | None = None
 
@@ -36,9 +50,8 @@ class PulsarServer:
         host, _, port = self._listen.rpartition(":")
         loop, shared = asyncio.get_running_loop(), self._shared
         try:
-            self._server = await loop.create_server(
-                lambda: Connection(shared), host.strip("[]"), int(port), backlog=_BACKLOG
-            )
+            at = host.strip("[]"), int(port)
+            self._server = await open_port(lambda: Connection(shared), *at, self._certificates)
         except OSError as error:
             # The address was valid and free when the start was checked.
             raise AddressInUse(self._listen, "--pulsar-listen") from error
@@ -49,7 +62,7 @@ class PulsarServer:
     @property
     def service_url(self) -> str:
         """The URL of the advertised address, or of the one that the server listens on."""
-        return f"pulsar://{self._shared.advertised or self._actual}"
+        return f"{self._shared.scheme}://{self._shared.advertised or self._actual}"
 
     def stop_listening(self) -> None:
         if self._server is not None:
@@ -79,7 +92,9 @@ class PulsarServer:
             for connection in tuple(self._shared.connections):
                 connection.look_for_ends()
                 silent_s = now_s - connection.heard_s
-                if silent_s > SILENT_S:
+                if now_s - connection.began_s > CONNECT_S and not connection.is_connected:
+                    connection.abort(f"it did not begin within {CONNECT_S:.0f} s")
+                elif silent_s > SILENT_S:
                     connection.abort(f"it was silent for {silent_s:.0f} s")
                 elif silent_s > PING_S - _CHECK_S:
                     connection.ping()

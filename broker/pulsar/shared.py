@@ -15,14 +15,21 @@ from ledgerfold.broker.pulsar.consuming import AllBatchAcks
 from ledgerfold.broker.pulsar.frames import COMMAND_BYTES_MAX, FRAME_MARGIN_BYTES
 from ledgerfold.broker.pulsar.producing import Attached
 from ledgerfold.broker.pulsar.topic_lists import TopicLists
+from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import Overloaded
 
 
 class Member(Protocol):
-    """A connection. `heard_s`: the time when its last byte arrived."""
+    """A connection. `began_s`, `heard_s`: when it began, and when its last byte arrived."""
 
+    began_s: float
     heard_s: float
+
+    @property
+    def is_connected(self) -> bool:
+        """True once the client has introduced itself."""
+        ...
 
     @property
     def held_bytes(self) -> int:
@@ -42,7 +49,15 @@ class Shared:
     listener, or the one that each client connected to.
     """
 
-    def __init__(self, broker: Broker, advertised: str | None = None) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        advertised: str | None = None,
+        guard: Guard | None = None,
+        *,
+        uses_tls: bool = False,
+    ) -> None:
+        self.guard, self.scheme = guard, "pulsar+ssl" if uses_tls else "pulsar"
         first = next(iter(broker.settings.pulsar_listeners.values()), None)
         self.broker, self.advertised = broker, advertised or first
         self.frame_bytes_max = (
@@ -55,12 +70,14 @@ class Shared:
         self.connections: dict[Member, ExitStack] = {}
         self.all_closed = asyncio.Event()
 
-    def address(self, transport: asyncio.Transport) -> str:
-        """Returns the address for the client of a connection."""
+    def url(self, transport: asyncio.Transport) -> str:
+        """Returns the URL for the client of a connection."""
         if self.advertised is not None:
-            return self.advertised
+            return f"{self.scheme}://{self.advertised}"
         host, port = transport.get_extra_info("sockname")[:2]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return (
+            f"{self.scheme}://[{host}]:{port}" if ":" in host else f"{self.scheme}://{host}:{port}"
+        )
 
     def now_s(self) -> float:
         return asyncio.get_running_loop().time()

@@ -18,6 +18,8 @@ from ledgerfold.broker.common.names import parse_namespace
 from ledgerfold.broker.pulsar.frames import command
 from ledgerfold.broker.pulsar.link import Link
 from ledgerfold.broker.pulsar.topic_lists import TopicLists
+from ledgerfold.broker.security.guard import Target
+from ledgerfold.broker.security.needs import Need
 from ledgerfold.storage.errors import NotAllowed, Overloaded
 from ledgerfold.v1 import pulsar_pb2
 from ledgerfold.v1.pulsar_pb2 import BaseCommand, CommandWatchTopicList
@@ -74,6 +76,9 @@ class TopicListWatcher:
             resources.enter_context(link.broker.outgoing.stream())
             self._list = lists.follow(namespace, pattern, self)
             resources.callback(lists.leave, namespace, pattern, self)
+            # There is no way to end one watcher: its client connects again, and is refused.
+            target = Target.namespace_named(namespace)
+            resources.enter_context(link.use(Need.LIST, target, lambda error: link.close()))
             self._resources = resources.pop_all()
 
     def close(self) -> None:

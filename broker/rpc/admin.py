@@ -21,6 +21,7 @@ from ledgerfold.broker.rpc.admin_compaction import CompactionHandlers
 from ledgerfold.broker.rpc.admin_faults import FaultHandlers
 from ledgerfold.broker.rpc.admin_namespaces import NamespaceHandlers
 from ledgerfold.broker.rpc.admin_partitions import PartitionedTopicHandlers
+from ledgerfold.broker.rpc.admin_permissions import PermissionHandlers
 from ledgerfold.broker.rpc.admin_schemas import SchemaHandlers
 from ledgerfold.broker.rpc.admin_state import StateHandlers
 from ledgerfold.broker.rpc.admin_subscriptions import SubscriptionHandlers
@@ -40,7 +41,6 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
     topics = TopicHandlers(broker)
     partitioned = PartitionedTopicHandlers(broker)
     subscriptions = SubscriptionHandlers(broker)
-    namespaces = NamespaceHandlers(broker)
     policies = PolicyHandlers(broker)
     schemas = SchemaHandlers(broker)
     compaction = CompactionHandlers(broker)
@@ -79,12 +79,8 @@ def admin_calls(broker: Broker) -> dict[str, Handler]:
         "ResetCursor": subscriptions.reset_cursor,
         "SkipMessages": subscriptions.skip_messages,
         "ClearBacklog": subscriptions.clear_backlog,
-        "ListTenants": namespaces.tenants,
-        "CreateTenant": namespaces.create_tenant,
-        "DeleteTenant": namespaces.delete_tenant,
-        "ListNamespaces": namespaces.namespaces,
-        "CreateNamespace": namespaces.create,
-        "DeleteNamespace": namespaces.delete,
+        **NamespaceHandlers(broker).calls(),
+        **PermissionHandlers(broker).calls(),
         "GetPolicies": policies.get,
         "UpdatePolicies": policies.update,
         "GetSchema": schemas.get,

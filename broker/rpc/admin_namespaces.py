@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ledgerfold.broker.common.names import parse_namespace
 from ledgerfold.broker.common.shielding import runs_to_completion
+from ledgerfold.broker.rpc.handlers import Handler
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.storage.errors import (
     NamespaceExists,
@@ -19,6 +20,18 @@ class NamespaceHandlers:
     def __init__(self, broker: Broker) -> None:
         self._namespaces = broker.namespaces
 
+    def calls(self) -> dict[str, Handler]:
+        """Returns the handlers by their names in the wire contract."""
+        return {
+            "ListTenants": self.tenants,
+            "CreateTenant": self.create_tenant,
+            "UpdateTenant": self.update_tenant,
+            "DeleteTenant": self.delete_tenant,
+            "ListNamespaces": self.namespaces,
+            "CreateNamespace": self.create,
+            "DeleteNamespace": self.delete,
+        }
+
     async def tenants(self, request: admin_pb2.ListTenantsRequest) -> admin_pb2.ListTenantsResponse:
         return admin_pb2.ListTenantsResponse(tenants=self._namespaces.tenants())
 
@@ -31,6 +44,15 @@ class NamespaceHandlers:
             raise TenantExists(request.tenant)
         await self._namespaces.put_tenant(request.tenant, tuple(request.admin_roles))
         return admin_pb2.CreateTenantResponse()
+
+    @runs_to_completion
+    async def update_tenant(
+        self, request: admin_pb2.UpdateTenantRequest
+    ) -> admin_pb2.UpdateTenantResponse:
+        """Raises TenantNotFound, InvalidRequest, StorageError."""
+        self._check_tenant(request.tenant)
+        await self._namespaces.put_tenant(request.tenant, tuple(request.admin_roles))
+        return admin_pb2.UpdateTenantResponse()
 
     @runs_to_completion
     async def delete_tenant(

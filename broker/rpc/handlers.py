@@ -18,6 +18,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.rpc.guarded import GuardedMethod
+from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.wire.frames import FRAME_BYTES_MAX
 from ledgerfold.rpc_errors import abort_on_error
 from ledgerfold.rpc_texts import cut_texts, take_request
@@ -27,36 +29,46 @@ Handler = Callable[[Any], Any]
 
 
 def service_handlers(
-    service: ServiceDescriptor, handlers: Mapping[str, Handler], outgoing: Outgoing | None = None
+    service: ServiceDescriptor,
+    handlers: Mapping[str, Handler],
+    outgoing: Outgoing | None = None,
+    guard: Guard | None = None,
 ) -> grpc.GenericRpcHandler[Any, Any]:
     """Returns the service's gRPC handler. Raises KeyError if a method has no handler.
 
-    `outgoing`: limits the number of streams.
+    `outgoing`: limits the number of streams. `guard`: decides who may call.
     """
     streams = outgoing or Outgoing()
     methods = {
-        each.name: _method_handler(each, handlers[each.name], streams) for each in service.methods
+        each.name: _method_handler(each, handlers[each.name], streams, GuardedMethod(guard, each))
+        for each in service.methods
     }
     return grpc.method_handlers_generic_handler(service.full_name, methods)
 
 
 def _method_handler(
-    method: MethodDescriptor, handler: Handler, outgoing: Outgoing
+    method: MethodDescriptor, handler: Handler, outgoing: Outgoing, guarded: GuardedMethod
 ) -> grpc.RpcMethodHandler[Any, Any]:
     async def exchange(_: object, context: Any) -> None:
-        async with abort_on_error(context):
+        async with abort_on_error(context), guarded.stream(context) as checked:
             with outgoing.stream():
-                await handler(context)
+                await handler(checked)
 
     async def yield_responses(data: bytes, context: Any) -> AsyncIterator[Any]:
         async with abort_on_error(context):
+            caller = guarded.check_caller(context)
+            request = _parsed(method, data)
+            guarded.check(caller, request)
             with outgoing.stream():
-                async for response in handler(_parsed(method, data)):
+                async for response in handler(request):
                     yield response
 
     async def respond(data: bytes, context: Any) -> Any:
         async with abort_on_error(context):
-            response = await handler(_parsed(method, data))
+            caller = guarded.check_caller(context)
+            request = _parsed(method, data)
+            guarded.check(caller, request)
+            response = await handler(request)
             if response.ByteSize() > FRAME_BYTES_MAX:
                 cut_texts(response)
             return response

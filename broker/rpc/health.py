@@ -12,14 +12,16 @@ from typing import Any, cast
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from ledgerfold.broker.common.outgoing import Outgoing
+from ledgerfold.broker.rpc.guarded import caller_of
+from ledgerfold.broker.security.guard import Guard
 from ledgerfold.rpc_errors import abort_on_error
 
 
 class HealthService(health_pb2_grpc.HealthServicer):
     """The health of the services named by serve(): SERVING, and NOT_SERVING after drain()."""
 
-    def __init__(self, outgoing: Outgoing) -> None:
-        self._outgoing = outgoing
+    def __init__(self, outgoing: Outgoing, guard: Guard | None = None) -> None:
+        self._outgoing, self._guard = outgoing, guard
         self._servicer = cast(Any, health).aio.HealthServicer()
         self._watches: set[asyncio.Task[None]] = set()
         self._is_stopping = False
@@ -43,6 +45,9 @@ class HealthService(health_pb2_grpc.HealthServicer):
 
     async def Watch(self, request: Any, context: Any) -> None:  # noqa: N802
         async with abort_on_error(context):
+            if self._guard is not None:
+                # A watcher counts as a stream: strangers could use them up.
+                caller_of(self._guard, context)
             with self._outgoing.stream():
                 await self._watch(request, context)
 

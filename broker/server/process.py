@@ -32,6 +32,7 @@ from ledgerfold.broker.server.allocator import keep_freed_memory
 from ledgerfold.broker.server.compactors import compactor_of
 from ledgerfold.broker.server.data_directory import held, recovered
 from ledgerfold.broker.server.grpc_server import Server
+from ledgerfold.broker.server.protection import Protection, protection_of
 from ledgerfold.broker.server.start_checks import check_start, temporary_path
 from ledgerfold.broker.topics.broker import Broker
 from ledgerfold.broker.worker.compactor import Compactor
@@ -86,19 +87,25 @@ async def _serve(
     if faults is not None:
         faults.is_reserve_lent = lambda: store.reserve.is_lent
     broker = Broker(settings, metadata, store, compactor, clock, faults)
-    metrics_listen = None if metrics is None else metrics.serve(broker)
-    server, pulsar = Server(broker), _pulsar(settings, broker)
+    protection = protection_of(broker)
+    certificates, guard = protection
+    of_metrics = guard if settings.security.protects_metrics else None
+    metrics_listen = None if metrics is None else metrics.serve(broker, of_metrics, certificates)
+    server = Server(broker, guard, certificates)
+    pulsar = _pulsar(broker, protection)
     stopped = _stop_on_signals()
     admin, admin_listen = None, None
     page, page_listen = None, None
     try:
         listen = await server.start()
         await broker.start()
+        if guard is not None:
+            broker.spawn(guard.run())
         pulsar_listen = None if pulsar is None else await pulsar.start()
-        admin = _admin(broker, pulsar)
+        admin = _admin(broker, pulsar, protection)
         if admin is not None:
             admin_listen = await admin.start(settings.admin_listen or "")
-        page = _page(broker)
+        page = _page(broker, protection)
         if page is not None:
             page_listen = await page.start(settings.ui_listen or "")
     except BaseException:
@@ -131,24 +138,35 @@ async def _serve(
     return 0
 
 
-def _admin(broker: Broker, pulsar: PulsarServer | None) -> AdminServer | None:
+def _admin(
+    broker: Broker, pulsar: PulsarServer | None, protection: Protection
+) -> AdminServer | None:
     """Returns the admin server, whose lookups name the port of Pulsar's protocol."""
     if broker.settings.admin_listen is None:
         return None
     # Imported only if configured: aiohttp takes longer than the rest of a start.
     from ledgerfold.broker.http.server import AdminServer
 
-    return AdminServer(broker, None if pulsar is None else pulsar.service_url)
+    url = None if pulsar is None else pulsar.service_url
+    certificates, guard = protection
+    return AdminServer(broker, url, guard=guard, certificates=certificates)
 
 
-def _page(broker: Broker) -> PageServer | None:
+def _page(broker: Broker, protection: Protection) -> PageServer | None:
     settings = broker.settings
     if settings.ui_listen is None:
         return None
     # Imported only if configured, too: it also needs a library for templates.
     from ledgerfold.broker.page.server import PageServer
 
-    return PageServer(broker, writes=settings.ui_writes, names=settings.ui_names)
+    certificates, guard = protection
+    return PageServer(
+        broker,
+        writes=settings.ui_writes,
+        names=settings.ui_names,
+        authentication=guard,
+        certificates=certificates,
+    )
 
 
 def _metrics(settings: BrokerSettings, make_files: Callable[..., Files]) -> Metrics | None:
@@ -160,13 +178,21 @@ def _metrics(settings: BrokerSettings, make_files: Callable[..., Files]) -> Metr
     return Metrics(settings.metrics_listen, make_files=make_files)
 
 
-def _pulsar(settings: BrokerSettings, broker: Broker) -> PulsarServer | None:
+def _pulsar(broker: Broker, protection: Protection) -> PulsarServer | None:
+    settings = broker.settings
     if settings.pulsar_listen is None:
         return None
     # Imported only if configured, too.
     from ledgerfold.broker.pulsar.server import PulsarServer
 
-    return PulsarServer(broker, settings.pulsar_listen, settings.pulsar_advertise)
+    certificates, guard = protection
+    return PulsarServer(
+        broker,
+        settings.pulsar_listen,
+        settings.pulsar_advertise,
+        guard=guard,
+        certificates=certificates,
+    )
 
 
 def _clock(settings: BrokerSettings) -> Clock:

@@ -14,6 +14,7 @@ import socket
 from pathlib import Path
 
 from ledgerfold.broker.common.settings import ENGINES, BrokerSettings
+from ledgerfold.broker.server.protection import check_protection
 from ledgerfold.storage.errors import AddressInUse, InvalidRequest
 
 _ADDRESS = re.compile(r"(?P<host>[^:\s]+|\[[0-9A-Fa-f:.%]+\]):(?P<port>[0-9]{1,5})")
@@ -23,15 +24,15 @@ _PORT_MAX = 65_535
 def check_start(settings: BrokerSettings) -> None:
     """Raises InvalidRequest, AddressInUse, OSError."""
     _check_folder(settings.data_dir)
-    _check_address("--listen", settings.listen)
-    taken = {settings.listen: "--listen"}
-    more = {
+    taken = dict[str, str]()
+    listens = {
+        "--listen": settings.listen,
         "--metrics-listen": settings.metrics_listen,
         "--admin-listen": settings.admin_listen,
         "--pulsar-listen": settings.pulsar_listen,
         "--ui": settings.ui_listen,
     }
-    for option, address in more.items():
+    for option, address in listens.items():
         if address is not None:
             _check_address(option, address)
             if address in taken and not address.endswith(":0"):
@@ -42,6 +43,10 @@ def check_start(settings: BrokerSettings) -> None:
     _check_pulsar(settings)
     if settings.ui_listen is None and (settings.ui_writes or settings.ui_names):
         raise InvalidRequest("--ui-writes and --ui-host need --ui.")
+    check_protection(
+        settings.security,
+        {option: address for option, address in listens.items() if address is not None},
+    )
     if settings.compaction_service is not None and ENGINES.get(settings.compactor) != "auto":
         raise InvalidRequest(
             f"--compaction-service {settings.compaction_service} replaces the worker: "

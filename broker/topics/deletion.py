@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 from ledgerfold.broker.log.ledger_record import all_ledger_ids
+from ledgerfold.broker.topics.permissions import delete_grants
 from ledgerfold.storage.ledger import LedgerStore
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 
@@ -44,6 +45,7 @@ async def delete_records(
         for name in names:
             batch.delete_topic(name)
         and_also(batch)
+        delete_grants(broker.metadata, names, batch)
         for ledger_id in ledger_ids:
             broker.store.mark_deleting(ledger_id, batch)
 

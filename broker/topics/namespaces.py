@@ -2,7 +2,7 @@
 
 A namespace exists if it was created, has a policy, or has a topic: a client may use any namespace
 without creating it. A tenant exists if it was created, or has a namespace. `public/default` always
-exists. Nothing is inherited from a tenant, and nothing is authorized.
+exists. Nothing but the admin roles is inherited from a tenant (broker/security/guard.py).
 
 Pulsar creates no topic in an unknown namespace; its admin REST API (broker/http) and the lookups of
 its binary protocol (broker/pulsar) therefore check for the namespace first.
@@ -11,8 +11,7 @@ its binary protocol (broker/pulsar) therefore check for the namespace first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ledgerfold.broker.common.given_names import check_name
 from ledgerfold.broker.common.names import (
@@ -22,13 +21,13 @@ from ledgerfold.broker.common.names import (
     parse_namespace,
 )
 from ledgerfold.broker.common.shielding import runs_to_completion
+from ledgerfold.broker.topics.permissions import InThread, Permissions
 from ledgerfold.storage.errors import NotAllowed
 from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
 from ledgerfold.storage.records import TENANTS
 from ledgerfold.v1.records_pb2 import NamespaceRecord, TenantRecord
 
 ALWAYS = "public/default"
-InThread = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
 
 
 class Namespaces:
@@ -46,6 +45,7 @@ class Namespaces:
         in_memory: Callable[[str], list[str]],
     ) -> None:
         self._metadata, self._turn, self._in_thread = metadata, turn, in_thread
+        self.permissions = Permissions(metadata, turn, in_thread)
         self._in_memory = in_memory
 
     # Queries.
@@ -79,6 +79,11 @@ class Namespaces:
         if record is None and self.names(name):
             record = TenantRecord(name=name)
         return record
+
+    def admin_roles(self, tenant: str) -> Sequence[str]:
+        """Returns the roles that may administer a tenant, if roles matter. Thread-safe."""
+        record = self._metadata.tenant(tenant)
+        return () if record is None else record.admin_roles
 
     def _topics(self) -> Sequence[str]:
         topics = [each.name for each in self._metadata.topics()]

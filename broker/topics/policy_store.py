@@ -138,11 +138,15 @@ class PolicyStore:
         self, namespace: str, changes: Policies, remove: Iterable[str]
     ) -> None:
         async with self.turn:
-            current = self.of_namespace(namespace, applied=False)
-            policies = updated_policies(current, changes, remove)
-            batch = self._broker.metadata.begin()
-            batch.put(NamespaceRecord(name=namespace, policies=policies))
-            await self._broker.in_thread(lambda: self._broker.metadata.write(batch))
+            metadata = self._broker.metadata
+
+            def edit(batch: MetadataBatch) -> None:
+                record = metadata.namespace(namespace) or NamespaceRecord(name=namespace)
+                policies = updated_policies(record.policies, changes, remove)
+                record.policies.CopyFrom(policies)
+                batch.put(record)
+
+            await self._broker.in_thread(lambda: metadata.change(edit))
 
 
 async def _hold_raw_data(topic: Topic) -> None:

@@ -40,6 +40,7 @@ from ledgerfold.storage.losses import load_mark, signs_of_loss
 from ledgerfold.storage.names import ledgers_dir, parse_ledger_dir, segment_number
 from ledgerfold.storage.partition_names import parse_partition
 from ledgerfold.storage.records import (
+    GRANTS,
     SCHEMAS,
     STORE_KEY,
     TENANTS,
@@ -61,6 +62,7 @@ from ledgerfold.v1.records_pb2 import (
     CursorRecord,
     LedgerKind,
     LedgerRecord,
+    NamespaceRecord,
     PartitionedTopicRecord,
     ProducerRecord,
     RunRecord,
@@ -123,7 +125,9 @@ class Survey:
         """Returns the features that readable records need."""
         kinds = {type(each) for each in self.records.values()}
         needed = {TENANTS: TenantRecord, SCHEMAS: SchemaRecord}
-        return [feature for feature, kind in needed.items() if kind in kinds]
+        found = [feature for feature, kind in needed.items() if kind in kinds]
+        namespaces = (each for each in self.records.values() if isinstance(each, NamespaceRecord))
+        return found + [GRANTS] * any(each.grants for each in namespaces)
 
     def ledger_records(self) -> dict[int, LedgerRecord]:
         """Returns all readable ledger records, including those in state DELETING."""

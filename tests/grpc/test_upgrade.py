@@ -16,6 +16,7 @@ from ledgerfold.storage.names import metadata_dir
 from ledgerfold.storage.records import (
     DELETION_VECTORS,
     FEATURES,
+    GRANTS,
     KAFKA_TOPICS,
     PULSAR_ENTRIES,
     RECORD_VERSION,
@@ -92,8 +93,8 @@ def test_it_opens_and_nothing_is_missing(data: Path) -> None:
     # Builds from before features were recorded read only version 1.
     assert value[0] > RECORD_VERSION
     features = set(StoreRecord.FromString(value[1:]).features)
-    # None of them has a deletion vector, a tenant, a schema or an entry of a Pulsar client.
-    expected = FEATURES - {DELETION_VECTORS, TENANTS, SCHEMAS, PULSAR_ENTRIES}
+    # None of them has a deletion vector, a tenant, a schema, a grant, an entry of Pulsar's clients.
+    expected = FEATURES - {DELETION_VECTORS, TENANTS, SCHEMAS, PULSAR_ENTRIES, GRANTS}
     assert features == (expected if has_kafka else expected - {KAFKA_TOPICS})
 
 

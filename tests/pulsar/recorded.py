@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any
@@ -23,9 +24,13 @@ CONNECT = BaseCommand(
 class RawClient:
     """A socket that sends commands and returns the answers."""
 
-    def __init__(self, url: str, *, is_connected: bool = True) -> None:
+    def __init__(
+        self, url: str, *, is_connected: bool = True, tls: ssl.SSLContext | None = None
+    ) -> None:
         host, _, port = url.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=10)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
         self._splitter, self._frames = Splitter(2**31), list[bytes]()
         if is_connected:
             self.send(CONNECT)

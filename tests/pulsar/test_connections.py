@@ -171,7 +171,7 @@ def test_a_broker_that_is_killed(
 @pytest.mark.parametrize("advertised", ["broker.example:6650", None])
 def test_the_advertised_address(broker_process: MakeBroker, advertised: str | None) -> None:
     options = () if advertised is None else ("--pulsar-advertise", advertised)
-    broker = broker_process("--pulsar-listen", "0.0.0.0:0", *options)
+    broker = broker_process("--insecure", "--pulsar-listen", "0.0.0.0:0", *options)
     came_by = str(broker.ready["pulsar"]).replace("0.0.0.0", "127.0.0.1")
     with RawClient(came_by) as client:
         asked = pulsar_pb2.CommandLookup(topic="t", request_id=7)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ledgerfold.broker.http.listener import CONNECTION_S
 from ledgerfold.broker.http.server import AdminServer
+from ledgerfold.broker.security.guard import Guard
 from tests.model.broker_lab import BrokerLab
 from tests.support.loop_lab import LoopLab
 from tests.support.waiting import wait_until
@@ -40,7 +42,17 @@ class HttpLab(LoopLab):
             return server, await server.start("127.0.0.1:0")
 
         self._server, self.address = lab.run(serve())
-        super().__init__(lab, self._server.stop)
+        super().__init__(lab, lambda: self._server.stop())
+
+    def serve_again(self, guard: Callable[[], Guard]) -> None:
+        """Serves with a guard from now on, which is made in the broker's thread."""
+
+        async def serve() -> tuple[AdminServer, str]:
+            await self._server.stop()
+            server = AdminServer(self.broker, None, guard=guard())
+            return server, await server.start("127.0.0.1:0")
+
+        self._server, self.address = self.run(serve())
 
     def ask(
         self,

@@ -22,6 +22,7 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from ledgerfold.broker.rpc.stream import EOF
+from ledgerfold.broker.security.guard import Guard
 from ledgerfold.broker.server.grpc_server import (
     ADMIN_SERVICE,
     DATA_SERVICE,
@@ -82,8 +83,8 @@ def _bytes(request: Message) -> bytes:
 class ServedLab:
     """`channel` is a grpc.aio.Channel to it; coroutines that use it run through run()."""
 
-    def __init__(self, lab: BrokerLab) -> None:
-        self.lab = lab
+    def __init__(self, lab: BrokerLab, guard: Guard | None = None) -> None:
+        self.lab, self._guard = lab, guard
         # Where it listens.
         self.address = ""
         lab.broker.settings = replace(lab.broker.settings, listen="127.0.0.1:0")
@@ -91,7 +92,7 @@ class ServedLab:
         self.channel: Any = self.run(self._connected())
 
     async def _connected(self) -> Any:
-        self._server = Server(self.lab.broker)
+        self._server = Server(self.lab.broker, self._guard)
         self.address = await self._server.start()
         return grpc.aio.insecure_channel(self.address, options=_OPTIONS)
 

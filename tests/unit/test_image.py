@@ -173,6 +173,7 @@ def test_pulsar_standalone_is_a_start_of_a_broker(tmp_path: Path) -> None:
     assert options.admin_listen == "0.0.0.0:8080"
     assert options.listen == "0.0.0.0:7650"
     assert (options.ui, options.ui_writes) == ("0.0.0.0:7680", False)
+    assert options.insecure
     refused = subprocess.run(
         ["bin/pulsar", "zookeeper"], cwd=tmp_path, capture_output=True, timeout=30, check=False
     )

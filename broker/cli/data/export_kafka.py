@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
-from ledgerfold.broker.cli.connecting import TOPIC
+from ledgerfold.broker.cli.connecting import TOPIC, credentials_of
 from ledgerfold.broker.cli.ending import Interrupts
 from ledgerfold.broker.cli.verbs import Verbs, argument, flag
 from ledgerfold.storage.errors import InvalidRequest
@@ -58,7 +58,7 @@ def _export(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client.administration.kafka_logs import KafkaLogs
 
     folder = absolute_path(options.folder)
-    with Interrupts(signal.SIGTERM), KafkaLogs(options.url) as logs:
+    with Interrupts(signal.SIGTERM), KafkaLogs(options.url, **credentials_of(options)) as logs:
         log = export_folder(
             logs,
             options.topic,

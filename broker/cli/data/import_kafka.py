@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from ledgerfold.broker.cli.connecting import credentials_of
 from ledgerfold.broker.cli.data.export_kafka import LOG_START_FILE, read_checkpoint_file
 from ledgerfold.broker.cli.ending import Interrupts
 from ledgerfold.broker.cli.exit_codes import DONE
@@ -101,7 +102,7 @@ def import_kafka_log(options: argparse.Namespace) -> int:
     folder = absolute_path(options.folder)
     topic = options.topic or partition_of(folder)[0]
     config = _config(options)
-    with Interrupts(signal.SIGTERM), KafkaLogs(options.url) as logs:
+    with Interrupts(signal.SIGTERM), KafkaLogs(options.url, **credentials_of(options)) as logs:
         imported = import_folder(logs, folder, topic, config, stays_paused=options.paused)
     notes = list(imported.notes)
     if imported.torn is not None:

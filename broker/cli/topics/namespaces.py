@@ -15,6 +15,7 @@ from ledgerfold.broker.cli.verbs import Verbs, argument, repeated
 NAMESPACES, TENANTS = Verbs(), Verbs()
 _NAMESPACE = argument("namespace", "TENANT/NAMESPACE")
 _TENANT = argument("tenant", "NAME")
+_ADMIN_ROLES = repeated("-r --admin-role", "a role that may administer it", dest="admin_roles")
 
 
 @TENANTS.verb("list", "list tenants", ANSWER)
@@ -24,9 +25,15 @@ def _list_tenants(options: argparse.Namespace) -> None:
 
 
 @TENANTS.verb("create", "create a tenant", _TENANT)
-@repeated("-r --admin-role", "stored and shown: nothing is authorized", dest="admin_roles")
+@_ADMIN_ROLES
 def _create_tenant(options: argparse.Namespace) -> None:
     admin_of(options).create_tenant(options.tenant, admin_roles=options.admin_roles)
+
+
+@TENANTS.verb("update", "replace the roles that may administer a tenant", _TENANT)
+@_ADMIN_ROLES
+def _update_tenant(options: argparse.Namespace) -> None:
+    admin_of(options).update_tenant(options.tenant, admin_roles=options.admin_roles)
 
 
 @TENANTS.verb("delete", "delete a tenant without namespaces", _TENANT)

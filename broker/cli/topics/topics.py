@@ -17,6 +17,7 @@ from ledgerfold.broker.cli.output import (
 from ledgerfold.broker.cli.start_positions import ID, parse_message_id, topic_of
 from ledgerfold.broker.cli.topics import archives, compaction
 from ledgerfold.broker.cli.topics.namespaces import NAMESPACES, TENANTS
+from ledgerfold.broker.cli.topics.permissions import PERMISSIONS
 from ledgerfold.broker.cli.topics.policies import POLICIES, of_scope
 from ledgerfold.broker.cli.units import MOMENT, POSITIVE, TIME, parse_positive
 from ledgerfold.broker.cli.verbs import Verbs, argument, defaults, flag, one_of
@@ -45,13 +46,15 @@ VERBS = COMMANDS.command(
     logs.VERBS,
     archives.VERBS,
     POLICIES.having(of_scope("topic")),
+    PERMISSIONS.having(of_scope("topic")),
 )
 COMMANDS.command("tenants", "create, list and delete tenants", TENANTS)
 COMMANDS.command(
     "namespaces",
-    "create, list and delete namespaces; manage their policies",
+    "create, list and delete namespaces; manage their policies and permissions",
     NAMESPACES,
     POLICIES.having(of_scope("namespace")),
+    PERMISSIONS.having(of_scope("namespace")),
 )
 COMMANDS.command(
     "topicPolicies",

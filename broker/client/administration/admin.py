@@ -24,26 +24,38 @@ from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.fault_calls import FaultCalls
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.administration.namespace_calls import NamespaceCalls
+from ledgerfold.broker.client.administration.permission_calls import PermissionCalls
 from ledgerfold.broker.client.administration.schema_calls import SchemaCalls
 from ledgerfold.broker.client.administration.state_calls import StateCalls
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams.closing import Closing
+from ledgerfold.broker.client.streams.credentials import credentials_of
 from ledgerfold.broker.client.streams.forks import invalidate_after_fork
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.v1 import admin_pb2, data_pb2, records_pb2
 
 
 class Admin(
-    NamespaceCalls, PolicyCalls, SchemaCalls, StateCalls, FaultCalls, AnalysisCalls, Closing
+    NamespaceCalls,
+    PermissionCalls,
+    PolicyCalls,
+    SchemaCalls,
+    StateCalls,
+    FaultCalls,
+    AnalysisCalls,
+    Closing,
 ):
     """A connection for administration. Thread-safe.
 
     `timeout_seconds` bounds each call except `watch_compaction`, `explain` and `what_if`. No call
-    is retried.
+    is retried. `credentials`: arguments of `Client` about TLS and authentication.
     """
 
-    def __init__(self, service_url: str, *, timeout_seconds: float = 30) -> None:
-        super().__init__(AdminChannel(service_url, timeout_seconds, "admin"))
+    def __init__(
+        self, service_url: str, *, timeout_seconds: float = 30, **credentials: Any
+    ) -> None:
+        given = credentials_of("Admin", credentials)
+        super().__init__(AdminChannel(service_url, timeout_seconds, "admin", given))
         # The calls for Kafka topics.
         self.kafka = KafkaAdmin(self._channel)
         invalidate_after_fork(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from typing import Any, Final
 
 import grpc
@@ -12,6 +13,7 @@ from ledgerfold.broker.client.messages.argument_types import TIMEOUT_TYPES, chec
 from ledgerfold.broker.client.streams import forks
 from ledgerfold.broker.client.streams.address import address_of
 from ledgerfold.broker.client.streams.connection import methods_of
+from ledgerfold.broker.client.streams.credentials import ClientCredentials, target_of
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import AlreadyClosed
 
@@ -23,12 +25,20 @@ OWN_TIMEOUT: Final = -1.0
 class AdminChannel:
     """A channel to the services of a broker. Thread-safe. `what` names it when it is closed."""
 
-    def __init__(self, service_url: str, timeout_s: float, what: str) -> None:
-        address = address_of(service_url)
+    def __init__(
+        self,
+        service_url: str,
+        timeout_s: float,
+        what: str,
+        credentials: ClientCredentials | None = None,
+    ) -> None:
+        address_of(service_url)
         check_type(timeout_s, TIMEOUT_TYPES, "timeout_seconds")
         forks.check_may_connect()
         self._timeout_s, self._what = timeout_s, what
-        self._channel: Any = grpc.insecure_channel(address, options=_OPTIONS)
+        self._credentials = credentials or ClientCredentials()
+        target = target_of(service_url, self._credentials)
+        self._channel: Any = target.channel(grpc, _OPTIONS)
         self._methods: dict[str, Any] | None = methods_of(self._channel)
         forks.channel_opened(self._channel)
 
@@ -37,7 +47,9 @@ class AdminChannel:
         methods = self._methods
         if methods is None:
             raise AlreadyClosed(f"The {self._what} is closed.")
-        return methods[request.DESCRIPTOR.full_name]
+        method = methods[request.DESCRIPTOR.full_name]
+        metadata = self._credentials.metadata()
+        return method if metadata is None else partial(method, metadata=metadata)
 
     def call(self, request: Message, timeout_s: float | None = OWN_TIMEOUT) -> Any:
         """Returns the response. Raises the broker's error. `timeout_s` None: no limit."""

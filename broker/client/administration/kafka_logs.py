@@ -14,10 +14,12 @@ It adds to KafkaAdmin (kafka_admin.py) the calls that only copying needs, on its
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from ledgerfold.broker.client.administration.channel import AdminChannel
 from ledgerfold.broker.client.administration.kafka_admin import KafkaAdmin
 from ledgerfold.broker.client.streams.closing import Closing
+from ledgerfold.broker.client.streams.credentials import credentials_of
 from ledgerfold.broker.client.streams.forks import invalidate_after_fork
 from ledgerfold.v1 import admin_pb2, kafka_pb2
 
@@ -25,8 +27,11 @@ from ledgerfold.v1 import admin_pb2, kafka_pb2
 class KafkaLogs(KafkaAdmin, Closing):
     """A connection for copying logs. `timeout_seconds` bounds each call; no call is retried."""
 
-    def __init__(self, service_url: str, *, timeout_seconds: float = 120) -> None:
-        super().__init__(AdminChannel(service_url, timeout_seconds, "connection"))
+    def __init__(
+        self, service_url: str, *, timeout_seconds: float = 120, **credentials: Any
+    ) -> None:
+        given = credentials_of("KafkaLogs", credentials)
+        super().__init__(AdminChannel(service_url, timeout_seconds, "connection", given))
         invalidate_after_fork(self)
 
     def create(self, topic: str, config: Mapping[str, str]) -> None:

@@ -25,8 +25,12 @@ class NamespaceCalls(Calls):
         return list(self._call(admin_pb2.ListTenantsRequest()).tenants)
 
     def create_tenant(self, tenant: str, *, admin_roles: Iterable[str] = ()) -> None:
-        """Creates a tenant. The roles are stored and shown. Raises TenantExists, InvalidRequest."""
+        """Creates a tenant, which the roles may administer. Raises TenantExists, InvalidRequest."""
         self._call(admin_pb2.CreateTenantRequest(tenant=tenant, admin_roles=list(admin_roles)))
+
+    def update_tenant(self, tenant: str, *, admin_roles: Iterable[str]) -> None:
+        """Replaces the roles that may administer a tenant. Raises TenantNotFound."""
+        self._call(admin_pb2.UpdateTenantRequest(tenant=tenant, admin_roles=list(admin_roles)))
 
     def delete_tenant(self, tenant: str) -> None:
         """Deletes a tenant. Raises TenantNotFound, NotAllowed if it has a namespace."""

@@ -29,6 +29,7 @@ from ledgerfold.broker.client.messages.configs import (
     TableViewConfig,
 )
 from ledgerfold.broker.client.streams.connection import ClientSettings, Connection
+from ledgerfold.broker.client.streams.credentials import target_of
 from ledgerfold.broker.client.streams.forks import check_may_connect, invalidate_after_fork
 from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError, NotAllowed
 
@@ -82,6 +83,13 @@ class ClientCore:
         """
         if self.is_closed:
             raise AlreadyClosed("The client is closed.")
+        if self._connection is None and self._settings.accepts_any_name:
+            # It waits for the broker.
+            url, settings = self._settings.service_url, self._settings
+            target = await asyncio.to_thread(target_of, url, settings)
+            if self.is_closed:
+                raise AlreadyClosed("The client is closed.")
+            self._connection = self._connection or Connection(settings, target)
         if self._connection is None:
             self._connection = Connection(self._settings)
         return self._connection

@@ -51,25 +51,17 @@ S = TypeVar("S")
 E = TypeVar("E", bound=IntEnum)
 
 _SEVERAL: Final = inspect.Parameter.VAR_POSITIONAL
-_TLS: Final = "TLS connections"
 _CHUNKS: Final = "chunked messages"
 _ENCRYPTION: Final = "encryption and encryption keys"
 
 
 # Arguments of Pulsar's Python client that are not emulated, and what they would configure.
 CLIENT_NOT_EMULATED: Final[Mapping[str, str]] = {
-    "authentication": "users and authentication",
     "io_threads": "more than one I/O thread",
     "message_listener_threads": "shared listener threads (each listener has its own)",
     "concurrent_lookup_requests": "lookups",
     "log_conf_file_path": "log configuration files",
     "stats_interval_in_seconds": "client statistics",
-    "use_tls": _TLS,
-    "tls_trust_certs_file_path": _TLS,
-    "tls_allow_insecure_connection": _TLS,
-    "tls_validate_hostname": _TLS,
-    "tls_private_key_file_path": _TLS,
-    "tls_certificate_file_path": _TLS,
     "logger": "custom loggers (the client logs to Python's logger `ledgerfold`)",
     "connection_timeout_ms": "connection timeouts (use operation_timeout_seconds)",
     "listener_name": "advertised listeners",

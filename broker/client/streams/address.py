@@ -10,7 +10,7 @@ import re
 
 from ledgerfold.storage.errors import InvalidUrl
 
-_SCHEMES = ("ledgerfold", "grpc", "pulsar")
+_SCHEMES = ("ledgerfold", "grpc", "pulsar", "ledgerfold+ssl", "grpc+ssl", "pulsar+ssl")
 _ADDRESS = re.compile(r"([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]*:[0-9A-Fa-f:.%]*\]):(?P<port>[0-9]{1,5})")
 _PORT_MAX = 65_535
 

@@ -16,11 +16,15 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 
-from ledgerfold.broker.client.messages.argument_types import check_fields
 from ledgerfold.broker.client.messages.arguments import check_least
 from ledgerfold.broker.client.messages.message_id import MessageId
 from ledgerfold.broker.client.streams import forks
 from ledgerfold.broker.client.streams.address import address_of
+from ledgerfold.broker.client.streams.credentials import (
+    ChannelTarget,
+    ClientCredentials,
+    target_of,
+)
 from ledgerfold.rpc_errors import error_from_rpc
 from ledgerfold.storage.errors import AlreadyClosed, Timeout, TopicNotFound
 from ledgerfold.v1 import (
@@ -52,7 +56,7 @@ def wall_clock_ms() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class ClientSettings:
+class ClientSettings(ClientCredentials):
     """The arguments of `Client` (see there)."""
 
     service_url: str
@@ -66,7 +70,7 @@ class ClientSettings:
 
     def __post_init__(self) -> None:
         address_of(self.service_url)
-        check_fields(self)
+        ClientCredentials.__post_init__(self)
         check_least(self, 0, "operation_timeout_seconds", "partitions_update_interval_seconds")
         check_least(self, 1, "starting_backoff_interval_ms", "max_backoff_interval_ms")
 
@@ -111,14 +115,16 @@ def methods_of(channel: Any) -> dict[str, Any]:
 
 
 class Connection:
-    """A gRPC channel. Create it on the event loop that runs it."""
+    """A gRPC channel. Create it on the event loop that runs it.
 
-    def __init__(self, settings: ClientSettings) -> None:
+    `target`: by default that of the settings, which it may have to ask the broker for.
+    """
+
+    def __init__(self, settings: ClientSettings, target: ChannelTarget | None = None) -> None:
         forks.check_may_connect()
         self.settings = settings
-        self._channel: Any = grpc.aio.insecure_channel(
-            address_of(settings.service_url), options=CHANNEL_OPTIONS
-        )
+        target = target or target_of(settings.service_url, settings)
+        self._channel: Any = target.channel(grpc.aio, CHANNEL_OPTIONS)
         forks.channel_opened(self._channel)
         self._methods = methods_of(self._channel)
         # Bulk directions travel as raw bytes (broker/wire/frames.py).
@@ -127,9 +133,12 @@ class Connection:
         self.read: Any = self._stream("Read", None)
 
     def _stream(self, method: str, deserializer: Callable[[bytes], Any] | None) -> Any:
-        return self._channel.stream_stream(
+        opened = self._channel.stream_stream(
             _SERVICE + method, request_serializer=None, response_deserializer=deserializer
         )
+        if self.settings.authentication is None:
+            return opened
+        return lambda: opened(metadata=self.settings.metadata())
 
     def backoff(self) -> Backoff:
         settings = self.settings
@@ -147,7 +156,8 @@ class Connection:
             left_s = deadline - loop.time()
             try:
                 method = self._methods[request.DESCRIPTOR.full_name]
-                return await method(request, timeout=max(left_s, 0.001))
+                metadata = self.settings.metadata()
+                return await method(request, timeout=max(left_s, 0.001), metadata=metadata)
             except grpc.RpcError as rpc_error:
                 error = error_from_rpc(rpc_error)
             except asyncio.CancelledError:

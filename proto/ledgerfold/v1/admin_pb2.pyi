@@ -763,6 +763,56 @@ class CreateTenantResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class UpdateTenantRequest(_message.Message):
+    __slots__ = ("tenant", "admin_roles")
+    TENANT_FIELD_NUMBER: _ClassVar[int]
+    ADMIN_ROLES_FIELD_NUMBER: _ClassVar[int]
+    tenant: str
+    admin_roles: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, tenant: _Optional[str] = ..., admin_roles: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class UpdateTenantResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetPermissionsRequest(_message.Message):
+    __slots__ = ("scope",)
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    scope: PolicyScope
+    def __init__(self, scope: _Optional[_Union[PolicyScope, _Mapping]] = ...) -> None: ...
+
+class GetPermissionsResponse(_message.Message):
+    __slots__ = ("grants",)
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
+    grants: _containers.RepeatedCompositeFieldContainer[_records_pb2.Grant]
+    def __init__(self, grants: _Optional[_Iterable[_Union[_records_pb2.Grant, _Mapping]]] = ...) -> None: ...
+
+class GrantPermissionRequest(_message.Message):
+    __slots__ = ("scope", "role", "actions")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    scope: PolicyScope
+    role: str
+    actions: _containers.RepeatedScalarFieldContainer[_records_pb2.Action]
+    def __init__(self, scope: _Optional[_Union[PolicyScope, _Mapping]] = ..., role: _Optional[str] = ..., actions: _Optional[_Iterable[_Union[_records_pb2.Action, str]]] = ...) -> None: ...
+
+class GrantPermissionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RevokePermissionRequest(_message.Message):
+    __slots__ = ("scope", "role")
+    SCOPE_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    scope: PolicyScope
+    role: str
+    def __init__(self, scope: _Optional[_Union[PolicyScope, _Mapping]] = ..., role: _Optional[str] = ...) -> None: ...
+
+class RevokePermissionResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class DeleteTenantRequest(_message.Message):
     __slots__ = ("tenant",)
     TENANT_FIELD_NUMBER: _ClassVar[int]

@@ -271,6 +271,26 @@ class AdminServiceStub:
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteNamespaceRequest.SerializeToString,
                 response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteNamespaceResponse.FromString,
                 _registered_method=True)
+        self.UpdateTenant = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/UpdateTenant',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.UpdateTenantRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.UpdateTenantResponse.FromString,
+                _registered_method=True)
+        self.GetPermissions = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/GetPermissions',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetPermissionsRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetPermissionsResponse.FromString,
+                _registered_method=True)
+        self.GrantPermission = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/GrantPermission',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GrantPermissionRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GrantPermissionResponse.FromString,
+                _registered_method=True)
+        self.RevokePermission = channel.unary_unary(
+                '/ledgerfold.v1.AdminService/RevokePermission',
+                request_serializer=ledgerfold_dot_v1_dot_admin__pb2.RevokePermissionRequest.SerializeToString,
+                response_deserializer=ledgerfold_dot_v1_dot_admin__pb2.RevokePermissionResponse.FromString,
+                _registered_method=True)
         self.GetPolicies = channel.unary_unary(
                 '/ledgerfold.v1.AdminService/GetPolicies',
                 request_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetPoliciesRequest.SerializeToString,
@@ -656,6 +676,36 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateTenant(self, request, context):
+        """Replaces the admin roles of a tenant.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetPermissions(self, request, context):
+        """Returns the grants of a namespace; those of a topic with those of its namespace.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GrantPermission(self, request, context):
+        """Replaces the actions of a role on a topic or a namespace. They apply to producers and consumers that connect later.
+        FAILED_PRECONDITION (LIMIT_EXCEEDED) if the namespace has too many grants.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokePermission(self, request, context):
+        """Removes the grant of a role on a topic or a namespace. Producers and consumers that nothing else permits are
+        disconnected.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetPolicies(self, request, context):
         """Returns the policies of a topic or a namespace.
         """
@@ -945,6 +995,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteNamespace,
                     request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteNamespaceRequest.FromString,
                     response_serializer=ledgerfold_dot_v1_dot_admin__pb2.DeleteNamespaceResponse.SerializeToString,
+            ),
+            'UpdateTenant': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateTenant,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.UpdateTenantRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.UpdateTenantResponse.SerializeToString,
+            ),
+            'GetPermissions': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetPermissions,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GetPermissionsRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.GetPermissionsResponse.SerializeToString,
+            ),
+            'GrantPermission': grpc.unary_unary_rpc_method_handler(
+                    servicer.GrantPermission,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.GrantPermissionRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.GrantPermissionResponse.SerializeToString,
+            ),
+            'RevokePermission': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokePermission,
+                    request_deserializer=ledgerfold_dot_v1_dot_admin__pb2.RevokePermissionRequest.FromString,
+                    response_serializer=ledgerfold_dot_v1_dot_admin__pb2.RevokePermissionResponse.SerializeToString,
             ),
             'GetPolicies': grpc.unary_unary_rpc_method_handler(
                     servicer.GetPolicies,
@@ -2251,6 +2321,114 @@ class AdminService:
             '/ledgerfold.v1.AdminService/DeleteNamespace',
             ledgerfold_dot_v1_dot_admin__pb2.DeleteNamespaceRequest.SerializeToString,
             ledgerfold_dot_v1_dot_admin__pb2.DeleteNamespaceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateTenant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/UpdateTenant',
+            ledgerfold_dot_v1_dot_admin__pb2.UpdateTenantRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.UpdateTenantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetPermissions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/GetPermissions',
+            ledgerfold_dot_v1_dot_admin__pb2.GetPermissionsRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.GetPermissionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GrantPermission(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/GrantPermission',
+            ledgerfold_dot_v1_dot_admin__pb2.GrantPermissionRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.GrantPermissionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokePermission(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ledgerfold.v1.AdminService/RevokePermission',
+            ledgerfold_dot_v1_dot_admin__pb2.RevokePermissionRequest.SerializeToString,
+            ledgerfold_dot_v1_dot_admin__pb2.RevokePermissionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -62,6 +62,12 @@ class BacklogPolicy(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     BACKLOG_POLICY_PRODUCER_EXCEPTION: _ClassVar[BacklogPolicy]
     BACKLOG_POLICY_CONSUMER_BACKLOG_EVICTION: _ClassVar[BacklogPolicy]
 
+class Action(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACTION_UNSPECIFIED: _ClassVar[Action]
+    ACTION_PRODUCE: _ClassVar[Action]
+    ACTION_CONSUME: _ClassVar[Action]
+
 class RunState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     RUN_STATE_UNSPECIFIED: _ClassVar[RunState]
@@ -116,6 +122,9 @@ SCHEMA_TYPE_PROTOBUF_NATIVE: SchemaType
 BACKLOG_POLICY_PRODUCER_REQUEST_HOLD: BacklogPolicy
 BACKLOG_POLICY_PRODUCER_EXCEPTION: BacklogPolicy
 BACKLOG_POLICY_CONSUMER_BACKLOG_EVICTION: BacklogPolicy
+ACTION_UNSPECIFIED: Action
+ACTION_PRODUCE: Action
+ACTION_CONSUME: Action
 RUN_STATE_UNSPECIFIED: RunState
 RUN_STATE_QUEUED: RunState
 RUN_STATE_RUNNING: RunState
@@ -565,12 +574,24 @@ class TenantRecord(_message.Message):
     def __init__(self, name: _Optional[str] = ..., admin_roles: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NamespaceRecord(_message.Message):
-    __slots__ = ("name", "policies")
+    __slots__ = ("name", "policies", "grants")
     NAME_FIELD_NUMBER: _ClassVar[int]
     POLICIES_FIELD_NUMBER: _ClassVar[int]
+    GRANTS_FIELD_NUMBER: _ClassVar[int]
     name: str
     policies: Policies
-    def __init__(self, name: _Optional[str] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ...) -> None: ...
+    grants: _containers.RepeatedCompositeFieldContainer[Grant]
+    def __init__(self, name: _Optional[str] = ..., policies: _Optional[_Union[Policies, _Mapping]] = ..., grants: _Optional[_Iterable[_Union[Grant, _Mapping]]] = ...) -> None: ...
+
+class Grant(_message.Message):
+    __slots__ = ("role", "actions", "topic")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    actions: _containers.RepeatedScalarFieldContainer[Action]
+    topic: str
+    def __init__(self, role: _Optional[str] = ..., actions: _Optional[_Iterable[_Union[Action, str]]] = ..., topic: _Optional[str] = ...) -> None: ...
 
 class PositionRange(_message.Message):
     __slots__ = ("ledger_id", "first_entry_id", "last_entry_id")

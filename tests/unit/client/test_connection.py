@@ -36,7 +36,7 @@ def test_addresses_of_each_kind(url: str) -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        *("", "pulsar+ssl://h:1", "http://h:1", "grpc://", "unix:/tmp/socket", "dns:///h:1"),
+        *("", "pulsar+tls://h:1", "http://h:1", "grpc://", "unix:/tmp/socket", "dns:///h:1"),
         *("h", "h:", ":1", "h:x", "h:0", "h:65536", "h:1:2", "::1:7650", "[::1]", "[h]:1"),
         *("h:1/path", "h:1?x=y", "h 1:1", "user@h:1", "h:1,", " "),
     ],

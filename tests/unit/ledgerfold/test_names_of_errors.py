@@ -33,11 +33,11 @@ PULSAR_NAMES = words(
     UnknownError UnsupportedVersionError
     """
 )
-# There is nothing here that could raise them: no users, keys, transactions,
+# There is nothing here that could raise them: no encryption keys, transactions,
 # lookups.
 WITHOUT_COUNTERPART = words(
     """
-    AuthenticationError AuthorizationError BrokerMetadataError ConsumerNotFound
+    BrokerMetadataError ConsumerNotFound
     ConsumerNotInitialized CryptoError ErrorGettingAuthenticationData Interrupted
     InvalidTxnStatusError LookupError MemoryBufferIsFull ProducerNotInitialized
     TooManyLookupRequestException TransactionConflict TransactionCoordinatorNotFoundError

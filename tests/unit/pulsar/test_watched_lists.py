@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import cast
 
@@ -135,7 +136,8 @@ def test_one_that_leaves_before_the_names_are_read(lab: BrokerLab) -> None:
 
 def test_a_watcher_counts_as_a_stream_and_keeps_the_difference(lab: BrokerLab) -> None:
     lists, outgoing = TopicLists(lab.broker), lab.broker.outgoing
-    link = cast(Link, SimpleNamespace(broker=lab.broker))
+    # Of a broker that does not authenticate.
+    link = cast(Link, SimpleNamespace(broker=lab.broker, use=lambda *_: nullcontext()))
 
     async def work() -> None:
         asked = CommandWatchTopicList(namespace=NAMESPACE, topics_pattern=".*")

@@ -8,7 +8,7 @@ import pytest
 from grpc._cython import cygrpc
 
 from ledgerfold.broker.client.streams.connection import CHANNEL_OPTIONS
-from ledgerfold.broker.server.grpc_server import OPTIONS
+from ledgerfold.broker.server.grpc_server import CONNECTIONS_MAX, OPTIONS
 from ledgerfold.broker.worker.connection import CHANNEL_OPTIONS as WORKER_OPTIONS
 
 
@@ -19,7 +19,8 @@ def core() -> bytes:
 
 
 @pytest.mark.parametrize(
-    "name", sorted({name for name, _ in (*OPTIONS, *CHANNEL_OPTIONS, *WORKER_OPTIONS)})
+    "name",
+    sorted({CONNECTIONS_MAX, *(name for name, _ in (*OPTIONS, *CHANNEL_OPTIONS, *WORKER_OPTIONS))}),
 )
 def test_grpc_knows_the_option(core: bytes, name: str) -> None:
     """Otherwise, for example, the server would disconnect clients that ping an idle connection."""

@@ -1,0 +1,145 @@
+"""The settings of a broker.conf about TLS, authentication and authorization.
+
+As in Pulsar, keys of tokens matter with `authenticationEnabled=true`, and permissions with
+`authorizationEnabled=true`, too. With a certificate and its key, all listeners speak TLS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.paths import absolute_path
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.common.security_settings import SecuritySettings
+
+_TLS_PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderTls"
+_TOKEN_PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
+_PROVIDERS = (_TOKEN_PROVIDER, _TLS_PROVIDER)
+NAMES = (
+    "authenticateMetricsEndpoint",
+    "authenticationEnabled",
+    "authenticationProviders",
+    "authenticationRefreshCheckSeconds",
+    "authorizationEnabled",
+    "superUserRoles",
+    "tlsCertificateFilePath",
+    "tlsKeyFilePath",
+    "tlsRequireTrustedClientCertOnConnect",
+    "tlsTrustCertsFilePath",
+    "tokenAllowedClockSkewSeconds",
+    "tokenAudience",
+    "tokenAudienceClaim",
+    "tokenAuthClaim",
+    "tokenPublicKey",
+    "tokenSecretKey",
+)
+
+
+def with_security(given: SecuritySettings, pairs: Mapping[str, str]) -> SecuritySettings:
+    """Returns the settings with Pulsar's, where options of `serve` say nothing.
+
+    Raises InvalidRequest.
+    """
+    found = {name: value for name in NAMES if (value := pairs.get(name, "").strip())}
+    if not found:
+        return given
+    changes = _tls(found)
+    changes |= _details(found)
+    if _flag(found, "authenticationEnabled"):
+        changes |= _authentication(found)
+    if "authenticateMetricsEndpoint" in found:
+        changes["protects_metrics"] = _flag(found, "authenticateMetricsEndpoint")
+    default = type(given)()
+    return replace(
+        given,
+        **{
+            name: value
+            for name, value in changes.items()
+            if getattr(given, name) == getattr(default, name)
+        },
+    )
+
+
+def _tls(found: Mapping[str, str]) -> dict[str, Any]:
+    changes = dict[str, Any]()
+    for name, field in (("tlsCertificateFilePath", "tls_cert"), ("tlsKeyFilePath", "tls_key")):
+        if name in found:
+            changes[field] = _path(found[name])
+    # Otherwise, in Pulsar, the certificate of a client is optional.
+    by_certificate = _TLS_PROVIDER in found.get("authenticationProviders", "")
+    requires = _flag(found, "tlsRequireTrustedClientCertOnConnect") or (
+        by_certificate and _flag(found, "authenticationEnabled")
+    )
+    if requires and "tlsTrustCertsFilePath" in found:
+        changes["tls_client_ca"] = _path(found["tlsTrustCertsFilePath"])
+    return changes
+
+
+def _details(found: Mapping[str, str]) -> dict[str, Any]:
+    """Returns what matters for authentication, whoever turns it on."""
+    changes = _texts(
+        found,
+        {"tokenAuthClaim": "token_auth_claim", "tokenAudienceClaim": "token_audience_claim"},
+    )
+    numbers = {
+        "tokenAllowedClockSkewSeconds": ("token_clock_skew_s", 0),
+        "authenticationRefreshCheckSeconds": ("refresh_check_s", 1),
+    }
+    for name, (field, least) in numbers.items():
+        if name in found:
+            changes[field] = _number(name, found[name], least)
+    return changes
+
+
+def _texts(found: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]:
+    return {field: found[name] for name, field in names.items() if name in found}
+
+
+def _authentication(found: Mapping[str, str]) -> dict[str, Any]:
+    for each in found.get("authenticationProviders", "").split(","):
+        if each.strip() not in ("", *_PROVIDERS):
+            raise InvalidRequest(
+                f"authenticationProviders: {each.strip()[:200]} is not emulated; there are "
+                f"{' and '.join(_PROVIDERS)}."
+            )
+    changes: dict[str, Any] = {"authorizes": _flag(found, "authorizationEnabled")}
+    changes |= _texts(
+        found,
+        {
+            "tokenSecretKey": "token_secret_key",
+            "tokenPublicKey": "token_public_key",
+            "tokenAudience": "token_audience",
+        },
+    )
+    roles = found.get("superUserRoles", "").split(",")
+    changes["superuser_roles"] = tuple(each.strip() for each in roles if each.strip())
+    proves = changes.keys() & {"token_secret_key", "token_public_key"}
+    if not proves and _TLS_PROVIDER not in found.get("authenticationProviders", ""):
+        raise InvalidRequest(
+            "authenticationEnabled=true needs tokenSecretKey, tokenPublicKey, or "
+            f"authenticationProviders={_TLS_PROVIDER}."
+        )
+    return changes
+
+
+def _path(text: str) -> Path:
+    return absolute_path(urlsplit(text).path if text.startswith("file:") else text)
+
+
+def _flag(found: Mapping[str, str], name: str) -> bool:
+    text = found.get(name, "false").lower()
+    if text not in ("true", "false"):
+        raise InvalidRequest(f"{name}={text[:100]}: must be true or false.")
+    return text == "true"
+
+
+def _number(name: str, text: str, least: int) -> int:
+    if not text.isdecimal() or not least <= int(text) <= 86_400:
+        raise InvalidRequest(f"{name}={text[:100]}: must be {least} to 86400.")
+    return int(text)

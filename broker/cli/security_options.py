@@ -1,0 +1,67 @@
+"""The options of `serve` about TLS, authentication and authorization.
+
+ledgerfold serve --data DIR --tls-cert server.pem --tls-key server.key \\
+    --token-secret-key hmac.key --superuser-roles admin
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ledgerfold.broker.cli.verbs import argument, flag, group
+from ledgerfold.storage.paths import absolute_path
+
+if TYPE_CHECKING:
+    from ledgerfold.broker.common.security_settings import SecuritySettings
+
+
+def _roles(text: str) -> tuple[str, ...]:
+    return tuple(each.strip() for each in text.split(",") if each.strip())
+
+
+SECURITY = group(
+    "TLS and authentication",
+    argument(
+        "--tls-cert FILE", "serve TLS at every address, with this certificate chain (PEM); it is "
+        "read again when it changes", type=absolute_path,
+    ),
+    argument("--tls-key FILE", "the certificate's private key (PEM)", type=absolute_path),
+    argument(
+        "--tls-client-ca FILE", "require of clients a certificate that one of these authorities "
+        "has signed (PEM); its common name is the client's role", type=absolute_path,
+    ),
+    argument(
+        "--token-secret-key KEY", "authenticate clients by tokens that this secret key has signed: "
+        "a file, or data:;base64,KEY; `ledgerfold tokens` makes keys and tokens",
+    ),
+    argument("--token-public-key KEY", "as --token-secret-key, with the public key of a pair"),
+    argument("--token-auth-claim NAME", "the claim of tokens with the role; default sub",
+             default="sub"),
+    argument("--token-audience TEXT", "refuse tokens that are not for this audience"),
+    argument("--token-audience-claim NAME", "the claim with the audience; default aud",
+             default="aud"),
+    argument("--superuser-roles ROLES", "the roles that may do everything, separated by commas",
+             type=_roles, default=()),
+    flag("--metrics-for-all", "serve metrics to clients without credentials, too"),
+    flag("--insecure", "listen beyond this machine although nobody authenticates: whoever reaches "
+         "the broker may do everything"),
+)  # fmt: skip
+
+
+def security_of(options: argparse.Namespace) -> SecuritySettings:
+    from ledgerfold.broker.common.security_settings import SecuritySettings
+
+    return SecuritySettings(
+        tls_cert=options.tls_cert,
+        tls_key=options.tls_key,
+        tls_client_ca=options.tls_client_ca,
+        token_secret_key=options.token_secret_key,
+        token_public_key=options.token_public_key,
+        token_auth_claim=options.token_auth_claim,
+        token_audience=options.token_audience,
+        token_audience_claim=options.token_audience_claim,
+        superuser_roles=options.superuser_roles,
+        protects_metrics=not options.metrics_for_all,
+        insecure=options.insecure,
+    )

@@ -1,0 +1,40 @@
+"""The guard at the door of the REST API (broker/security/guard.py).
+
+Credentials are a header `Authorization: Bearer TOKEN`, or the client's certificate. What a route
+needs is in broker/security/needs.py; one without a row needs a superuser.
+"""
+
+from __future__ import annotations
+
+from ledgerfold.broker.common.names import PERSISTENT
+from ledgerfold.broker.http.answers import Answer, Request
+from ledgerfold.broker.http.routes import Route
+from ledgerfold.broker.security.guard import Credentials, Guard, Target
+from ledgerfold.broker.security.needs import ROUTES, Need
+
+
+def guarded(guard: Guard, route: Route) -> Route:
+    """Returns the route with a verb that checks its caller first."""
+    method, path, verb = route
+    need = ROUTES.get((method, path), Need.SUPERUSER)
+    if need is Need.NOTHING or (path == "/metrics" and not guard.protects_metrics):
+        return route
+
+    async def checked(request: Request) -> Answer:
+        header = request.headers.get("Authorization")
+        caller = guard.caller(Credentials.of_header(header, request.certificate_role))
+        guard.check(caller, need, target_of(request))
+        return await verb(request)
+
+    return method, path, checked
+
+
+def target_of(request: Request) -> Target:
+    """Returns what a request names. Raises InvalidRequest."""
+    names = request.names
+    if "topic" in names:
+        domain = names.get("domain", PERSISTENT)
+        return Target.topic_named(f"{domain}://{request.namespace}/{names['topic']}")
+    if "namespace" in names:
+        return Target.namespace_named(request.namespace)
+    return Target(names.get("tenant", ""))

@@ -1,0 +1,80 @@
+"""The verbs about grants of namespaces and topics. Source: Pulsar's NamespacesBase.
+
+Its further actions (functions, sources, sinks, packages) are of what does not exist here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ledgerfold.broker.http.answers import Answer, Refusal, Request, shown
+from ledgerfold.broker.http.cluster import check_exists
+from ledgerfold.broker.http.routes import Route
+from ledgerfold.broker.http.topics import NAMESPACE, TOPIC, named_topic
+from ledgerfold.broker.topics.broker import Broker
+from ledgerfold.broker.topics.permissions import topic_with_grants
+from ledgerfold.v1.records_pb2 import Action, Grant
+
+_PREFIX = "ACTION_"
+_ACTIONS = {name.removeprefix(_PREFIX).lower(): action for name, action in Action.items() if action}
+_NAMES = {action: name for name, action in _ACTIONS.items()}
+
+
+def permission_routes(broker: Broker) -> list[Route]:
+    verbs = PermissionVerbs(broker)
+    return [
+        route
+        for path in (NAMESPACE, TOPIC)
+        for route in (
+            ("GET", f"{path}/permissions", verbs.get),
+            ("POST", f"{path}/permissions/{{role}}", verbs.grant),
+            ("DELETE", f"{path}/permissions/{{role}}", verbs.revoke),
+        )
+    ]
+
+
+class PermissionVerbs:
+    def __init__(self, broker: Broker) -> None:
+        self._broker, self._permissions = broker, broker.namespaces.permissions
+
+    def _scope(self, request: Request) -> tuple[str, str]:
+        """Returns the namespace, and the full name of the topic or ""."""
+        check_exists(self._broker, request.namespace)
+        topic = named_topic(self._broker, request) if "topic" in request.names else ""
+        return request.namespace, topic
+
+    def _grants(self, namespace: str, topic: str) -> Sequence[Grant]:
+        if topic:
+            return self._permissions.of_topic(topic)
+        return self._permissions.of_namespace(namespace)
+
+    async def get(self, request: Request) -> Answer:
+        found = dict[str, set[str]]()
+        for each in self._grants(*self._scope(request)):
+            found.setdefault(each.role, set()).update(map(_NAMES.__getitem__, each.actions))
+        return shown({role: sorted(actions, reverse=True) for role, actions in found.items()})
+
+    async def grant(self, request: Request) -> Answer:
+        scope, actions = self._scope(request), _parsed(request.body)
+        await self._permissions.grant(*scope, request.names["role"], actions)
+        return Answer()
+
+    async def revoke(self, request: Request) -> Answer:
+        (namespace, topic), role = self._scope(request), request.names["role"]
+        named = topic and topic_with_grants(topic)
+        of_topic = [(each.topic, each.role) for each in self._grants(namespace, topic)]
+        if topic and (named, role) not in of_topic:
+            raise Refusal(412, "Permissions are not set at the topic level")
+        await self._permissions.revoke(namespace, topic, role)
+        return Answer()
+
+
+def _parsed(body: Any) -> list[int]:
+    if not isinstance(body, list) or not all(isinstance(each, str) for each in body):
+        raise Refusal(400, 'Permissions are a list, such as ["produce", "consume"].')
+    unknown = [each for each in body if each not in _ACTIONS]
+    if unknown:
+        known = " and ".join(sorted(_ACTIONS, reverse=True))
+        raise Refusal(501, f"{unknown[0][:100]!r} is not emulated: permissions are {known}.")
+    return [_ACTIONS[each] for each in body]

@@ -1,0 +1,77 @@
+"""The credentials of a connection: those of CONNECT, and new ones in time (AUTH_CHALLENGE).
+
+As in Pulsar: when a token has expired, a client that can is asked for a new one, of the same role;
+if it has not answered by the next check, or cannot, its connection is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from ledgerfold.broker.pulsar.frames import command
+from ledgerfold.broker.pulsar.link import Link
+from ledgerfold.broker.security.certificates import common_name
+from ledgerfold.broker.security.guard import Credentials, Guard, Target, Use
+from ledgerfold.broker.security.needs import Need
+from ledgerfold.storage.errors import AuthenticationFailed, InvalidRequest, LedgerfoldError
+from ledgerfold.v1 import pulsar_pb2
+from ledgerfold.v1.pulsar_pb2 import AuthData, CommandAuthResponse, CommandConnect
+
+TOKEN = "token"
+# As Pulsar's AuthData.REFRESH_AUTH_DATA_BYTES.
+_REFRESH = b"PulsarAuthRefresh"
+
+
+class Authentication:
+    """The credentials of one connection. `refuse` says why, and closes it."""
+
+    def __init__(
+        self,
+        guard: Guard,
+        link: Link,
+        transport: asyncio.Transport,
+        refuse: Callable[[LedgerfoldError], None],
+    ) -> None:
+        self._guard, self._link, self._refuse = guard, link, refuse
+        self._certificate_role = common_name(transport.get_extra_info("peercert"))
+        self._open = ExitStack()
+        self._use: Use | None = None
+        self._can_refresh = self._has_asked = False
+
+    def connect(self, connect: CommandConnect) -> None:
+        """Takes the credentials of CONNECT. Raises AuthenticationFailed."""
+        token = connect.auth_data if connect.auth_method_name == TOKEN else None
+        caller = self._link.caller = self._guard.caller(self._credentials(token))
+        self._can_refresh = connect.feature_flags.supports_auth_refresh
+        use = Use(caller, Need.ROLE, Target(), self._expired)
+        self._use = self._open.enter_context(self._guard.use(use))
+
+    def take(self, response: CommandAuthResponse) -> None:
+        """Takes the answer to a challenge. Raises AuthenticationFailed, InvalidRequest."""
+        if self._use is None or not self._has_asked:
+            raise InvalidRequest("An AUTH_RESPONSE that nobody asked for.")
+        caller = self._guard.caller(self._credentials(response.response.auth_data))
+        if caller.role != self._use.caller.role:
+            raise AuthenticationFailed("The new token is of another role.")
+        self._use.caller = self._link.caller = caller
+        self._has_asked = False
+
+    def closed(self) -> None:
+        self._open.close()
+
+    def _credentials(self, token: bytes | None) -> Credentials:
+        text = None if token is None else token.decode(errors="replace")
+        return Credentials(text, self._certificate_role)
+
+    def _expired(self, error: LedgerfoldError) -> None:
+        if self._has_asked or not self._can_refresh:
+            self._refuse(error)
+            return
+        self._has_asked = True
+        challenge = pulsar_pb2.CommandAuthChallenge(
+            server_version="Ledgerfold",
+            challenge=AuthData(auth_method_name=TOKEN, auth_data=_REFRESH),
+        )
+        self._link.send(command(pulsar_pb2.AUTH_CHALLENGE, auth_challenge=challenge))

@@ -1,0 +1,1 @@
+"""Decides who may do what: certificates, credentials of clients, roles, permissions."""

@@ -1,0 +1,255 @@
+"""The one place that decides who may do what: credentials to a role, a role to its permissions.
+
+As in Pulsar: a superuser may do everything, an admin of a tenant everything in it, and any other
+role what it was granted (broker/topics/permissions.py). What a request needs is in
+broker/security/needs.py; the doors (broker/rpc, broker/pulsar, broker/http) ask here before they
+handle one.
+
+Producers, consumers and readers are checked when they open, and not for each message. As in Pulsar,
+they are checked again when a grant of their namespace was removed, and ended if nothing else
+permits them; credentials that expire end them at the next check, every `refresh_check_s`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from ledgerfold.broker.common.names import TopicName, full_topic, parse_namespace
+from ledgerfold.broker.common.security_settings import SecuritySettings
+from ledgerfold.broker.security.needs import Need
+from ledgerfold.broker.security.tokens import (
+    Caller,
+    TokenVerifier,
+    public_key,
+    read_key,
+    secret_key,
+)
+from ledgerfold.broker.topics.namespaces import Namespaces
+from ledgerfold.storage.errors import (
+    AuthenticationFailed,
+    AuthorizationFailed,
+    InvalidRequest,
+    LedgerfoldError,
+)
+from ledgerfold.v1.records_pb2 import Action
+
+_PRODUCE, _CONSUME = Action.ACTION_PRODUCE, Action.ACTION_CONSUME
+_ENOUGH: dict[Need, frozenset[int]] = {
+    Need.PRODUCE: frozenset({_PRODUCE}),
+    Need.CONSUME: frozenset({_CONSUME}),
+    Need.LOOKUP: frozenset({_PRODUCE, _CONSUME}),
+    Need.LIST: frozenset({_PRODUCE, _CONSUME}),
+}
+_DOING = {
+    Need.PRODUCE: "produce to",
+    Need.CONSUME: "consume from",
+    Need.LOOKUP: "look up",
+    Need.LIST: "list the topics of",
+    Need.ADMIN: "administer",
+    Need.SUPERUSER: "administer",
+}
+BEARER = "Bearer "
+_log = logging.getLogger(__name__)
+
+
+class Target(NamedTuple):
+    """The subject of a request. Empty: everything."""
+
+    tenant: str = ""
+    namespace: str = ""
+    topic: str = ""
+
+    @classmethod
+    def topic_named(cls, name: str) -> Target:
+        """Raises InvalidRequest."""
+        full = full_topic(name)
+        parsed = TopicName.parse(full)
+        return cls(parsed.tenant, parsed.namespace, full)
+
+    @classmethod
+    def namespace_named(cls, name: str) -> Target:
+        """Raises InvalidRequest."""
+        return cls(parse_namespace(name).partition("/")[0], name)
+
+
+class Fields(Protocol):
+    """A request: a protobuf message."""
+
+    def HasField(self, name: str) -> bool: ...  # noqa: N802
+
+
+def target_of(request: Fields) -> Target:
+    """Returns what a protobuf request names. Raises InvalidRequest.
+
+    >>> from ledgerfold.v1.admin_pb2 import ListTenantsRequest, UnloadTopicRequest
+    >>> target_of(UnloadTopicRequest(topic="orders")).namespace
+    'public/default'
+    >>> target_of(ListTenantsRequest())
+    Target(tenant='', namespace='', topic='')
+    """
+    named = getattr(request, "scope", request)
+    if topic := getattr(named, "topic", ""):
+        return Target.topic_named(topic)
+    if namespace := getattr(named, "namespace", ""):
+        return Target.namespace_named(namespace)
+    return Target(getattr(named, "tenant", ""))
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """The proof that a client shows. `certificate_role`: its verified certificate's common name."""
+
+    token: str | None = None
+    certificate_role: str | None = None
+
+    @classmethod
+    def of_header(cls, header: str | None, certificate_role: str | None) -> Credentials:
+        """Takes a header `Authorization: Bearer TOKEN`."""
+        if header is None or not header.startswith(BEARER):
+            return cls(None, certificate_role)
+        return cls(header.removeprefix(BEARER).strip(), certificate_role)
+
+
+def verifier_of(settings: SecuritySettings) -> TokenVerifier | None:
+    """Reads the key of tokens. Raises InvalidRequest, OSError."""
+    if settings.token_secret_key is not None:
+        key = secret_key(read_key(settings.token_secret_key))
+    elif settings.token_public_key is not None:
+        key = public_key(read_key(settings.token_public_key))
+    else:
+        return None
+    return TokenVerifier(
+        key,
+        auth_claim=settings.token_auth_claim,
+        audience=settings.token_audience,
+        audience_claim=settings.token_audience_claim,
+        clock_skew_s=settings.token_clock_skew_s,
+    )
+
+
+@dataclass(eq=False, slots=True)
+class Use:
+    """An open producer, consumer, reader or connection. `end` ends it, or renews its caller."""
+
+    caller: Caller
+    need: Need
+    target: Target
+    end: Callable[[LedgerfoldError], None]
+
+
+class Guard:
+    """The decisions of one broker that authenticates. `caller` and `check` are thread-safe."""
+
+    def __init__(
+        self, settings: SecuritySettings, namespaces: Namespaces, now_ms: Callable[[], int]
+    ) -> None:
+        """Raises InvalidRequest, OSError: of the key."""
+        self._settings, self._namespaces, self._now_ms = settings, namespaces, now_ms
+        self._verifier = verifier_of(settings)
+        self._superusers = frozenset(settings.superuser_roles)
+        self._uses: set[Use] = set()
+        namespaces.permissions.on_removed.add(self.check_grants)
+
+    @property
+    def protects_metrics(self) -> bool:
+        return self._settings.protects_metrics
+
+    def caller(self, credentials: Credentials) -> Caller:
+        """Returns who shows these credentials. Raises AuthenticationFailed."""
+        if self._verifier is not None and credentials.token is not None:
+            return self._verifier.verify(credentials.token)
+        if credentials.certificate_role:
+            return Caller(credentials.certificate_role)
+        if self._verifier is None:
+            raise AuthenticationFailed("Show a client certificate: this broker authenticates.")
+        raise AuthenticationFailed("Show a token: this broker authenticates its clients.")
+
+    def check(self, caller: Caller, need: Need, target: Target) -> None:
+        """Raises AuthorizationFailed unless the caller has what a request needs."""
+        if need in (Need.NOTHING, Need.ROLE, Need.OPENED) or not self._settings.authorizes:
+            return
+        if caller.role in self._superusers or self._is_permitted(caller.role, need, target):
+            return
+        named = target.topic or target.namespace or target.tenant
+        what = named if named and need is not Need.SUPERUSER else "the broker"
+        raise AuthorizationFailed(f"The role {caller.role!r} may not {_DOING[need]} {what}.")
+
+    def _is_permitted(self, role: str, need: Need, target: Target) -> bool:
+        if need is Need.SUPERUSER or not target.tenant:
+            return False
+        if role in self._namespaces.admin_roles(target.tenant):
+            return True
+        if need is Need.ADMIN or not target.namespace:
+            return False
+        permissions, enough = self._namespaces.permissions, _ENOUGH[need]
+        granted = permissions.of_namespace(target.namespace)
+        if target.topic:
+            granted = permissions.of_topic(target.topic)
+        return any(each.role == role and enough & set(each.actions) for each in granted)
+
+    # What is open
+
+    @contextmanager
+    def use(self, use: Use) -> Iterator[Use]:
+        """Watches over what is open inside, and ends it at once if it is not permitted any more."""
+        self._uses.add(use)
+        try:
+            self._check_use(use)
+            yield use
+        finally:
+            self._uses.discard(use)
+
+    def check_grants(self, namespace: str = "") -> None:
+        """Ends uses of a namespace, or all, that nothing permits any more."""
+        for use in tuple(self._uses):
+            if namespace in ("", use.target.namespace):
+                self._check_use(use)
+
+    def _check_use(self, use: Use) -> None:
+        try:
+            self.check(use.caller, use.need, use.target)
+        except AuthorizationFailed as error:
+            use.end(error)
+
+    def check_expired(self) -> None:
+        """Ends uses whose credentials have expired."""
+        now_ms = self._now_ms()
+        for use in tuple(self._uses):
+            if use.caller.expires_ms is not None and use.caller.expires_ms <= now_ms:
+                use.end(AuthenticationFailed("The token has expired: connect with a new one."))
+
+    async def run(self) -> None:
+        """Checks for expired credentials, periodically."""
+        while True:
+            await asyncio.sleep(self._settings.refresh_check_s)
+            try:
+                self.check_expired()
+            except Exception:
+                _log.exception("A check of credentials failed")
+
+
+def check_settings(settings: SecuritySettings) -> None:
+    """Raises InvalidRequest for options that do not go together."""
+    if (settings.tls_cert is None) != (settings.tls_key is None):
+        raise InvalidRequest("--tls-cert and --tls-key need each other.")
+    if settings.tls_client_ca is not None and not settings.uses_tls:
+        raise InvalidRequest("--tls-client-ca needs --tls-cert and --tls-key.")
+    if settings.token_secret_key is not None and settings.token_public_key is not None:
+        raise InvalidRequest("Use --token-secret-key or --token-public-key, not both.")
+    if not settings.takes_tokens and settings.token_audience is not None:
+        raise InvalidRequest("--token-audience needs --token-secret-key or --token-public-key.")
+    proves = settings.takes_tokens or settings.tls_client_ca is not None
+    if settings.superuser_roles and not proves:
+        raise InvalidRequest(
+            "--superuser-roles: nothing proves a role. Add --token-secret-key, --token-public-key "
+            "or --tls-client-ca."
+        )
+    if settings.takes_tokens and settings.authorizes and not settings.superuser_roles:
+        raise InvalidRequest(
+            "Nobody could grant permissions to others: name a role in --superuser-roles."
+        )

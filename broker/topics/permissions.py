@@ -1,0 +1,129 @@
+"""Grants: which role may produce to topics, or consume from them. Stored with their namespace.
+
+As in Pulsar: a grant is for a namespace or for one topic of it, and partitions have those of their
+topic. Deleting a topic or a namespace deletes its grants. Whether grants matter is decided by
+broker/security/guard.py.
+
+Bounds: GRANTS_MAX of a namespace, with those of its topics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any
+
+from ledgerfold.broker.common.given_names import check_name, check_namespace
+from ledgerfold.broker.common.names import namespace_of
+from ledgerfold.broker.common.shielding import runs_to_completion
+from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
+from ledgerfold.storage.metadata import MetadataBatch, MetadataStore
+from ledgerfold.storage.partition_names import parse_partition
+from ledgerfold.storage.records import GRANTS, key
+from ledgerfold.v1.records_pb2 import Action, Grant, NamespaceRecord
+
+GRANTS_MAX = 1000
+InThread = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
+
+
+def topic_with_grants(topic: str) -> str:
+    """Returns the topic whose grants a topic has: of a partition, the partitioned topic."""
+    partition = parse_partition(topic)
+    return topic if partition is None else partition.topic
+
+
+class Permissions:
+    """The grants of one broker. `turn`: held by each writer of namespace records."""
+
+    def __init__(self, metadata: MetadataStore, turn: asyncio.Lock, in_thread: InThread) -> None:
+        self._metadata, self._turn, self._in_thread = metadata, turn, in_thread
+        # Called with a namespace of which grants were removed.
+        self.on_removed: set[Callable[[str], None]] = set()
+
+    def of_namespace(self, namespace: str) -> Sequence[Grant]:
+        """Returns the grants of a namespace, without those of its topics. Thread-safe."""
+        return [each for each in self._all(namespace) if not each.topic]
+
+    def of_topic(self, topic: str) -> Sequence[Grant]:
+        """Returns the grants of a topic by its full name, and of its namespace. Thread-safe."""
+        names = ("", topic_with_grants(topic))
+        return [each for each in self._all(namespace_of(topic)) if each.topic in names]
+
+    def _all(self, namespace: str) -> Sequence[Grant]:
+        record = self._metadata.namespace(namespace)
+        return () if record is None else record.grants
+
+    @runs_to_completion
+    async def grant(self, namespace: str, topic: str, role: str, actions: Collection[int]) -> None:
+        """Replaces the actions of a role, in one synced write. `topic`: "" for all.
+
+        Raises InvalidRequest, LimitExceeded, StorageError.
+        """
+        check_namespace(namespace)
+        check_name("A role", role)
+        if not actions or not set(actions) <= {Action.ACTION_PRODUCE, Action.ACTION_CONSUME}:
+            raise InvalidRequest("Grant produce, consume or both.")
+        listed: Any = sorted(set(actions))
+        granted = Grant(role=role, actions=listed, topic=_stored(topic))
+
+        def edit(batch: MetadataBatch) -> None:
+            record = self._metadata.namespace(namespace) or NamespaceRecord(name=namespace)
+            grants = [each for each in record.grants if not _is_same(each, granted)]
+            if len(grants) >= GRANTS_MAX:
+                raise LimitExceeded(
+                    f"Grants of {namespace}", len(grants) + 1, GRANTS_MAX,
+                    "Grant roles permissions of the whole namespace.",
+                )  # fmt: skip
+            _put(batch, record, [*grants, granted])
+
+        async with self._turn:
+            await self._in_thread(lambda: self._metadata.need_feature(GRANTS))
+            await self._in_thread(lambda: self._metadata.change(edit))
+        # It may have had more.
+        self._removed(namespace)
+
+    @runs_to_completion
+    async def revoke(self, namespace: str, topic: str, role: str) -> None:
+        """Removes the grant of a role, if there is one. Raises StorageError."""
+        gone = Grant(role=role, topic=_stored(topic))
+
+        def edit(batch: MetadataBatch) -> None:
+            record = self._metadata.namespace(namespace)
+            if record is not None:
+                _put(batch, record, [each for each in record.grants if not _is_same(each, gone)])
+
+        async with self._turn:
+            await self._in_thread(lambda: self._metadata.change(edit))
+        self._removed(namespace)
+
+    def _removed(self, namespace: str) -> None:
+        for callback in tuple(self.on_removed):
+            callback(namespace)
+
+
+def _stored(topic: str) -> str:
+    return topic_with_grants(topic) if topic else ""
+
+
+def _is_same(one: Grant, other: Grant) -> bool:
+    return (one.topic, one.role) == (other.topic, other.role)
+
+
+def _put(batch: MetadataBatch, record: NamespaceRecord, grants: Sequence[Grant]) -> None:
+    # They may be its own: protobuf copies them first.
+    relisted = NamespaceRecord(grants=grants)
+    record.ClearField("grants")
+    record.MergeFrom(relisted)
+    batch.put(record)
+
+
+def delete_grants(metadata: MetadataStore, names: Sequence[str], batch: MetadataBatch) -> None:
+    """Deletes the grants of topics that `batch` deletes: a topic of that name may be another's.
+
+    The topics are of one namespace; a partitioned topic and its partitions are deleted together.
+    """
+    parents = {topic_with_grants(each) for each in names}
+    gone = {each for each in parents if each in names or key("partitioned", each) in batch.deletes}
+    record = metadata.namespace(namespace_of(names[0])) if names else None
+    if record is not None and any(each.topic in gone for each in record.grants):
+        _put(batch, record, [each for each in record.grants if each.topic not in gone])

@@ -1,0 +1,102 @@
+"""Roles at the door of the REST API, and its verbs about permissions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ledgerfold.broker.common.security_settings import SecuritySettings
+from ledgerfold.broker.http.server import all_routes
+from ledgerfold.broker.security.guard import Guard
+from ledgerfold.broker.security.needs import ROUTES, Need
+from ledgerfold.v1.records_pb2 import Action
+from tests.support.http_lab import HttpLab
+from tests.support.security_lab import Tokens
+
+TOPIC = "/persistent/public/default/orders"
+NAMES = {
+    "domain": "persistent", "tenant": "public", "namespace": "default", "topic": "orders",
+    "cluster": "standalone", "subscription": "s", "role": "r", "count": "1", "timestamp": "1",
+    "seconds": "1", "position": "1", "ledger": "1", "entry": "1", "version": "0",
+}  # fmt: skip
+OWN = {
+    "reader": {Need.ROLE, Need.LOOKUP, Need.CONSUME},
+    "writer": {Need.ROLE, Need.LOOKUP, Need.PRODUCE},
+    "nobody": {Need.ROLE},
+}
+
+
+class GuardedHttp:
+    def __init__(self, tokens: Tokens) -> None:
+        self.tokens, self.lab = tokens, HttpLab()
+        settings = SecuritySettings(token_secret_key=str(tokens.file), superuser_roles=("admin",))
+        lab = self.lab
+        lab.serve_again(lambda: Guard(settings, lab.broker.namespaces, lambda: 0))
+        permissions = lab.broker.namespaces.permissions
+        topic = f"persistent:/{TOPIC.removeprefix('/persistent')}"
+        lab.run(permissions.grant("public/default", topic, "reader", [Action.ACTION_CONSUME]))
+        lab.run(permissions.grant("public/default", topic, "writer", [Action.ACTION_PRODUCE]))
+
+    def status(self, method: str, path: str, role: str | None, body: Any = None) -> int:
+        headers = {} if role is None else {"Authorization": f"Bearer {self.tokens.of(role)}"}
+        return self.lab.ask(method, path, body, headers=headers).status
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedHttp]:
+    guarded = GuardedHttp(Tokens(tmp_path_factory.mktemp("keys")))
+    yield guarded
+    guarded.lab.close()
+
+
+def test_each_role_at_each_route(guarded: GuardedHttp) -> None:
+    lab = guarded.lab
+    routes = lab.on_loop(lambda: all_routes(lab.broker, "http://h:1", None))
+    assert len(routes) > 80
+    for method, path, _ in routes:
+        need, filled = ROUTES[method, path], path.format(**NAMES)
+        asked = filled.removeprefix("/admin/v2")
+        stranger = guarded.status(method, asked, None)
+        assert (stranger == 401) == (need is not Need.NOTHING), (method, path, stranger)
+        for role, own in OWN.items():
+            status = guarded.status(method, asked, role)
+            is_refused = need not in own and need is not Need.NOTHING
+            assert (status == 403) == is_refused, (method, path, role, status)
+
+
+@pytest.mark.parametrize("header", ["Bearer", "Bearer x.y.z", "Basic YTpi", "bearer  ", "é"])
+def test_what_is_no_token(guarded: GuardedHttp, header: str) -> None:
+    answer = guarded.lab.ask("GET", "/tenants", headers={"Authorization": header})
+    assert answer.status == 401
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert "token" in answer.reason
+
+
+def test_a_topic_cannot_be_named_around_the_guard(guarded: GuardedHttp) -> None:
+    for path in (
+        "/persistent/public/default/orders%2F..%2Fother/stats",
+        "/persistent/public/default/other/stats",
+        "/persistent/public/default/orders-partition-x/stats",
+        "/non-persistent/public/default/orders/stats",
+    ):
+        assert guarded.status("GET", path, "reader") in (403, 412), path
+
+
+def test_permissions_as_in_pulsar(lab: HttpLab) -> None:
+    for path, of in (("/namespaces/public/default", "namespace"), (TOPIC, "topic")):
+        permissions = f"{path}/permissions"
+        lab.done("POST", f"{permissions}/{of}%20role", ["consume", "produce"])
+        lab.done("POST", f"{permissions}/second", ["consume"])
+        found = lab.get(permissions)
+        assert found[f"{of} role"] == ["produce", "consume"]
+        assert found["second"] == ["consume"]
+        lab.done("DELETE", f"{permissions}/second")
+        assert lab.status("POST", f"{permissions}/r", ["functions"]) == 501
+        assert lab.status("POST", f"{permissions}/r", "consume") == 400
+        assert lab.status("POST", f"{permissions}/r", []) == 412
+    # Those of the namespace apply to the topic, too, and are not revoked there.
+    assert "namespace role" in lab.get(f"{TOPIC}/permissions")
+    assert lab.status("DELETE", f"{TOPIC}/permissions/namespace%20role") == 412
+    assert lab.status("GET", "/namespaces/no/where/permissions") == 404

@@ -1,0 +1,90 @@
+"""A start says which options about security cannot work, and does not expose what is open."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledgerfold.broker.common.security_settings import SecuritySettings
+from ledgerfold.broker.server.protection import check_protection, is_loopback
+from ledgerfold.storage.errors import InvalidRequest
+from tests.support.command_line import ledgerfold
+from tests.support.security_lab import Authority, Pair, Tokens
+
+LOCAL, EXPOSED = {"--listen": "127.0.0.1:0"}, {"--listen": "0.0.0.0:0", "--admin-listen": "[::]:1"}
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Pair:
+    return Authority(tmp_path).sign("broker")
+
+
+def test_what_is_open_listens_on_this_machine_only() -> None:
+    check_protection(SecuritySettings(), LOCAL)
+    with pytest.raises(InvalidRequest, match=r"--listen 0\.0\.0\.0:0, --admin-listen") as refused:
+        check_protection(SecuritySettings(), EXPOSED)
+    assert "--insecure" in str(refused.value)
+    check_protection(SecuritySettings(insecure=True), EXPOSED)
+
+
+def test_tls_alone_keeps_nobody_out(pair: Pair, tmp_path: Path) -> None:
+    tls: dict[str, Any] = {"tls_cert": pair.certificate, "tls_key": pair.key}
+    with pytest.raises(InvalidRequest, match="whoever reaches it"):
+        check_protection(SecuritySettings(**tls), EXPOSED)
+    check_protection(SecuritySettings(**tls, tls_client_ca=tmp_path / "authority.pem"), EXPOSED)
+
+
+def test_tokens_without_tls_are_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = SecuritySettings(
+        token_secret_key=str(Tokens(tmp_path).file), superuser_roles=("admin",)
+    )
+    check_protection(settings, LOCAL)
+    assert not caplog.messages
+    check_protection(settings, EXPOSED)
+    assert "unencrypted" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("host", "is_local"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("[::1]", True), ("localhost", True),
+     ("0.0.0.0", False), ("[::]", False), ("nohost.invalid", False)],
+)  # fmt: skip
+def test_addresses_of_this_machine_only(host: str, is_local: bool) -> None:
+    assert is_loopback(f"{host}:1") is is_local
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("--tls-cert", "broker.pem"), "need each other"),
+        (("--tls-client-ca", "authority.pem"), "needs --tls-cert"),
+        (("--token-secret-key", "a", "--token-public-key", "b"), "not both"),
+        (("--token-secret-key", "hmac.key"), "--superuser-roles"),
+        (("--superuser-roles", "admin"), "nothing proves a role"),
+        (("--token-audience", "prod"), "needs --token-secret-key"),
+        (("--token-secret-key", "data:;base64,YWJj", "--superuser-roles", "a"), "3 bytes"),
+        (("--token-public-key", "hmac.key", "--superuser-roles", "a"), "Not a public key"),
+        (("--tls-cert", "broker.pem", "--tls-key", "hmac.key"), "Not usable for TLS"),
+        (("--tls-cert", "broker.pem", "--tls-key", "missing"), "No such file"),
+        (("--token-secret-key", "missing", "--superuser-roles", "a"), "No such file"),
+        (("--listen", "0.0.0.0:0"), "--insecure"),
+    ],
+)
+def test_a_start_that_cannot_work_makes_nothing(
+    tmp_path: Path,
+    pair: Pair,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    why: str,
+) -> None:
+    Tokens(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    given = ("--data", str(tmp_path / "data"), "--compactor", "off", *arguments)
+    listen = () if "--listen" in arguments else ("--listen", "127.0.0.1:0")
+    ran = ledgerfold("serve", *given, *listen)
+    assert ran.code in (2, 3), ran
+    assert why in ran.err
+    assert ran.err.count("\n") == 1
+    assert not (tmp_path / "data").exists()

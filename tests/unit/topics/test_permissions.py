@@ -1,0 +1,119 @@
+"""Grants of roles: stored, replaced, revoked, deleted with what they are of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from ledgerfold.broker.topics.permissions import GRANTS_MAX
+from ledgerfold.storage.errors import InvalidRequest, LimitExceeded
+from ledgerfold.storage.records import GRANTS
+from ledgerfold.v1.records_pb2 import Action, Policies
+from tests.model.broker_lab import BrokerLab
+
+NAMESPACE, TOPIC = "public/default", "persistent://public/default/orders"
+PRODUCE, CONSUME = Action.ACTION_PRODUCE, Action.ACTION_CONSUME
+
+
+@pytest.fixture
+def lab() -> Iterator[BrokerLab]:
+    lab = BrokerLab()
+    yield lab
+    lab.stop()
+
+
+def grant(lab: BrokerLab, role: str, *actions: int, topic: str = "") -> None:
+    lab.run(lab.broker.namespaces.permissions.grant(NAMESPACE, topic, role, actions))
+
+
+def granted(lab: BrokerLab, topic: str = "") -> dict[str, list[int]]:
+    permissions = lab.broker.namespaces.permissions
+    found = permissions.of_topic(topic) if topic else permissions.of_namespace(NAMESPACE)
+    return {each.role: list(each.actions) for each in found}
+
+
+def test_grants_outlive_a_restart_and_need_a_feature(lab: BrokerLab) -> None:
+    store = lab.broker.metadata.store()
+    assert store is None or GRANTS not in store.features
+    grant(lab, "a", CONSUME, PRODUCE, PRODUCE)
+    grant(lab, "b", CONSUME, topic=TOPIC)
+    lab.restart()
+    assert granted(lab) == {"a": [PRODUCE, CONSUME]}
+    assert granted(lab, TOPIC) == {"a": [PRODUCE, CONSUME], "b": [CONSUME]}
+    assert granted(lab, f"{TOPIC}-partition-7") == granted(lab, TOPIC)
+    assert granted(lab, f"{TOPIC}s") == {"a": [PRODUCE, CONSUME]}
+    store = lab.broker.metadata.store()
+    assert store is not None
+    assert GRANTS in store.features
+
+
+def test_a_grant_replaces_and_a_revocation_removes(lab: BrokerLab) -> None:
+    grant(lab, "a", CONSUME)
+    grant(lab, "a", PRODUCE)
+    assert granted(lab) == {"a": [PRODUCE]}
+    told: list[str] = []
+    permissions = lab.broker.namespaces.permissions
+    permissions.on_removed.add(told.append)
+    lab.run(permissions.revoke(NAMESPACE, "", "a"))
+    lab.run(permissions.revoke(NAMESPACE, "", "nobody"))
+    assert granted(lab) == {}
+    assert told == [NAMESPACE, NAMESPACE]
+
+
+def test_policies_and_grants_of_a_namespace_do_not_disturb_each_other(lab: BrokerLab) -> None:
+    broker = lab.broker
+    grant(lab, "a", CONSUME)
+    lab.run(broker.policies.update_namespace(NAMESPACE, Policies(retention_ms=7), ()))
+    assert granted(lab) == {"a": [CONSUME]}
+    grant(lab, "b", PRODUCE)
+    assert broker.policies.of_namespace(NAMESPACE, applied=False).retention_ms == 7
+
+
+def test_a_deleted_topic_takes_its_grants_with_it(lab: BrokerLab) -> None:
+    broker = lab.broker
+    lab.run(broker.topic(TOPIC))
+    lab.run(broker.create_partitioned_topic(f"{TOPIC}-parted", 2))
+    for topic in (TOPIC, f"{TOPIC}-parted", f"{TOPIC}-other", ""):
+        grant(lab, "a", CONSUME, topic=topic)
+    lab.run(broker.delete_topic(f"{TOPIC}-parted-partition-1", True))
+    assert [each.topic for each in broker.namespaces.permissions.of_topic(f"{TOPIC}-parted")]
+    lab.run(broker.delete_topic(TOPIC, True))
+    lab.run(broker.delete_partitioned_topic(f"{TOPIC}-parted", True))
+    record = broker.metadata.namespace(NAMESPACE)
+    assert record is not None
+    assert sorted(each.topic for each in record.grants) == ["", f"{TOPIC}-other"]
+
+
+def test_a_deleted_namespace_takes_its_grants_with_it(lab: BrokerLab) -> None:
+    namespaces = lab.broker.namespaces
+    lab.run(namespaces.put_tenant("acme", ()))
+    lab.run(namespaces.create("acme/shop"))
+    lab.run(namespaces.permissions.grant("acme/shop", "", "a", [CONSUME]))
+    lab.run(namespaces.delete("acme/shop"))
+    lab.run(namespaces.create("acme/shop"))
+    assert not namespaces.permissions.of_namespace("acme/shop")
+
+
+@pytest.mark.parametrize("role", ["", "..", "two\nlines", "x" * 1025])
+def test_roles_that_are_none(lab: BrokerLab, role: str) -> None:
+    with pytest.raises(InvalidRequest):
+        grant(lab, role, CONSUME)
+
+
+def test_actions_that_are_none(lab: BrokerLab) -> None:
+    for actions in ((), (Action.ACTION_UNSPECIFIED,), (CONSUME, 7)):
+        with pytest.raises(InvalidRequest):
+            grant(lab, "a", *actions)
+
+
+def test_grants_are_bounded(lab: BrokerLab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ledgerfold.broker.topics.permissions.GRANTS_MAX", 3)
+    assert GRANTS_MAX > 3
+    for role in "abc":
+        grant(lab, role, CONSUME)
+    with pytest.raises(LimitExceeded):
+        grant(lab, "d", CONSUME)
+    # One that exists may change.
+    grant(lab, "c", PRODUCE)
+    assert granted(lab)["c"] == [PRODUCE]
