@@ -82,7 +82,7 @@ def _tls(found: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _details(found: Mapping[str, str]) -> dict[str, Any]:
-    """Returns what matters for authentication, whoever turns it on."""
+    """Returns the details of authentication, whichever setting turns it on."""
     changes = _texts(
         found,
         {"tokenAuthClaim": "token_auth_claim", "tokenAudienceClaim": "token_audience_claim"},

@@ -109,7 +109,7 @@ class AdminServer:
                 raise Refusal(403, "Requests of web pages are refused: this API is for programs.")
             path = urlsplit(request.raw_path)
             verb, names = (await self._routes).find(request.method, path.path)
-            query, body = _query(path.query), await read_body(request)
+            query, body = _query(path.query), await _body(request)
             parsed = Request(names, query, body, request.headers, certificate_role(request))
             async with asyncio.timeout(REQUEST_S):
                 return await verb(parsed)

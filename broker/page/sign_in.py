@@ -1,4 +1,4 @@
-"""Who may use the page of a broker that authenticates: superusers.
+"""Signing in to the page of a broker that authenticates: for superusers.
 
 A browser asks its user for a name and a password, and sends both (Basic authentication, RFC 7617):
 the password is a token, the name is ignored. Programs may send `Authorization: Bearer TOKEN`; a

@@ -1,7 +1,7 @@
 """Listens for connections to an asyncio protocol, with or without TLS.
 
 With TLS the protocol begins when the handshake is over. asyncio's own servers would begin a
-handshake for whoever connects, and keep the certificate with which they started.
+handshake with any client, without a limit, and keep the certificate with which they started.
 
 Bounds: a handshake takes at most HANDSHAKE_S; of HANDSHAKES_MAX at the same time, one more is
 refused. A TLS connection has a buffer of BUFFER_BYTES.

@@ -1,6 +1,6 @@
 """The protection of a broker: its certificates and its guard, as its options say.
 
-A broker that anybody may use listens on the loopback only, unless the operator insists.
+A broker without authentication listens on the loopback only, unless the operator insists.
 """
 
 from __future__ import annotations

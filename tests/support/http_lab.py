@@ -42,7 +42,10 @@ class HttpLab(LoopLab):
             return server, await server.start("127.0.0.1:0")
 
         self._server, self.address = lab.run(serve())
-        super().__init__(lab, lambda: self._server.stop())
+        super().__init__(lab, self._stop)
+
+    async def _stop(self) -> None:
+        await self._server.stop()
 
     def serve_again(self, guard: Callable[[], Guard]) -> None:
         """Serves with a guard from now on, which is made in the broker's thread."""

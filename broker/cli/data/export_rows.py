@@ -20,7 +20,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 from ledgerfold.broker.cli.connecting import TOPIC, refuse_url
@@ -57,7 +56,7 @@ _OPTIONS = together(
     argument(
         "--data DIR",
         "a data directory that no broker serves, or a snapshot, instead of --url",
-        type=Path,
+        type=absolute_path,
     ),
     repeated("--key KEY", "only messages of this key; may be repeated", dest="keys"),
     flag("--overwrite", "replace the file if it exists"),

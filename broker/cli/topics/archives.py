@@ -14,7 +14,6 @@ import argparse
 import os
 import signal
 import sys
-from pathlib import Path
 
 from ledgerfold.broker.cli.connecting import TOPIC, refuse_url
 from ledgerfold.broker.cli.ending import Interrupts
@@ -31,7 +30,7 @@ VERBS = Verbs()
 @argument(
     "--data DIR",
     "the data directory, which no broker serves, or a snapshot",
-    type=Path,
+    type=absolute_path,
     required=True,
 )
 @flag("--overwrite", "replace the file if it exists")
@@ -48,7 +47,7 @@ def _export(options: argparse.Namespace) -> None:
     files = Files(attempt=os.getpid())
     with Interrupts(signal.SIGTERM):
         try:
-            with archive_of(options.data.absolute(), topic, WallClock().now_ms()) as blocks:
+            with archive_of(options.data, topic, WallClock().now_ms()) as blocks:
                 replace_file(path, blocks, files)
         except BaseException:
             files.remove(files.aside(path))
@@ -59,7 +58,9 @@ def _export(options: argparse.Namespace) -> None:
 
 @VERBS.verb("import", "add an exported topic to a data directory, with the same message ids")
 @argument("file", "the file that `topics export` wrote")
-@argument("--data DIR", "the data directory, which no broker serves", type=Path, required=True)
+@argument(
+    "--data DIR", "the data directory, which no broker serves", type=absolute_path, required=True
+)
 def _import(options: argparse.Namespace) -> None:
     from ledgerfold.broker.common.clock import WallClock
     from ledgerfold.broker.common.settings import BrokerSettings
@@ -68,7 +69,7 @@ def _import(options: argparse.Namespace) -> None:
     from ledgerfold.storage.topic_archive import TopicImport
 
     refuse_url(options, "topics import")
-    data, path = options.data.absolute(), absolute_path(options.file)
+    data, path = options.data, absolute_path(options.file)
     if not path.is_file():
         raise FileNotFoundError(2, os.strerror(2), str(path))
     data.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Roles at the door of gRPC: what each may call, of all there is."""
+"""Roles at the door of gRPC: which of all calls each may make."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_topics_that_are_created_by_use(lab: Lab) -> None:
 
 def test_it_only_grows(lab: Lab) -> None:
     asyncio.run(lab.partitions.create(T, 2))
-    with pytest.raises(InvalidRequest, match="cannot have 1"):
+    with pytest.raises(InvalidRequest, match="cannot be reduced to 1"):
         asyncio.run(lab.partitions.grow(T, 1))
     asyncio.run(lab.partitions.grow(T, 2))
     lab.disk.writes = 0
