@@ -65,7 +65,8 @@ RPCS: Final[Mapping[str, Need]] = {
             "ListNamespaces CreateNamespace DeleteNamespace GetPolicies UpdatePolicies "
             "GetPermissions GrantPermission RevokePermission",
             Need.SUPERUSER: "MoveClock Reset SaveSnapshot ListSnapshots RestoreSnapshot "
-            "DeleteSnapshot AddFault ListFaults RemoveFault ClearFaults ListTenants CreateTenant UpdateTenant DeleteTenant",
+            "DeleteSnapshot AddFault ListFaults RemoveFault ClearFaults "
+            "ListTenants CreateTenant UpdateTenant DeleteTenant",
         },
     ),
     **_rows(

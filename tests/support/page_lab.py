@@ -9,7 +9,9 @@ from html import unescape
 from typing import NamedTuple
 from urllib.parse import urlencode
 
+from ledgerfold.broker.common.security_settings import SecuritySettings
 from ledgerfold.broker.page.server import PageServer
+from ledgerfold.broker.security.guard import Guard
 from tests.model.broker_lab import BrokerLab
 from tests.support.kafka_lab import KafkaLab
 from tests.support.loop_lab import LoopLab
@@ -32,7 +34,9 @@ class Seen(NamedTuple):
 
 
 class PageLab(LoopLab):
-    """`kafka`: the settings of the lab's topic, if it is a Kafka topic."""
+    """`kafka`: the settings of the lab's topic, if it is a Kafka topic. `security`: those of a
+    broker that authenticates.
+    """
 
     def __init__(
         self,
@@ -40,11 +44,15 @@ class PageLab(LoopLab):
         writes: bool = False,
         names: tuple[str, ...] = (),
         kafka: dict[str, str] | None = None,
+        security: SecuritySettings | None = None,
     ) -> None:
         lab = BrokerLab() if kafka is None else KafkaLab(kafka)
 
         async def serve() -> tuple[PageServer, str]:
-            server = PageServer(lab.broker, writes=writes, names=names)
+            guard = None
+            if security is not None:
+                guard = Guard(security, lab.broker.namespaces, lambda: 0)
+            server = PageServer(lab.broker, writes=writes, names=names, authentication=guard)
             return server, await server.start("127.0.0.1:0")
 
         self.server, self.address = lab.run(serve())
