@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from ledgerfold.broker.client import Client
     from ledgerfold.broker.client.administration.admin import Admin
 
+# Before the path of a file with a token.
+TOKEN_FILE = "file:"
 TOPIC = argument(
     "topic", "NAME in public/default, TENANT/NAMESPACE/NAME, or persistent://TENANT/NAMESPACE/NAME"
 )
@@ -54,9 +56,9 @@ def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
 
 def token_in(text: str) -> str:
     """Returns a token given as such, or as `file:PATH`. Raises OSError."""
-    if not text.startswith("file:"):
+    if not text.startswith(TOKEN_FILE):
         return text
-    return Path(text.removeprefix("file:").removeprefix("//")).read_text().strip()
+    return Path(text.removeprefix(TOKEN_FILE).removeprefix("//")).read_text().strip()
 
 
 def admin_of(options: argparse.Namespace) -> Admin:

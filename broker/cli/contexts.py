@@ -21,14 +21,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ledgerfold.broker.cli.connecting import TOKEN_FILE
 from ledgerfold.broker.cli.output import ROWS, print_rows
 from ledgerfold.broker.cli.suggestions import did_you_mean
 from ledgerfold.broker.cli.verbs import Verbs, argument
 from ledgerfold.storage.errors import InvalidRequest
+from ledgerfold.storage.paths import absolute_path
 
 COMMANDS = Verbs()
 # The options of a connection that a context may have, as attributes of the parsed options.
-CONNECTION = ("url",)
+_FILES = ("tls_trust_certs", "tls_client_cert", "tls_client_key")
+CONNECTION = ("url", "token", *_FILES)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _FILE_BYTES_MAX = 1024 * 1024
 
@@ -55,7 +58,7 @@ class Contexts:
         from ledgerfold.storage.files import replace_file
 
         document = {"current": self.current, "contexts": self.tables}
-        # Later options are secrets: from its creation on, only the owner can read the file.
+        # Tokens are secrets: from its creation on, only the owner can read the file.
         before = os.umask(0o077)
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,8 +114,8 @@ def apply_context(options: argparse.Namespace) -> None:
     if name is None:
         return
     for option, value in contexts.get(name).items():
-        # A newer version may have set others.
-        if option in CONNECTION:
+        # A newer version may have set others. Credentials on the command line have priority.
+        if option == "url" or (option in CONNECTION and not hasattr(options, option)):
             setattr(options, option, value)
 
 
@@ -149,6 +152,10 @@ def _use(options: argparse.Namespace) -> None:
 @CONTEXT.verb("set", "create or replace a context", calls_broker=False)
 @argument("name", "1 to 64 letters, digits, -, _ and .")
 @argument("--url HOST:PORT", "the broker", required=True)
+@argument("--token TOKEN", "a token, or file:PATH, which is read by each command")
+@argument("--tls-trust-certs FILE", "the authorities to trust", type=absolute_path)
+@argument("--tls-client-cert FILE", "this client's certificate", type=absolute_path)
+@argument("--tls-client-key FILE", "its private key", type=absolute_path)
 def _set(options: argparse.Namespace) -> None:
     from ledgerfold.broker.client.streams.address import address_of
 
@@ -157,7 +164,12 @@ def _set(options: argparse.Namespace) -> None:
         raise InvalidRequest(f"{options.name!r:.100} is not a name: {allowed}.")
     address_of(options.url)
     contexts = load()
-    contexts.tables[options.name] = {name: getattr(options, name) for name in CONNECTION}
+    if options.token is not None and options.token.startswith(TOKEN_FILE):
+        options.token = f"{TOKEN_FILE}{absolute_path(options.token.removeprefix(TOKEN_FILE))}"
+    given = {name: getattr(options, name) for name in CONNECTION}
+    contexts.tables[options.name] = {
+        name: str(value) for name, value in given.items() if value is not None
+    }
     contexts.save()
 
 

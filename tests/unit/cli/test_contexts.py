@@ -43,6 +43,26 @@ def test_contexts_are_set_listed_used_and_deleted() -> None:
     assert (load().current, [*load().tables]) == (None, ["local"])
 
 
+def test_a_context_has_credentials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Paths are absolute from there on; what a command gives has priority, and --url has none."""
+    monkeypatch.chdir(folder)
+    given = ("--token", "file:t", "--tls-trust-certs", "ca.pem")
+    assert ledgerfold("context", "set", "safe", "--url", "h:1", *given).code == 0
+    options = argparse.Namespace()
+    make_parser().parse_args(["--context", "safe", "info"], options)
+    apply_context(options)
+    assert (options.token, options.tls_trust_certs) == (f"file:{folder}/t", f"{folder}/ca.pem")
+    options = argparse.Namespace()
+    make_parser().parse_args(["--context", "safe", "info", "--token", "own"], options)
+    apply_context(options)
+    assert (options.token, options.tls_trust_certs) == ("own", f"{folder}/ca.pem")
+    options = argparse.Namespace()
+    make_parser().parse_args(["info", "--url", "h:2"], options)
+    apply_context(options)
+    assert not hasattr(options, "token")
+    assert "file:" not in ledgerfold("context", "list").out
+
+
 def test_which_broker_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     """--url, --context, LEDGERFOLD_URL, LEDGERFOLD_CONTEXT, the current context, the default."""
     assert url_of() == "127.0.0.1:7650"
