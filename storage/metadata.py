@@ -151,7 +151,7 @@ class MetadataStore:
         return self._all(TopicRecord, b"topic/")
 
     def topic_names(self, prefix: str = "", kind: str = "topic") -> list[str]:
-        """Does not decode records. Decodes no record."""
+        """Returns names without decoding records."""
         return [at.decode()[len(kind) + 1 :] for at, _ in self._store.scan(key(kind, prefix))]
 
     def partitioned_topic(self, name: str) -> PartitionedTopicRecord | None:

@@ -267,7 +267,7 @@ def link_segment(
     *,
     keeps_vector: bool = True,
 ) -> SegmentRecord:
-    """Makes a compacted segment and the files beside it part of another ledger, too, as links.
+    """Makes a sealed segment and the files beside it part of another ledger, too, as links.
 
     Returns the segment's record in that ledger, without a key index that is missing or of another
     size, and without a deletion vector unless `keeps_vector`. The caller syncs the ledger's folder,

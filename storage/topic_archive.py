@@ -203,7 +203,8 @@ class TopicImport:
             whole = name if partition is None else partition.topic
             if self._metadata.topic(name) or self._metadata.partitioned_topic(name):
                 raise TopicExists(name)
-            if self._metadata.partitioned_topic(whole):
+            if self._metadata.partitioned_topic(whole) or self._metadata.schemas(whole):
+                # A name may have schemas without a topic: two histories of versions do not mix.
                 raise TopicExists(whole)
         used = sorted(
             each

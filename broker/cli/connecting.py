@@ -36,7 +36,9 @@ def credentials_of(options: argparse.Namespace) -> dict[str, Any]:
     """
 
     def given(name: str) -> str | None:
-        return getattr(options, name, None) or os.environ.get(f"LEDGERFOLD_{name.upper()}") or None
+        found: str | None = getattr(options, name, None)
+        # "": of a context that has none.
+        return (os.environ.get(f"LEDGERFOLD_{name.upper()}") if found is None else found) or None
 
     found: dict[str, Any] = {
         "tls_trust_certs_file_path": given("tls_trust_certs"),

@@ -117,6 +117,10 @@ def apply_context(options: argparse.Namespace) -> None:
         # A newer version may have set others. Credentials on the command line have priority.
         if option == "url" or (option in CONNECTION and not hasattr(options, option)):
             setattr(options, option, value)
+    for option in CONNECTION:
+        # Those in the environment are for another broker: they are not sent to this one.
+        if not hasattr(options, option):
+            setattr(options, option, "")
 
 
 CONTEXT = COMMANDS.command(

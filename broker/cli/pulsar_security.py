@@ -49,10 +49,10 @@ def with_security(given: SecuritySettings, pairs: Mapping[str, str]) -> Security
     found = {name: value for name in NAMES if (value := pairs.get(name, "").strip())}
     if not found:
         return given
-    changes = _tls(found)
+    changes = _tls(given, found)
     changes |= _details(found)
     if _flag(found, "authenticationEnabled"):
-        changes |= _authentication(found)
+        changes |= _authentication(given, found)
     if "authenticateMetricsEndpoint" in found:
         changes["protects_metrics"] = _flag(found, "authenticateMetricsEndpoint")
     default = type(given)()
@@ -66,7 +66,7 @@ def with_security(given: SecuritySettings, pairs: Mapping[str, str]) -> Security
     )
 
 
-def _tls(found: Mapping[str, str]) -> dict[str, Any]:
+def _tls(given: SecuritySettings, found: Mapping[str, str]) -> dict[str, Any]:
     changes = dict[str, Any]()
     for name, field in (("tlsCertificateFilePath", "tls_cert"), ("tlsKeyFilePath", "tls_key")):
         if name in found:
@@ -78,6 +78,8 @@ def _tls(found: Mapping[str, str]) -> dict[str, Any]:
     )
     if requires and "tlsTrustCertsFilePath" in found:
         changes["tls_client_ca"] = _path(found["tlsTrustCertsFilePath"])
+    elif requires and given.tls_client_ca is None:
+        raise InvalidRequest("Certificates of clients need tlsTrustCertsFilePath: who signs them.")
     return changes
 
 
@@ -101,7 +103,7 @@ def _texts(found: Mapping[str, str], names: Mapping[str, str]) -> dict[str, Any]
     return {field: found[name] for name, field in names.items() if name in found}
 
 
-def _authentication(found: Mapping[str, str]) -> dict[str, Any]:
+def _authentication(given: SecuritySettings, found: Mapping[str, str]) -> dict[str, Any]:
     for each in found.get("authenticationProviders", "").split(","):
         if each.strip() not in ("", *_PROVIDERS):
             raise InvalidRequest(
@@ -119,12 +121,15 @@ def _authentication(found: Mapping[str, str]) -> dict[str, Any]:
     )
     roles = found.get("superUserRoles", "").split(",")
     changes["superuser_roles"] = tuple(each.strip() for each in roles if each.strip())
-    proves = changes.keys() & {"token_secret_key", "token_public_key"}
+    proves = given.takes_tokens or changes.keys() & {"token_secret_key", "token_public_key"}
     if not proves and _TLS_PROVIDER not in found.get("authenticationProviders", ""):
         raise InvalidRequest(
             "authenticationEnabled=true needs tokenSecretKey, tokenPublicKey, or "
             f"authenticationProviders={_TLS_PROVIDER}."
         )
+    if changes["authorizes"] and not (changes["superuser_roles"] or given.superuser_roles):
+        # Nobody could grant anything; and without tokens, certificates alone prove no role.
+        raise InvalidRequest("authorizationEnabled=true needs superUserRoles.")
     return changes
 
 

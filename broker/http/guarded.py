@@ -6,7 +6,7 @@ needs is in broker/security/needs.py; one without a row needs a superuser.
 
 from __future__ import annotations
 
-from ledgerfold.broker.common.names import PERSISTENT
+from ledgerfold.broker.common.names import COMPACTION_CURSOR, PERSISTENT
 from ledgerfold.broker.http.answers import Answer, Request
 from ledgerfold.broker.http.routes import Route
 from ledgerfold.broker.security.guard import Credentials, Guard, Target
@@ -23,7 +23,8 @@ def guarded(guard: Guard, route: Route) -> Route:
     async def checked(request: Request) -> Answer:
         header = request.headers.get("Authorization")
         caller = guard.caller(Credentials.of_header(header, request.certificate_role))
-        guard.check(caller, need, target_of(request))
+        of_cursor = request.names.get("subscription") == COMPACTION_CURSOR
+        guard.check(caller, Need.ADMIN if of_cursor else need, target_of(request))
         return await verb(request)
 
     return method, path, checked

@@ -142,6 +142,7 @@ class Producing:
         schema_version = await schema_of_producer(self._link, topic, opening)
         claim.check()
         if opening.initial_subscription_name:
+            self._link.check(Need.CONSUME, Target.topic_named(name_of_topic))
             await self._subscribe_first(topic, opening.initial_subscription_name)
             claim.check()
         with ExitStack() as resources:

@@ -8,7 +8,7 @@ request, the opening, has come: handlers never see what is refused.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,11 +16,13 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
+from ledgerfold.broker.common.names import COMPACTION_CURSOR
 from ledgerfold.broker.rpc.stream import EOF
 from ledgerfold.broker.security.guard import Credentials, Guard, Target, Use, target_of
 from ledgerfold.broker.security.needs import RPCS, Need
 from ledgerfold.broker.security.tokens import Caller
 from ledgerfold.storage.errors import AuthenticationFailed, LedgerfoldError, Moved
+from ledgerfold.v1.kafka_pb2 import KAFKA_ORIGIN_CLIENT, KafkaAppendRequest
 
 _HEADER, _COMMON_NAME = "authorization", "x509_common_name"
 
@@ -39,6 +41,21 @@ def need_of(method: MethodDescriptor) -> Need:
     return RPCS.get(f"{method.containing_service.name}/{method.name}", Need.SUPERUSER)
 
 
+def need_of_request(need: Need, request: Any) -> Need:
+    """Returns what a request needs: more than its rpc, if its fields ask for more.
+
+    Whoever moves or deletes `__compaction` decides what the compacted view has, as one who compacts
+    does. Batches of a leader, or of a coordinator, are not checked as a producer's are.
+    """
+    if getattr(request, "subscription", "") == COMPACTION_CURSOR:
+        return Need.ADMIN
+    if isinstance(request, KafkaAppendRequest) and (
+        request.origin != KAFKA_ORIGIN_CLIENT or request.keep_segments or request.aborted
+    ):
+        return Need.ADMIN
+    return need
+
+
 class GuardedMethod:
     """One rpc. Without a guard, everything is permitted and nothing looked at."""
 
@@ -52,7 +69,7 @@ class GuardedMethod:
     def check(self, caller: Caller | None, request: Any) -> None:
         """Raises AuthorizationFailed, InvalidRequest."""
         if self._guard is not None and caller is not None:
-            self._guard.check(caller, self._need, target_of(request))
+            self._guard.check(caller, need_of_request(self._need, request), target_of(request))
 
     @asynccontextmanager
     async def stream(self, context: Any) -> AsyncIterator[Any]:
@@ -60,8 +77,22 @@ class GuardedMethod:
 
         A use that is not permitted any more ends the handler, with the reason.
         """
+        async with self._use(context) as use:
+            yield context if use is None else _Checked(context, self, use)
+
+    @asynccontextmanager
+    async def watched(self, context: Any) -> AsyncIterator[Callable[[Any], None]]:
+        """Yields a check of the request of a call whose answer is a stream.
+
+        The answer ends, with the reason, when the call is not permitted any more.
+        """
+        async with self._use(context) as use:
+            yield lambda request: self._open(use, request)
+
+    @asynccontextmanager
+    async def _use(self, context: Any) -> AsyncIterator[Use | None]:
         if self._guard is None:
-            yield context
+            yield None
             return
         task, reasons = asyncio.current_task(), list[LedgerfoldError]()
         assert task is not None
@@ -76,7 +107,7 @@ class GuardedMethod:
         caller = caller_of(self._guard, context)
         with self._guard.use(Use(caller, Need.ROLE, Target(), end)) as use:
             try:
-                yield _Checked(context, self, use)
+                yield use
             except asyncio.CancelledError:
                 if reasons and not task.uncancel():
                     raise reasons[0] from None
@@ -90,9 +121,12 @@ class GuardedMethod:
             # The handler says what is wrong with it.
             return
         if request.WhichOneof("step") == "open":
-            target = target_of(request.open)
-            self.check(use.caller, request.open)
-            use.need, use.target = self._need, target
+            self._open(use, request.open)
+
+    def _open(self, use: Use | None, request: Any) -> None:
+        if use is not None:
+            self.check(use.caller, request)
+            use.need, use.target = need_of_request(self._need, request), target_of(request)
 
 
 class _Checked:

@@ -55,10 +55,9 @@ def _method_handler(
                 await handler(checked)
 
     async def yield_responses(data: bytes, context: Any) -> AsyncIterator[Any]:
-        async with abort_on_error(context):
-            caller = guarded.check_caller(context)
+        async with abort_on_error(context), guarded.watched(context) as opened:
             request = _parsed(method, data)
-            guarded.check(caller, request)
+            opened(request)
             with outgoing.stream():
                 async for response in handler(request):
                     yield response

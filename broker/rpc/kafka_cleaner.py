@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ledgerfold.broker.common.given_names import NAME_CHARACTERS_MAX
-from ledgerfold.broker.common.names import persistent_topic
+from ledgerfold.broker.common.names import namespace_of, persistent_topic
 from ledgerfold.broker.common.shielding import runs_to_completion
 from ledgerfold.broker.kafka.cleaner.choice import Candidate, Verdict
 from ledgerfold.broker.kafka.cleaner.cleaner import plan_of
@@ -187,16 +187,23 @@ class CleanerHandlers:
             for name in self._broker.kafka_topics
             if (state := cleaner.states.of(name)) is not None
         }
-        left_alone = cleaner.states.uncleanable
         checkpoints = cleaner.checkpoints(request.namespace)
+
+        def is_asked(name: str) -> bool:
+            return not request.namespace or namespace_of(name) == request.namespace
+
+        left_alone = {
+            name: each for name, each in cleaner.states.uncleanable.items() if is_asked(name)
+        }
+        passes = () if request.namespace else cleaner.last_passes
         return kafka_pb2.GetCleanerResponse(
             gauges={name: float(value) for name, value in cleaner.gauge_values().items()},
             checkpoint_file=checkpoints.text,
             shared_lines=checkpoints.shared,
             uncleanable={name: each.why for name, each in left_alone.items()},
             uncleanable_kinds={name: each.kind for name, each in left_alone.items()},
-            states=states,
-            last_turns=map(str, cleaner.last_passes),
+            states={name: state for name, state in states.items() if is_asked(name)},
+            last_turns=map(str, passes),
             is_starting=not cleaner.has_started,
         )
 

@@ -74,7 +74,9 @@ RPCS: Final[Mapping[str, Need]] = {
         {
             Need.ROLE: "InitProducerId",
             Need.PRODUCE: "Append EndTransaction",
-            Need.LOOKUP: "DescribeLog GetKafkaConfig",
+            Need.LOOKUP: "GetKafkaConfig",
+            # It can return records.
+            Need.CONSUME: "DescribeLog",
             Need.ADMIN: "RollSegment SetLogStart TruncateLog SetHighWatermark SetKafkaConfig "
             "PlanCleaning Clean RunRetention GetCleaner SetCleaning",
         },

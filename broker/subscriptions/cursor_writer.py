@@ -147,8 +147,6 @@ class CursorWriter:
         was_paused, self._is_paused, self._failure = self._is_paused, False, None
         try:
             await self._write_once()
-            while self._waiting:
-                await self._write_once()
         except Exception as error:
             self._failure = error
         finally:

@@ -57,12 +57,14 @@ class FaultyProducer(Producer):
     # Entries
 
     def append_all(self, entries: Iterable[Buffer], *, is_new: bool = False) -> None:
+        if self._is_cut:
+            # Also after the rules are gone: its client sends again what was dropped before.
+            self.check()
+            return
         if self._faults.is_empty:
             super().append_all(entries, is_new=is_new)
             return
         self.check()
-        if self._is_cut:
-            return
         plain = list[Buffer]()
         try:
             for entry in entries:

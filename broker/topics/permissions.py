@@ -66,8 +66,13 @@ class Permissions:
         listed: Any = sorted(set(actions))
         granted = Grant(role=role, actions=listed, topic=_stored(topic))
 
+        before = set[int]()
+
         def edit(batch: MetadataBatch) -> None:
             record = self._metadata.namespace(namespace) or NamespaceRecord(name=namespace)
+            for each in record.grants:
+                if _is_same(each, granted):
+                    before.update(each.actions)
             grants = [each for each in record.grants if not _is_same(each, granted)]
             if len(grants) >= GRANTS_MAX:
                 raise LimitExceeded(
@@ -79,8 +84,8 @@ class Permissions:
         async with self._turn:
             await self._in_thread(lambda: self._metadata.need_feature(GRANTS))
             await self._in_thread(lambda: self._metadata.change(edit))
-        # It may have had more.
-        self._removed(namespace)
+        if before - set(listed):
+            self.removed(namespace)
 
     @runs_to_completion
     async def revoke(self, namespace: str, topic: str, role: str) -> None:
@@ -94,9 +99,10 @@ class Permissions:
 
         async with self._turn:
             await self._in_thread(lambda: self._metadata.change(edit))
-        self._removed(namespace)
+        self.removed(namespace)
 
-    def _removed(self, namespace: str) -> None:
+    def removed(self, namespace: str) -> None:
+        """Has what is open in a namespace checked again, after grants of it were removed."""
         for callback in tuple(self.on_removed):
             callback(namespace)
 

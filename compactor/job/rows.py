@@ -91,7 +91,7 @@ class Counts(NamedTuple):
 class Written(NamedTuple):
     """A finished segment file, as a serialized SegmentRecord.
 
-    `kept_bytes`: its size, if it is shared with the previous ledger.
+    `kept_bytes`: its size, if it is shared with the previous ledger or a raw one.
     """
 
     record: bytes

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ledgerfold.broker.cli.connecting import credentials_of
 from ledgerfold.broker.cli.contexts import apply_context, contexts_path, load
 from ledgerfold.broker.cli.main import make_parser
 from ledgerfold.storage.errors import InvalidRequest
@@ -56,6 +57,13 @@ def test_a_context_has_credentials(folder: Path, monkeypatch: pytest.MonkeyPatch
     make_parser().parse_args(["--context", "safe", "info", "--token", "own"], options)
     apply_context(options)
     assert (options.token, options.tls_trust_certs) == ("own", f"{folder}/ca.pem")
+    monkeypatch.setenv("LEDGERFOLD_TOKEN", "another's")
+    assert "authentication" in credentials_of(argparse.Namespace())
+    assert ledgerfold("context", "set", "open", "--url", "h:3").code == 0
+    options = argparse.Namespace()
+    make_parser().parse_args(["--context", "open", "info"], options)
+    apply_context(options)
+    assert credentials_of(options) == {}
     options = argparse.Namespace()
     make_parser().parse_args(["info", "--url", "h:2"], options)
     apply_context(options)
@@ -136,6 +144,6 @@ def test_options_of_a_newer_version_are_kept_and_ignored() -> None:
     contexts_path().write_text('{"current": "a", "contexts": {"a": {"url": "h:1", "run": "x"}}}')
     options = argparse.Namespace(url="d:1")
     apply_context(options)
-    assert vars(options) == {"url": "h:1"}
+    assert (options.url, hasattr(options, "run")) == ("h:1", False)
     ledgerfold("context", "set", "b", "--url", "h:2")
     assert load().tables["a"] == {"url": "h:1", "run": "x"}

@@ -76,6 +76,19 @@ def test_listeners_of_a_broker_with_tls() -> None:
         ({"authenticationEnabled": "yes"}, "true or false"),
         ({"authenticationProviders": "org.example.Sasl"}, "is not emulated"),
         ({"tokenSecretKey": ""}, "needs tokenSecretKey"),
+        # None of these may leave the broker open.
+        ({"superUserRoles": ""}, "needs superUserRoles"),
+        ({"tlsRequireTrustedClientCertOnConnect": "true"}, "need tlsTrustCertsFilePath"),
+        ({"authenticationProviders": TLS_PROVIDER}, "need tlsTrustCertsFilePath"),
+        (
+            {
+                "authenticationProviders": TLS_PROVIDER,
+                "tlsTrustCertsFilePath": "/tls/ca.pem",
+                "tokenSecretKey": "",
+                "superUserRoles": "",
+            },
+            "needs superUserRoles",
+        ),
         ({"authenticationRefreshCheckSeconds": "0"}, "must be 1"),
         ({"tokenAllowedClockSkewSeconds": "-1"}, "must be 0"),
     ],

@@ -13,11 +13,12 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
 from ledgerfold.broker.common.security_settings import SecuritySettings
-from ledgerfold.broker.rpc.guarded import need_of
+from ledgerfold.broker.rpc.guarded import GuardedMethod, need_of
 from ledgerfold.broker.rpc.stream import EOF
 from ledgerfold.broker.security.guard import Guard, Target, target_of
 from ledgerfold.broker.security.needs import Need
-from ledgerfold.v1 import data_pb2
+from ledgerfold.storage.errors import Moved
+from ledgerfold.v1 import admin_pb2, data_pb2, kafka_pb2
 from ledgerfold.v1.records_pb2 import Action
 from tests.model.broker_lab import BrokerLab
 from tests.support.security_lab import Tokens
@@ -71,7 +72,11 @@ class GuardedLab:
         data, channel = request.SerializeToString(), self.served.channel
         if method.client_streaming:
             call = channel.stream_stream(path_of(method))(metadata=metadata)
-            await call.write(data)
+            try:
+                await call.write(data)
+            except grpc.RpcError:
+                # A stranger is refused before the opening arrives.
+                return await call.code()
         elif method.server_streaming:
             call = channel.unary_stream(path_of(method))(data, metadata=metadata)
         else:
@@ -152,6 +157,69 @@ def test_another_topic_and_another_tenant(guarded: GuardedLab, role: str, named:
         # A partition has the grants of its topic.
         own = {"reader": "subscribe", "writer": "publish"}[role]
         assert (guarded.code(method, role, f"{TOPIC}-partition-3") is DENIED) == (named != own)
+
+
+COMPACTION = {"topic": TOPIC, "subscription": "__compaction"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "role"),
+    [
+        (data_pb2.UnsubscribeRequest(**COMPACTION), "reader"),
+        (admin_pb2.ClearBacklogRequest(**COMPACTION), "reader"),
+        (kafka_pb2.DescribeLogRequest(topic=TOPIC), "writer"),
+        *(
+            (kafka_pb2.KafkaAppendRequest(topic=TOPIC, **fields), "writer")
+            for fields in (
+                {"origin": kafka_pb2.KAFKA_ORIGIN_REPLICATION},
+                {"origin": kafka_pb2.KAFKA_ORIGIN_COORDINATOR},
+                {"keep_segments": True},
+                {"aborted": [{"producer_id": 1}]},
+            )
+        ),
+    ],
+    ids=lambda each: each if isinstance(each, str) else type(each).__name__,
+)
+def test_some_requests_need_more(guarded: GuardedLab, request_: Any, role: str) -> None:
+    """Only administrators decide what the compacted view has, and append as a leader does."""
+    method = METHODS[f"ledgerfold.v1.{type(request_).__name__}"]
+
+    def code(caller: str) -> Any:
+        return guarded.run(guarded._code(method, request_, guarded.metadata(caller)))
+
+    assert code(role) is DENIED
+    assert code("admin") not in (DENIED, STRANGER)
+
+
+class Context:
+    """The part of a call's context that says who calls."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("authorization", f"Bearer {self._token}"),)
+
+    def auth_context(self) -> dict[str, Any]:
+        return {}
+
+
+def test_an_answer_that_is_a_stream_ends_with_the_token(guarded: GuardedLab) -> None:
+    soon_s = 4_000_000_000
+    guarded.now_ms = 0
+    method = METHODS["ledgerfold.v1.WatchCompactionRequest"]
+    context = Context(guarded.tokens.of("acme-admin", exp=soon_s))
+
+    async def watch() -> None:
+        async with GuardedMethod(guarded.guard, method).watched(context) as opened:
+            opened(admin_pb2.WatchCompactionRequest(topic=TOPIC))
+            guarded.now_ms = soon_s * 1000
+            guarded.guard.check_expired()
+            await asyncio.sleep(10)
+
+    with pytest.raises(Moved, match="expired"):
+        guarded.run(watch())
+    guarded.now_ms = 0
 
 
 def test_there_is_no_reflection(guarded: GuardedLab) -> None:

@@ -145,6 +145,25 @@ def test_every_third_message_disconnects_and_is_not_stored(lab: BrokerLab, fault
     assert faults.listed()[0].hits == 1
 
 
+def test_a_producer_that_is_cut_stores_nothing_more_although_the_rules_are_gone(
+    lab: BrokerLab, faults: Faults
+) -> None:
+    """Else a later message would be stored, and the dropped one be taken for sent before."""
+    faults.add(on_publish(FAULT_KIND_DISCONNECT, next=1))
+
+    async def scenario() -> None:
+        topic = await lab.broker.topic(TOPIC)
+        producer = await topic.attach_producer("p")
+        producer.append_all([entry(lab)])
+        faults.clear()
+        producer.append_all([entry(lab)])
+        with pytest.raises(Moved, match="has disconnected it"):
+            await receipts(producer, 1)
+
+    lab.run(scenario())
+    assert stored(lab) == 0
+
+
 def test_a_message_without_its_receipt_is_stored_once(lab: BrokerLab, faults: Faults) -> None:
     """Its producer is disconnected, and sends it again."""
     faults.add(Fault(kind=FAULT_KIND_LOSE_RECEIPT, next=1))
