@@ -159,7 +159,7 @@ def test_another_topic_and_another_tenant(guarded: GuardedLab, role: str, named:
         assert (guarded.code(method, role, f"{TOPIC}-partition-3") is DENIED) == (named != own)
 
 
-COMPACTION = {"topic": TOPIC, "subscription": "__compaction"}
+COMPACTION: dict[str, Any] = {"topic": TOPIC, "subscription": "__compaction"}
 
 
 @pytest.mark.parametrize(
