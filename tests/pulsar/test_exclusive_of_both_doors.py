@@ -38,7 +38,7 @@ def test_both_clients_compete(client: pulsar.Client, native: Client, topic: str)
         native.create_producer(topic)
     fencing = pulsar.ProducerAccessMode.ExclusiveWithFencing
     client.create_producer(topic, access_mode=fencing).send(b"2")
-    with pytest.raises(ProducerFenced, match="another producer took exclusive access"):
+    with pytest.raises(ProducerFenced, match="another one took exclusive access"):
         only.send(b"fenced out")
     with pytest.raises(ProducerFenced):
         only.send_async(b"fenced out", None)

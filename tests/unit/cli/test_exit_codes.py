@@ -78,6 +78,8 @@ EXPECTED: dict[type[LedgerfoldError], int] = {
     errors.ServiceError: 1,
     errors.Unavailable: 1,
     errors.Moved: 1,
+    errors.AuthenticationFailed: 1,
+    errors.AuthorizationFailed: 1,
     errors.Timeout: 4,
     errors.AlreadyClosed: 1,
     errors.Overloaded: 1,
