@@ -66,9 +66,9 @@ def test_a_document_is_followed_from_its_top_to_its_end(name: str, reader: Reade
 def _readme(done: list[Done], reader: Reader) -> None:
     out = {each.what: each.out for each in done}
     first = out["ledgerfold read addresses --read-compacted --until-end"]
-    assert re.findall(r'"value": "(.*?)"', first) == ["Milkman Road", "21 Jump St", "Paper Road 21"]
+    assert re.findall(r'"value":"(.*?)"', first) == ["Milkman Road", "21 Jump St", "Paper Road 21"]
     later = out["ledgerfold read addresses --read-compacted --until-end -o jsonl"]
-    assert re.findall(r'"key": "(.*?)"', later) == ["1002", "1001"]
+    assert re.findall(r'"key":"(.*?)"', later) == ["1002", "1001"]
     assert len(out["ledgerfold runs addresses"].splitlines()) == 2
     # Ledgers are also trimmed automatically every two minutes: the second trim may come too late.
     trims = [each.out for each in done if each.what.startswith("ledgerfold topics trim")]
