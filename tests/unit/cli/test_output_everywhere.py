@@ -107,6 +107,7 @@ SILENT: dict[str, str] = {
     "topics set-config": f"{K} segment.ms=1000",
     "topics unset-config": f"{K} segment.ms",
     "tenants create": "walked",
+    "tenants update": "walked -r r",
     "tenants delete": "walked",
     "namespaces create": "public/walked-too",
     "namespaces delete": "public/walked-too",
@@ -114,12 +115,14 @@ SILENT: dict[str, str] = {
     "cleaner set-config": "log.cleaner.threads=1",
     "cleaner unset-config": "log.cleaner.threads",
 }
-# They tell what they do while they do it, to people, or go on until they are ended.
+# They print progress for people, or run until they are ended.
 TELLING = (
     *("serve", "demo git", "demo ticker", "demo addresses", "demo prices", "completion"),
     *("context set", "context use", "context delete"),
+    # test_tokens_command.py runs them.
+    *(f"tokens {each}" for each in ("create", "validate", "create-key-pair", "create-secret-key")),
 )
-# What they say goes to standard error.
+# Their texts go to standard error.
 OF_FILES = (
     *("import", "topics import", "topics export"),
     *(f"export {each}" for each in ("kafka-log", "parquet", "csv", "jsonl")),
@@ -136,6 +139,10 @@ POLICIES = {
     "delayed-delivery": "false",
     "deduplication": "--enable",
 }
+for scope, name in (("topics", T), ("namespaces", "public/walked")):
+    SILENT[f"{scope} grant-permission"] = f"{name} --role r --actions produce"
+    SHOWING[f"{scope} permissions"] = name
+    SILENT[f"{scope} revoke-permission"] = f"{name} --role r"
 for scope, name in (("topics", T), ("topicPolicies", T), ("namespaces", "public/walked")):
     for policy, values in POLICIES.items():
         SILENT[f"{scope} set-{policy}"] = f"{name} {values}"
