@@ -122,6 +122,21 @@ def test_each_role_at_each_command(guarded: Guarded, role: str, name: str) -> No
         assert (error == REFUSED) == (COMMANDS[name] not in OWN[role]), error
 
 
+@pytest.mark.parametrize(("role", "is_refused"), [("writer", True), ("both", False)])
+def test_a_first_subscription_of_a_producer_needs_consume(
+    guarded: Guarded, role: str, is_refused: bool
+) -> None:
+    """A subscription retains messages: who may only publish creates none."""
+    with guarded.admin() as admin:
+        admin.grant_permission("both", ["produce", "consume"], topic=TOPIC)
+        with connected(guarded, guarded.tokens.of(role)) as client:
+            values = {"topic": TOPIC, "producer_id": 3, "request_id": 7}
+            opening: Any = {**values, "initial_subscription_name": f"first-{role}"}
+            client.send(BaseCommand(type=pulsar_pb2.PRODUCER, producer=opening))
+            assert (error_in(client.read()) == REFUSED) == is_refused
+        assert (f"first-{role}" in admin.list_subscriptions(TOPIC)) == (not is_refused)
+
+
 @pytest.mark.parametrize(
     ("token", "method"),
     [("", "token"), ("x.y.z", "token"), ("\xff", "token"), ("", "none"), ("a:b", "basic")],

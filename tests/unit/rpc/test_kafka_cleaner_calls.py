@@ -140,6 +140,20 @@ def test_a_line_of_two_topics_is_told(lab: KafkaLab, calls: CleanerHandlers) -> 
     assert (told.checkpoint_file, list(told.shared_lines)) == ("0\n1\nt 0 0\n", [])
 
 
+def test_a_namespace_is_told_of_its_own_topics_only(lab: KafkaLab, calls: CleanerHandlers) -> None:
+    """Its tenant's administrator may ask, who may not see names of others."""
+    lab.run(lab.broker.create_topic(OTHERS[1], {"cleanup.policy": "compact"}))
+    cleaner = lab.broker.cleaner
+    for name in (TOPIC, OTHERS[1]):
+        cleaned(lab, name)
+        cleaner.mark_uncleanable(name, "by hand")
+    whole = lab.run(calls.get_cleaner(kafka_pb2.GetCleanerRequest()))
+    assert set(whole.uncleanable) == set(whole.uncleanable_kinds) == {TOPIC, OTHERS[1]}
+    own = lab.run(calls.get_cleaner(kafka_pb2.GetCleanerRequest(namespace="other/place")))
+    assert set(own.uncleanable) == set(own.uncleanable_kinds) == {OTHERS[1]}
+    assert TOPIC not in str(own)
+
+
 def test_a_broker_that_still_loads_its_topics_says_so(
     lab: KafkaLab, calls: CleanerHandlers
 ) -> None:

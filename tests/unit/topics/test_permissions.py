@@ -61,6 +61,22 @@ def test_a_grant_replaces_and_a_revocation_removes(lab: BrokerLab) -> None:
     assert told == [NAMESPACE, NAMESPACE]
 
 
+def test_what_is_open_is_checked_again_only_if_something_was_removed(lab: BrokerLab) -> None:
+    """A check looks at everything that is open: adding a permission must not cost that."""
+    namespaces, told = lab.broker.namespaces, list[str]()
+    namespaces.permissions.on_removed.add(told.append)
+    grant(lab, "a", CONSUME)
+    grant(lab, "a", CONSUME, PRODUCE)
+    grant(lab, "a", PRODUCE, topic=TOPIC)
+    assert told == []
+    grant(lab, "a", PRODUCE)
+    assert told == [NAMESPACE]
+    lab.run(namespaces.create("public/short"))
+    lab.run(namespaces.permissions.grant("public/short", "", "a", [CONSUME]))
+    assert lab.run(namespaces.delete("public/short"))
+    assert told == [NAMESPACE, "public/short"]
+
+
 def test_policies_and_grants_of_a_namespace_do_not_disturb_each_other(lab: BrokerLab) -> None:
     broker = lab.broker
     grant(lab, "a", CONSUME)
