@@ -109,11 +109,12 @@ class KafkaLife:
     # For batches that were sent, and have no answer.
     in_flight_bytes: int = 0
     record: TopicRecord = field(default_factory=TopicRecord)
-    # min.compaction.lag.ms before the last changes of settings, which take effect between their
-    # write and their answer; the number without an answer; and when the last one got it.
-    lag_before_ms: int = 0
+    # Changes of settings without an answer, which take effect between their write and their answer.
     settings_changing: int = 0
-    settings_changed_ms: int = 0
+    # min.compaction.lag.ms before these changes.
+    lag_before_ms: int = 0
+    # Earlier values, each with the time at which the change that ended it was answered.
+    earlier_lags_ms: list[tuple[int, int]] = field(default_factory=list)
 
     def on_record(self, record: TopicRecord, may_start_at: Callable[[TopicRecord], bool]) -> None:
         """`may_start_at`: whether retention may have made the log begin at the record's start."""
@@ -171,7 +172,7 @@ class KafkaLife:
             yield
         finally:
             self.settings_changing -= 1
-            self.settings_changed_ms = now_ms()
+            self.earlier_lags_ms.append((now_ms(), self.lag_before_ms))
 
     # The worker's requests
 
@@ -182,10 +183,11 @@ class KafkaLife:
 
     def on_plan(self, plan: CleanPlan) -> None:
         self.planned = plan
-        min_lag_ms = self.lag_ms
-        if self.settings_changing or plan.time_ms <= self.settings_changed_ms:
-            # The cleaning may have been planned before that.
-            min_lag_ms = min(min_lag_ms, self.lag_before_ms)
+        # The cleaning was planned at `time_ms`, with any value that was in force since.
+        lags_ms = [lag_ms for end_ms, lag_ms in self.earlier_lags_ms if plan.time_ms <= end_ms]
+        if self.settings_changing:
+            lags_ms.append(self.lag_before_ms)
+        min_lag_ms = min([self.lag_ms, *lags_ms])
         upto, young_ms = plan.upper_bound, plan.time_ms - min_lag_ms
         for offset, sent in self.at.items():
             if self.log_start <= plan.first_dirty_offset <= offset < upto:
