@@ -65,6 +65,17 @@ class ProducerSeen(NamedTuple):
     offset: int
 
 
+@dataclass(slots=True)
+class Origin:
+    """Where the entries of an extent come from: the ledgers to which they were published, and their
+    producers, by number.
+    """
+
+    ledger_ids: set[int] = field(default_factory=set)
+    producers: dict[int, ProducerSeen] = field(default_factory=dict)
+    has_pulsar_entries: bool = False
+
+
 class Extent(NamedTuple):
     """A run of good entries. `record` is their tally, with the path of their file.
 
@@ -76,6 +87,7 @@ class Extent(NamedTuple):
     record: SegmentRecord
     span: Span
     dead: DeadTally
+    origin: Origin
 
     @property
     def first(self) -> Position:
@@ -108,18 +120,12 @@ class Damage:
 class SegmentCheck:
     """The result of a check. `size_bytes`: None if the file is missing; `newer`: a later build
     wrote it.
-
-    `ledger_ids`: the ledgers to which its good entries were published.
     """
 
     segment: SegmentRecord
     size_bytes: int | None = None
     extents: list[Extent] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
-    ledger_ids: set[int] = field(default_factory=set)
-    # By producer number.
-    producers: dict[int, ProducerSeen] = field(default_factory=dict)
-    has_pulsar_entries: bool = False
     newer: IncompatibleFormat | None = None
     # The segment's deletion vector, if it has an intact one.
     vector: DeletionVector | None = None
@@ -138,6 +144,24 @@ class SegmentCheck:
     @property
     def good_messages(self) -> int:
         return sum(each.record.messages for each in self.extents)
+
+    @property
+    def ledger_ids(self) -> set[int]:
+        """The ledgers to which the good entries were published."""
+        return set().union(*(each.origin.ledger_ids for each in self.extents))
+
+    @property
+    def producers(self) -> dict[int, ProducerSeen]:
+        """The producers of the good entries, by number."""
+        found: dict[int, ProducerSeen] = {}
+        for extent in self.extents:
+            for number, seen in extent.origin.producers.items():
+                found[number] = max(seen, found.get(number, seen))
+        return found
+
+    @property
+    def has_pulsar_entries(self) -> bool:
+        return any(each.origin.has_pulsar_entries for each in self.extents)
 
 
 class Bounds(NamedTuple):
@@ -300,16 +324,18 @@ class _Scan:
         if self._tally is None:
             self._tally = SegmentTally(self._segment.path)
             self._tally.record.sealed = True
-            self._result.extents.append(Extent(offset, self._tally.record, Span(), DeadTally()))
+            self._result.extents.append(
+                Extent(offset, self._tally.record, Span(), DeadTally(), Origin())
+            )
+        origin = self._result.extents[-1].origin
         if header.ledger_id != self._last.ledger_id or self._tally.record.entries == 0:
-            self._result.ledger_ids.add(header.ledger_id)
+            origin.ledger_ids.add(header.ledger_id)
         self._tally.add_stored([header])
         self._add_dead(header, offset)
-        seen = self._result.producers.get(header.producer_number)
+        seen = origin.producers.get(header.producer_number)
         if seen is None or header.sequence_id > seen.sequence_id:
-            seen = ProducerSeen(header.sequence_id, offset)
-            self._result.producers[header.producer_number] = seen
-        self._result.has_pulsar_entries |= header.codec == Codec.PULSAR
+            origin.producers[header.producer_number] = ProducerSeen(header.sequence_id, offset)
+        origin.has_pulsar_entries |= header.codec == Codec.PULSAR
         if header.codec == Codec.KAFKA and header.key_bytes == BATCH_HEADER_BYTES:
             block, at = self._block(offset, header.size_bytes)
             batch = read_batch_header(block, at + header.header_bytes)

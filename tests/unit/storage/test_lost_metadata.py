@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
-from ledgerfold.storage.entry import EARLIEST
+from ledgerfold.storage.entry import EARLIEST, read_header
 from ledgerfold.storage.errors import (
     Corruption,
     LedgerfoldError,
@@ -302,6 +302,28 @@ def test_a_new_producer_gets_no_number_that_entries_have() -> None:
     found = lab.run(lab.topic.deduplication.register("another", lambda: None))
     assert isinstance(found, ProducerRecord)
     assert found.number == 2
+    lab.stop()
+
+
+@pytest.mark.parametrize(("torn", "sequence_ids"), [(0, []), (1, [1])])
+def test_a_torn_tail_is_no_evidence_after_a_power_loss(torn: int, sequence_ids: list[int]) -> None:
+    """Of the ledger's entries, or of the sequence ids of a producer, which sends them again.
+
+    The test of metadata lost at a kill found every written entry whole, and the simulator rarely
+    lost both the metadata's last writes and pages in the middle of a write.
+    """
+    lab = BrokerLab()
+    snapshot = recorded(lab, lambda: publish(lab, 0, 3)).lost(0)
+    (path,) = (each for each in snapshot.contents if each.suffix == ".log")
+    entries = bytearray(snapshot.contents[path])
+    entries[torn * read_header(entries).size_bytes] ^= 1
+    files, pairs = Snapshot({**snapshot.contents, path: bytes(entries)}, []).disk()
+    offline = Offline(DATA, pairs, files, is_same_boot=False)
+    offline.repair()
+    assert offline.damage() == []
+    lab = resumed(BrokerLab, files, pairs)
+    assert not lab.report.is_incomplete
+    assert [each.last_sequence_id for each in lab.metadata.producers(TOPIC)] == sequence_ids
     lab.stop()
 
 
