@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ledgerfold.storage.decoded import StoredMessage
 from ledgerfold.storage.entry import EARLIEST, Position
@@ -18,6 +18,9 @@ from ledgerfold.v1.records_pb2 import (
 from tests.simulation.limits import Limits
 from tests.simulation.storedlog import Row
 from tests.simulation.subscriptions import Order, Subscription
+
+if TYPE_CHECKING:
+    from tests.simulation.connections import Connection
 
 
 class Violation(AssertionError):
@@ -123,7 +126,8 @@ class Topic:
     away_ms: dict[str, int] = field(default_factory=dict)
     loaded_ms: int = 0
     forgotten: set[str] = field(default_factory=set)
-    connected: set[str] = field(default_factory=set)
+    # The connections that producers use; the broker may have ended one, unnoticed by its client.
+    connected: dict[str, Connection] = field(default_factory=dict)
     # Requests to pass entries over; for message TTL, one for each time at which it was set.
     orders: list[Order] = field(default_factory=list)
     runs: dict[int, RunRecord] = field(default_factory=dict)

@@ -287,8 +287,11 @@ class Oracle(PassedChecks, TrimmedChecks, CommittedChecks):
             return
         topic.producers.pop(producer, None)
         now_ms, seen_ms = self.asked_ms(), topic.seen_ms.get(producer, 0)
-        away_ms = max(topic.away_ms.get(producer, seen_ms), topic.loaded_ms)
-        if producer in topic.connected or now_ms - away_ms <= AWAY_MS:
+        connection = topic.connected.get(producer)
+        away_ms = topic.away_ms.get(producer, seen_ms)
+        if connection is not None:
+            away_ms = now_ms if connection.served_until_ms is None else connection.served_until_ms
+        if now_ms - max(away_ms, topic.loaded_ms) <= AWAY_MS:
             self.fail(f"{producer} is forgotten {now_ms - seen_ms} ms after it was there")
         self.note(f"{short_name(name)}: {producer} is forgotten")
         topic.forgotten.add(producer)

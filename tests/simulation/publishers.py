@@ -205,10 +205,11 @@ class Publisher:
         await connection.wait()
         if not connection.closed:
             self._sent = 0
-            self._world.oracle.connected(self.topic, self.name)
+            self._world.oracle.connected(self.topic, self.name, connection)
             await self._stream(connection)
             # A refused attempt does not count: the producer is still disconnected.
-            away_ms = connection.served_until_ms if self._cut_ms is None else self._cut_ms
+            ends_ms = (connection.served_until_ms, self._cut_ms)
+            away_ms = min((each for each in ends_ms if each is not None), default=None)
             self._world.oracle.disconnected(self.topic, self.name, self._left_ms, away_ms)
         if self._left_ms is not None:
             self._world.loop.let_go()

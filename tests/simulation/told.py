@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ledgerfold.storage.decoded import DecodedBatch
 from ledgerfold.storage.entry import EARLIEST, EntryHeader, Position
@@ -21,6 +21,9 @@ from tests.simulation.kafka_life import KafkaLife, Sent
 from tests.simulation.life import Attempt, Topic, Violation
 from tests.simulation.storedlog import Stored, scan
 from tests.simulation.subscriptions import Move, Order
+
+if TYPE_CHECKING:
+    from tests.simulation.connections import Connection
 
 
 class Told:
@@ -128,10 +131,10 @@ class Told:
         if not (is_durable or self.is_damaged):
             self.fail(f"{attempt} is acknowledged at {position} and not on the disk")
 
-    def connected(self, name: str, producer: str) -> None:
+    def connected(self, name: str, producer: str, connection: Connection) -> None:
         topic = self.topics.get(name)
         if topic is not None:
-            topic.connected.add(producer)
+            topic.connected[producer] = connection
 
     def disconnected(
         self, name: str, producer: str, asked_ms: int | None = None, away_ms: int | None = None
@@ -142,7 +145,7 @@ class Told:
         """
         topic = self.topics.get(name)
         if topic is not None:
-            topic.connected.discard(producer)
+            topic.connected.pop(producer, None)
             seen_ms = self.now_ms() if asked_ms is None else asked_ms
             topic.seen_ms[producer] = seen_ms
             topic.away_ms[producer] = seen_ms if away_ms is None else min(seen_ms, away_ms)
