@@ -14,7 +14,7 @@ A segment is shared if
   counts the keys of a segment by its index and its dead messages;
 * every entry can be opened (key_index.py).
 
-Values are not read: their checksums stay those that the broker stored.
+All of it is read and verified, as if it were copied: a damaged segment fails the run.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ def _index_of(segment: InputSegment) -> KeyIndexBuilder:
                 if index.is_given_up:
                     return index
                 entry = PlacedEntry(header_at(block, at), offset, 0)
+                mapped.value_section(entry)  # verifies it
                 keys = mapped.key_section(entry)
                 index.add(entry.header, keys, partial(mapped.value_section, entry))
     return index

@@ -12,6 +12,7 @@ from ledgerfold.compactor.job import plan as plan_module
 from ledgerfold.compactor.job.plan import cut
 from ledgerfold.compactor.job.rows import Counts
 from ledgerfold.storage.entry import Position
+from ledgerfold.storage.errors import Corruption
 from ledgerfold.storage.files import REAL
 from ledgerfold.storage.names import deletion_vector_path, key_index_path
 from ledgerfold.v1.compactor_pb2 import CompactionPlan, Manifest
@@ -152,3 +153,16 @@ def test_a_later_run_looks_a_shared_segment_up(
     assert read_messages(log.ledgers_dir, found) == log.expected(False)
     same = [each._replace(bytes_in=0, entries_in=0) for each in (counts, counted)]
     assert same[0] == same[1]
+
+
+@pytest.mark.parametrize("is_indexed", [True, False])
+def test_a_damaged_value_fails_the_run(tmp_path: Path, is_indexed: bool) -> None:
+    """Whether the segment would be shared or copied: no run verified it before."""
+    log = LogBuilder(tmp_path)
+    raw = [add(log, 1, "a b c d"), add(log, 2, "e f g h")]
+    path = log.ledgers_dir / raw[1].path
+    content = bytearray(path.read_bytes())
+    content[content.index(VALUE)] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(Corruption, match="value"):
+        run(log, first_plan(log), is_indexed=is_indexed)
