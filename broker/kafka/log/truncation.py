@@ -10,11 +10,8 @@ the result is one synced write: the log is unchanged before it, and truncated af
 3. Below the log's first segment nothing is left, and the log restarts at the offset.
 4. The log's record follows: producers are those of the newest remaining snapshot, from which the
    next load replays; aborted transactions whose marker is deleted become ordinary data; the log
-   start is no higher than the log's end.
-The log's record is updated. Producers are those of the newest remaining snapshot, from which the
-next load replays; aborted transactions whose marker is deleted become ordinary data; the log start
-is at most the log's end. If the active segment is deleted or replaced, the checkpoint of a
-compacted log is no higher than the base offset of the new active segment.
+   start is no higher than the log's end. If the active segment is deleted or replaced, the
+   checkpoint of a compacted log is no higher than the base offset of the new active segment.
 
 Source: UnifiedLog.truncateTo and truncateFullyAndStartAt, LogSegment.truncateTo, TimeIndex,
 LogManager.truncateTo, LogCleanerManager.maybeTruncateCheckpoint of Kafka 4.1.

@@ -1,6 +1,4 @@
-"""Tests which rounds of a Kafka log the oracle reports: min.compaction.lag.ms holds as of the time
-at which a round was planned.
-"""
+"""Tests the oracle of Kafka logs."""
 
 from __future__ import annotations
 
@@ -45,3 +43,17 @@ def test_a_round_planned_before_the_lag_was_set_may_clean_it(life: KafkaLife) ->
     _change(life, 1_000, min_compaction_lag_ms="100")
     _change(life, 1_001, segment_ms="50")
     life.on_plan(PLAN)
+
+
+def test_the_offset_of_a_record_that_was_cleaned_is_given_again_after_a_truncation(
+    life: KafkaLife,
+) -> None:
+    """If the truncation leaves no batch behind it: the next load finds the log's end before it."""
+    old, other = life.at.pop(0), Sent("2", b"k", is_tombstone=False)
+    life.told(0, old, 0)
+    with pytest.raises(ViolationError, match="offset 0 is 1's, and now 2's"):
+        life.told(0, other, 0)
+    life.may_be_gone.add(0)
+    life.told(0, other, 0)
+    with pytest.raises(ViolationError, match="1 was cut off, and is at 0"):
+        life.told(0, old, 0)
