@@ -1,6 +1,7 @@
 """The cases of tests/conformance/cases and of docs/CASES.md, on a real broker and compactor.
 
-One test per case and profile, named by its number.
+One test per case and profile, named by its number. Runs of a case's first profile are on Spark,
+those of others inline.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ def _each(cases: Iterable[Case]) -> list[object]:
 
 
 @pytest.mark.parametrize(("case", "profile"), _each(read_cases()))
-def test_case(brokers: Brokers, case: Case, profile: str) -> None:
+def test_case(brokers: Brokers, inline_brokers: Brokers, case: Case, profile: str) -> None:
     """Runs the case: its expectations hold."""
-    _check(brokers, case, profile)
+    is_first = profile == _profiles(case)[0]
+    _check(brokers if is_first else inline_brokers, case, profile)
 
 
 @pytest.mark.parametrize(("case", "profile"), _each(EXAMPLES))

@@ -36,6 +36,11 @@ _SERVES = re.compile(r"(?:\w+=\S* )*ledgerfold serve\b")
 _ALONE = re.compile(r"ledgerfold (?:compact --data|verify|repair)\b")
 # All others have no broker.
 _NEEDS_NONE = re.compile(r"(?!.*\bledgerfold )|.*ledgerfold what-if --(?:csv|jsonl)\b", re.DOTALL)
+# A program's Spark that ends soon: as the compactor's (compactor/job/session.py).
+_SHORT_SPARK = (
+    'PYSPARK_SUBMIT_ARGS="--driver-java-options \'-XX:TieredStopAtLevel=1 -XX:+UseSerialGC\' '
+    '--conf spark.ui.enabled=false pyspark-shell" '
+)
 _PRINTS = re.compile(r"print\(.*\)  # (.*)")
 
 
@@ -110,7 +115,7 @@ class Reader:
         self._need_broker()
         path = self.folder / f"line_{block.line}.py"
         path.write_text(self.here(block.text))
-        out = self._run(f"python {path.name}")
+        out = self._run(f"{_SHORT_SPARK if 'pyspark' in block.text else ''}python {path.name}")
         lines = iter(out.splitlines())
         for expected in _PRINTS.findall(block.text):
             assert expected in lines, f"{expected!r} is not printed, in its turn:\n{out}"
