@@ -27,6 +27,13 @@ class Violation(AssertionError):
     """An invariant is violated."""
 
 
+class Seek(NamedTuple):
+    """`before`: the position through which the subscription had acknowledged everything."""
+
+    time_ms: int
+    before: Position
+
+
 @dataclass(frozen=True, eq=False)
 class Attempt:
     """An entry that a publisher sends repeatedly until it is acknowledged."""
@@ -111,8 +118,9 @@ class Topic:
     # The first record of each.
     births: dict[str, CursorRecord] = field(default_factory=dict)
     subscriptions: dict[str, Subscription] = field(default_factory=dict)
-    # When a record last had a seek.
-    moved_ms: dict[str, int] = field(default_factory=dict)
+    # For each subscription: when its first record was to be written, and the seeks in its records.
+    begun_ms: dict[str, int] = field(default_factory=dict)
+    seeks: dict[str, list[Seek]] = field(default_factory=dict)
     # Of message TTL, if set; the limits of retention, and those before the last change.
     ttl: Order | None = None
     limits: list[Limits] = field(default_factory=list)

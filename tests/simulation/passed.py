@@ -12,7 +12,7 @@ from ledgerfold.storage.entry import Position
 from ledgerfold.v1.records_pb2 import (
     CursorRecord,
 )
-from tests.simulation.life import Attempt, Topic, position_of
+from tests.simulation.life import Attempt, Seek, Topic, position_of
 from tests.simulation.subscriptions import Subscription, covers
 from tests.simulation.told import Told
 
@@ -27,6 +27,8 @@ class PassedChecks(Told):
             return
         name, before = record.subscription, topic.cursors.get(record.subscription)
         topic.cursors[name] = record
+        if before is None:
+            topic.begun_ms[name] = self.asked_ms()
         sub = topic.subscriptions.get(name)
         if before is None or sub is None:
             if not self.begins_early.get((record.topic, name), False):
@@ -37,7 +39,9 @@ class PassedChecks(Told):
         if sub.incarnation is None:
             sub.incarnation = before.incarnation
         if record.incarnation != sub.incarnation:
-            sub.incarnation, topic.moved_ms[name] = record.incarnation, self.now_ms()
+            sub.incarnation = record.incarnation
+            seek = Seek(self.now_ms(), position_of(before.mark_delete))
+            topic.seeks.setdefault(name, []).append(seek)
             self._on_moved(topic, sub, record)
         self.examine(topic, sub)
 

@@ -9,10 +9,7 @@ from math import inf
 
 from ledgerfold.storage.entry import EARLIEST, LATEST, Position
 from ledgerfold.storage.key_value import MemoryKeyValue
-from ledgerfold.v1.records_pb2 import (
-    LedgerRecord,
-    TopicRecord,
-)
+from ledgerfold.v1.records_pb2 import CursorRecord, LedgerRecord, TopicRecord
 from tests.simulation.life import Attempt, Topic, position_of, short_name
 from tests.simulation.limits import let_go, unneeded
 from tests.simulation.subscriptions import covers
@@ -107,12 +104,12 @@ class TrimmedChecks(Told):
         """Returns the first entry that some cursor or age needs, as far as records show.
         `has_cursor`: compaction has a cursor, too.
         """
-        moved, known = topic.moved_ms, topic.cursors.items()
-        cursors = [c for name, c in known if max(c.created_ms, moved.get(name, 0)) < before_ms]
+        begun_ms, known = topic.begun_ms, topic.cursors.items()
+        cursors = [each for name, each in known if begun_ms.get(name, 0) < before_ms]
         # If all are this young, one of the same millisecond was the last: without any, none may be
         # trimmed.
         cursors = cursors or list(topic.cursors.values())
-        passed = [position_of(each.mark_delete) for each in cursors]
+        passed = [_passed(topic, each, before_ms) for each in cursors]
         record = topic.record
         if has_cursor:
             compacted = topic.horizon or EARLIEST
@@ -133,7 +130,8 @@ class TrimmedChecks(Told):
         """Checks that messages not acknowledged by a durable subscription are kept."""
         for name, record in topic.cursors.items():
             sub = topic.subscriptions.get(name)
-            begun_ms = max(record.created_ms, topic.moved_ms.get(name, 0))
+            seeks = topic.seeks.get(name, [])
+            begun_ms = max([topic.begun_ms.get(name, 0), *(each.time_ms for each in seeks)])
             if sub is None or sub.is_moving or begun_ms >= self.decided_ms():
                 continue
             upto = topic.horizon if sub.has_compacted and topic.horizon is not None else EARLIEST
@@ -141,3 +139,10 @@ class TrimmedChecks(Told):
                 is_due = sub.is_due(position, topic.at[position].step)
                 if position > upto and is_due and not covers(record, position):
                     self.fail(f"{position} is trimmed, and {name} has not acknowledged it")
+
+
+def _passed(topic: Topic, cursor: CursorRecord, before_ms: float) -> Position:
+    """Returns the position up to which a subscription needed nothing at that time, or later."""
+    seeks = topic.seeks.get(cursor.subscription, [])
+    before = [each.before for each in seeks if each.time_ms >= before_ms]
+    return max([position_of(cursor.mark_delete), *before])
