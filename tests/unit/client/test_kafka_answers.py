@@ -20,7 +20,7 @@ def test_fields_that_are_not_set_are_none() -> None:
     assert (turn.topic, turn.plan, turn.stats, turn.end_offset) == (None, None, None, None)
 
 
-def test_lists_and_mappings_are_pythons() -> None:
+def test_lists_and_maps_are_plain_python_values() -> None:
     segment = SegmentInfo.of(kafka_pb2.KafkaSegmentInfo(ledger_ids=[1, 2]))
     assert type(segment.ledger_ids) is list
     assert segment.ledger_ids == [1, 2]
