@@ -32,13 +32,13 @@ def lines(instruction: str) -> list[str]:
     return re.findall(rf"^ *{instruction} +(.*)$", DOCKERFILE, re.MULTILINE)
 
 
-def test_it_runs_as_nobody_special() -> None:
+def test_the_image_runs_without_root() -> None:
     (user,) = lines("USER")
     assert int(user) > 0
     assert any(f"--uid {user}" in each for each in lines("RUN"))
 
 
-def test_what_it_copies_exists_and_is_not_ignored() -> None:
+def test_copied_files_exist_and_are_not_ignored() -> None:
     ignored = (ROOT / ".dockerignore").read_text().splitlines()
     kept = [line[1:] for line in ignored if line.startswith("!")]
     assert "*" in ignored
