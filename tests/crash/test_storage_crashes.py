@@ -155,7 +155,7 @@ def test_the_history_rolls_segments_and_leaves_a_ledger_open() -> None:
 
 
 @pytest.mark.parametrize("tail", TAILS, ids=lambda tail: tail.__name__)
-def test_a_crash_after_any_call_loses_nothing_acknowledged(tail: Tail) -> None:
+def test_a_crash_after_any_call_loses_no_acknowledged_entry(tail: Tail) -> None:
     """The power fails after the n-th call, for every n."""
     for number in range(1, length() + 1):
         disk = Disk()

@@ -123,7 +123,7 @@ def test_consumers_without_a_queue_share_messages_one_by_one(client: Client, top
     assert [each.data() for each in reader] == [b"0", b"1", b"2", b"3"]
 
 
-def test_batches_and_keys_of_bytes(client: Client, topic: str) -> None:
+def test_batches_and_binary_keys(client: Client, topic: str) -> None:
     with client.create_producer(topic) as producer:
         for number in range(5):
             producer.send_async(b"x", None, partition_key=bytes([0xFF, number]))

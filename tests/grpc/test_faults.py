@@ -229,7 +229,7 @@ def test_a_simulated_full_disk_ends_when_the_rule_is_removed(broker_process: Mak
         assert ledgerfold("verify", str(broker.data_dir)).code == 0
 
 
-def test_compactions_die_in_each_phase_and_the_next_one_succeeds(
+def test_compactions_fail_in_each_phase_and_the_next_one_succeeds(
     broker_process: MakeBroker,
 ) -> None:
     broker = broker_process("--allow-faults", compactor="inline")

@@ -291,7 +291,7 @@ def test_a_truncation_with_connected_clients(admin: Admin, client: Client, topic
         admin.kafka.truncate_log(topic, -1)
 
 
-def test_settings(admin: Admin, topic: str) -> None:
+def test_the_administration_client_changes_settings(admin: Admin, topic: str) -> None:
     kafka = admin.kafka
     assert kafka.config(topic)["cleanup.policy"].source == "topic"
     kafka.change_config(topic, values={"segment.bytes": "2000000"})

@@ -144,7 +144,7 @@ def test_a_cleaned_log_is_forecast_exactly(foretelling: Foretelling) -> None:
     assert again.cleanings[0].space_end_bytes == told.space_end_bytes
 
 
-def test_markers_count_as_records_before_and_after(foretelling: Foretelling) -> None:
+def test_the_record_count_includes_markers_before_and_after(foretelling: Foretelling) -> None:
     """So a log without changes has the same number at the end."""
     steps = [Step(400, BATCH, producer_id=11), Step(400, producer_id=11, commits=True)]
     foretelling.lived(steps, BACKOFF, BEGAN_MS + 3000)

@@ -72,7 +72,7 @@ def test_credentials_are_ignored(url: str) -> None:
     ],
 )
 @pytest.mark.parametrize("is_connected", [True, False])
-def test_a_malformed_frame_closes_its_connection_only(
+def test_a_malformed_frame_closes_only_its_connection(
     url: str, raw: RawClient, data: bytes, is_connected: bool
 ) -> None:
     with RawClient(url, is_connected=is_connected) as client:
@@ -138,7 +138,7 @@ def free_port() -> int:
 
 
 @pytest.mark.parametrize("batching", [False, True], ids=["single", "batched"])
-def test_a_broker_that_is_killed(
+def test_clients_reconnect_to_a_killed_broker(
     broker_process: MakeBroker, connect: Connect, batching: bool
 ) -> None:
     """Clients reconnect; every message is stored once, in order."""

@@ -47,7 +47,7 @@ def test_delayed_by_pulsars_client_received_by_this_one(
     assert (message.data(), time.time() >= due_s) == (b"later", True)
 
 
-def test_delayed_and_received_by_this_client(native: Client, topic: str) -> None:
+def test_delayed_and_received_by_this_packages_client(native: Client, topic: str) -> None:
     """Readers get all at once, in the order of sending."""
     shared = native.subscribe(topic, "s", ledgerfold.ConsumerType.Shared)
     producer = native.create_producer(topic)

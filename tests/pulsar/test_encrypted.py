@@ -78,7 +78,9 @@ def compacted_entries(broker: BrokerProcess, topic: str) -> int:
         return int(admin.internal_stats(topic)["compactedLedger"]["entries"])
 
 
-def test_enc_08_messages_alone(client: pulsar.Client, broker: BrokerProcess, topic: str) -> None:
+def test_enc_08_unbatched_messages(
+    client: pulsar.Client, broker: BrokerProcess, topic: str
+) -> None:
     publish(client, topic, [("key1", b"m1"), ("key2", b"m2"), ("key2", b"m3")])
     compact(broker, topic)
     assert view(client, topic) == [("key1", b"m1"), ("key2", b"m3")]
@@ -208,7 +210,7 @@ def test_bat_20_a_batch_that_does_not_parse_is_kept(
         assert reader.read_next(10_000).data() == b"1"
 
 
-def test_chunks_compact_one_by_one(
+def test_chunks_are_compacted_one_by_one(
     client: pulsar.Client, broker: BrokerProcess, topic: str
 ) -> None:
     """As in Pulsar: only the last chunk of a key remains, and no message."""

@@ -200,7 +200,7 @@ def test_compatibility_strategies(
     client.create_producer(topic, schema=AvroSchema(Price)).close()
 
 
-def test_partitions_have_one_schema(
+def test_partitions_share_one_schema(
     client: pulsar.Client, topic: str, admin: Admin, versions: Versions
 ) -> None:
     admin.create_partitioned_topic(topic, 3)

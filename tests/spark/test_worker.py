@@ -60,9 +60,7 @@ def test_a_run_sends_progress_then_a_manifest(worker: CompactorProcess, tmp_path
     assert manifest.counts.worker_peak_bytes > 0
 
 
-def test_a_killed_worker_leaves_nothing_in_the_temporary_folder(
-    tmp_path: Path, cache_dir: Path
-) -> None:
+def test_a_killed_worker_leaves_no_temporary_files(tmp_path: Path, cache_dir: Path) -> None:
     """The temporary files of the worker, the JVM and Spark lie in its local folder."""
     shared, folder = tmp_path / "shared", tmp_path / "a worker's"
     shared.mkdir()

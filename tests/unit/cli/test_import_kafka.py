@@ -52,7 +52,9 @@ def told(logs: KafkaLogs, topic: str) -> list[tuple[int, int, int]]:
     ]
 
 
-def test_segments_gaps_and_times(cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path) -> None:
+def test_segments_offsets_with_gaps_and_times_are_imported(
+    cli: Ledgerfold, logs: KafkaLogs, tmp_path: Path
+) -> None:
     """The first does not begin at 0, one is empty, and the active one, too, far behind the rest."""
     folder = make(tmp_path / "gaps-3", {7: [8, 12], 20: [], 30: [33], 90: []})
     for name, offset in (("cleaner-offset-checkpoint", 30), ("log-start-offset-checkpoint", 9)):

@@ -192,7 +192,7 @@ def test_settings_of_the_broker_change(cli: Ledgerfold, kafka: str) -> None:
     assert (ran.code, "Cannot update these configs dynamically" in ran.err) == (2, True)
 
 
-def test_partitions_are_kafka_topics(cli: Ledgerfold, topic: str) -> None:
+def test_partitions_of_a_kafka_topic_are_kafka_topics(cli: Ledgerfold, topic: str) -> None:
     """Also later partitions, with the settings of the topic."""
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2", *CALM).code == 0
     assert cli("topics", "set-config", topic, "segment.ms=5000").code == 0

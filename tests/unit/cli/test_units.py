@@ -96,7 +96,7 @@ def test_invalid_numbers(parse: Callable[[str], int], text: str) -> None:
     assert repr(text) in str(caught.value)
 
 
-def test_a_number_above_64_bits_by_its_unit() -> None:
+def test_a_number_whose_unit_exceeds_64_bits_is_refused() -> None:
     """Nothing larger reaches the wire."""
     with pytest.raises(argparse.ArgumentTypeError, match="too large"):
         parse_size("9000000T")

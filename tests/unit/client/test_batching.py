@@ -106,7 +106,7 @@ def test_a_plain_entry_has_no_batch_index() -> None:
     assert message.batch_index == -1
 
 
-def test_permits_add_up_to_the_queue_size() -> None:
+def test_granted_and_queued_messages_add_up_to_the_queue_size() -> None:
     """The messages that the broker may send and those queued here have a common bound."""
     permits = Permits(10)
     assert permits.to_grant() == 10

@@ -85,7 +85,7 @@ def test_a_lost_connection_causes_no_loss_or_duplicates() -> None:
     play(scenario)
 
 
-def test_senders_wait_for_room_or_are_refused() -> None:
+def test_senders_wait_for_space_or_are_refused() -> None:
     """The bound of pending messages holds for tasks, too."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
@@ -204,7 +204,7 @@ def test_a_cancelled_receive_loses_no_message() -> None:
     play(scenario)
 
 
-def test_tasks_share_what_is_left_of_an_entry() -> None:
+def test_tasks_share_the_rest_of_an_entry() -> None:
     """Each task that takes from an entry wakes the next one, even if nothing more arrives."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:

@@ -132,9 +132,7 @@ def test_cumulative_acknowledgement(broker: ThreadedFakeBroker, client: Client) 
     wait_until(broker, lambda: subscription(broker).cumulative == Position(LEDGER_ID, 2))
 
 
-def test_close_sends_the_acknowledgements_that_are_left(
-    broker: ThreadedFakeBroker, client: Client
-) -> None:
+def test_close_sends_pending_acknowledgements(broker: ThreadedFakeBroker, client: Client) -> None:
     """A consumer that acknowledged everything is not given it again."""
     fill(client, 5, 1)
     consumer = subscribe(client)
@@ -172,7 +170,7 @@ def test_a_shared_subscription_refuses_read_compacted(client: Client, type_: Con
         {"unacked_messages_timeout_ms": 0},
     ],
 )
-def test_wrong_options_are_refused(client: Client, options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused(client: Client, options: dict[str, Any]) -> None:
     """With an error that names the option."""
     with pytest.raises(InvalidRequest, match=next(iter(options))):
         subscribe(client, **options)

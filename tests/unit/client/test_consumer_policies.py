@@ -145,7 +145,7 @@ def test_a_listener_without_a_queue(broker: ThreadedFakeBroker, client: Client) 
         (None, list(range(10))),
     ],
 )
-def test_a_batch_ends_at_its_first_limit(
+def test_a_batch_ends_at_the_first_limit_reached(
     client: Client, policy: ConsumerBatchReceivePolicy | None, expected: list[int]
 ) -> None:
     """Messages, bytes or time; the next batch continues after it."""

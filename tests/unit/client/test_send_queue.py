@@ -294,7 +294,7 @@ def test_a_batch_reserves_bytes_for_a_compaction() -> None:
         {"content": b"", "event_timestamp": 1.5},
     ],
 )
-def test_wrong_arguments_are_refused_at_once(arguments: dict[str, Any]) -> None:
+def test_invalid_arguments_are_refused_at_once(arguments: dict[str, Any]) -> None:
     """Nothing of a refused message is kept."""
     producer, queue, stream = producer_of()
     content = arguments.pop("content")
@@ -362,7 +362,7 @@ def test_a_closed_queue_refuses_messages() -> None:
         queue.add(NewMessage(b"3", None), None, wait=True)
 
 
-def test_late_messages_on_the_fast_path_fail() -> None:
+def test_messages_after_closing_fail_on_the_fast_path() -> None:
     """A message that slipped in while the queue was closed is not lost in silence."""
     results: list[str] = []
     producer, queue, _ = producer_of()
@@ -417,7 +417,7 @@ def test_an_immediate_receipt_wakes_waiters_of_any_partition() -> None:
     asyncio.run(run())
 
 
-def test_a_thread_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_waits_for_space(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sender sleeps until a receipt arrives, then continues."""
     producer, queue, stream = producer_of(
         max_pending_messages=1, block_if_queue_full=True, batching_enabled=False

@@ -47,7 +47,7 @@ def test_an_undecodable_batch_leaves_nothing_behind() -> None:
     assert len(tracker) == 0
 
 
-def test_an_unknown_batch_is_left_alone() -> None:
+def test_an_acknowledgement_of_an_unknown_batch_is_ignored() -> None:
     """Acknowledging one message of a batch never seen must not lose the others."""
     assert not BatchAcknowledgements().acknowledge(FIRST, 0)
 

@@ -171,7 +171,7 @@ def test_a_caller_that_waits_for_the_disk_may_be_cancelled(
     race.check()
 
 
-def test_a_log_that_failed_during_a_run_gets_no_new_view() -> None:
+def test_a_failed_log_gets_no_new_view_from_a_run() -> None:
     """The run's input may exceed the durable entries."""
     race = Race()
 

@@ -126,7 +126,7 @@ def test_an_undecodable_entry_takes_no_memory_for_its_messages(
     assert peak < 20_000_000
 
 
-def test_an_unknown_group_does_not_block_a_compaction(tmp_path: Path) -> None:
+def test_an_unknown_protobuf_group_does_not_block_a_compaction(tmp_path: Path) -> None:
     group = bytes.fromhex("c33e0801cb3ecc3ec43e")
     payload = packed([message(b"old", "k"), message(b"new", "k")])
     plan = plan_of(tmp_path, [entry(payload, group, num_messages_in_batch=2)])

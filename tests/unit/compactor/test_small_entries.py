@@ -118,7 +118,7 @@ def test_headers_found_by_block_equal_those_found_one_by_one(
 
 
 @given(st.lists(st.one_of(USUAL, SINGLES.map(lambda each: each._replace(step=1))), min_size=1))
-def test_joined_columns_are_those_of_the_entries(singles: list[Single]) -> None:
+def test_columns_joined_from_a_block_equal_those_of_its_entries(singles: list[Single]) -> None:
     """A block of single messages is read as a whole if all keys have a usual length."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(singles_module, "BLOCK_MIN", 1)

@@ -37,7 +37,7 @@ def connect(lab: HttpLab) -> socket.socket:
         (b"\x1f\x8b\x08\x00", {"Content-Encoding": "gzip"}, 400, "not valid JSON"),
     ],
 )
-def test_bad_bodies_are_refused(
+def test_invalid_bodies_are_refused(
     lab: HttpLab, raw: bytes, headers: dict[str, str], status: int, reason: str
 ) -> None:
     answer = lab.ask("PUT", TENANT, raw=raw, headers={"Content-Type": "application/json"} | headers)

@@ -62,7 +62,7 @@ def test_an_unknown_name_raises() -> None:
 @pytest.mark.parametrize(
     "module", ["storage.ledger", "compactor.job.tasks", "errors", "version", "broker.cli.main"]
 )
-def test_modules_without_a_client_load_none(module: str) -> None:
+def test_modules_that_need_no_client_import_none(module: str) -> None:
     """Spark's Python workers, readers of files and the command line's help start quickly."""
     program = (
         f"import sys, ledgerfold.{module}\n"

@@ -35,7 +35,7 @@ from tests.support.odd_texts import ODD
         ),
     ],
 )
-def test_fields_too_large_for_any_request(
+def test_fields_too_large_for_any_request_are_refused(
     request_: admin_pb2.CreateTopicRequest, field: str
 ) -> None:
     """The error names the field, and fits."""

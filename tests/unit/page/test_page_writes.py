@@ -73,7 +73,7 @@ def test_a_topic_with_a_required_schema_refuses_messages_without_one(written: Pa
     assert written.run(_read(written)) == []
 
 
-def test_no_form_creates_a_topic(written: PageLab) -> None:
+def test_publishing_by_a_form_creates_no_topic(written: PageLab) -> None:
     assert written.send(f"{T}/messages", {"key": "k", "value": "v"}).status == 404
     assert written.send(f"{T}/compact", {}).status == 404
     assert written.broker.names.listed() == []

@@ -39,7 +39,9 @@ def test_every_rpc_has_a_permission() -> None:
     assert names == RPCS.keys()
 
 
-def test_an_rpc_without_a_row_needs_a_superuser(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_rpc_without_a_listed_permission_needs_a_superuser(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows = {name: need for name, need in RPCS.items() if name != "DataService/Read"}
     monkeypatch.setattr("ledgerfold.broker.rpc.guarded.RPCS", rows)
     assert need_of(DATA_SERVICE.methods_by_name["Read"]) is Need.SUPERUSER

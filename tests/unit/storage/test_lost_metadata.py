@@ -424,7 +424,9 @@ def kafka_history() -> History:
     return recorded(lab, lambda: clean_twice(lab))
 
 
-def test_a_kafka_topic_keeps_its_only_copy(kafka_history: History) -> None:
+def test_lost_metadata_leave_the_only_copy_of_a_kafka_topic_in_place(
+    kafka_history: History,
+) -> None:
     """After a round the raw segments are deleted: its output is the only copy."""
     lab = resumed(KafkaLab, *kafka_history.lost(0).disk())
     wanted = lab.records()

@@ -347,7 +347,7 @@ def test_exclusive_redelivery_rewinds_during_a_read() -> None:
     run(test)
 
 
-def test_requests_that_a_subscription_rejects() -> None:
+def test_invalid_requests_of_a_consumer_are_rejected() -> None:
     """SUB-05; a second Exclusive consumer; another type or durability; cumulative on Shared."""
 
     async def test(topic: MemoryTopic) -> None:

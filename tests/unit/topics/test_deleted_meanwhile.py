@@ -124,7 +124,7 @@ def test_a_seek_moves_no_cursor_of_a_topic_that_is_gone(
     assert cursors(lab) == ([("s", -1)] if again else [])
 
 
-def test_a_seek_that_waits_for_its_consumers_moves_no_cursor_of_a_topic_that_is_gone(
+def test_a_seek_waiting_for_its_consumers_moves_no_cursor_of_a_deleted_topic(
     lab: BrokerLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lab.run(create_subscription(lab.topic, "s", EARLIEST))

@@ -135,7 +135,7 @@ def test_deleting_a_namespace_deletes_its_unused_schemas(lab: BrokerLab) -> None
     assert numbers(lab, "persistent://acme/ns2/later") == [0]
 
 
-def test_a_topic_that_is_deleted_meanwhile(lab: BrokerLab) -> None:
+def test_a_schema_is_not_registered_for_a_topic_deleted_meanwhile(lab: BrokerLab) -> None:
     """Its client's schema is not left behind, whichever write is first."""
     lab.run(lab.broker.topic(TOPIC))
     lab.run(lab.broker.delete_topic(TOPIC, force=False))

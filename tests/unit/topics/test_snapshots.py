@@ -151,7 +151,7 @@ ACTS: dict[str, Act] = {
 
 @pytest.mark.parametrize("tail", [nothing, everything])
 @pytest.mark.parametrize("name", ACTS)
-def test_a_crash_at_each_step(name: str, tail: Tail) -> None:
+def test_a_crash_at_each_step_keeps_a_complete_state(name: str, tail: Tail) -> None:
     """Either state is there, whole, and every snapshot that is listed can be restored."""
     number, found = 0, set[str]()
     while True:
@@ -304,7 +304,7 @@ def test_topics_are_loaded_again(lab: BrokerLab) -> None:
     assert (*lab.broker.topics, *lab.broker.kafka_topics) == (TOPIC, KAFKA)
 
 
-def test_non_persistent_topics_end_with_a_restore(lab: BrokerLab) -> None:
+def test_a_restore_ends_non_persistent_topics(lab: BrokerLab) -> None:
     """A save is nothing to them; one that begins meanwhile ends, too."""
     fill(lab)
     store, topics = snapshots(lab), lab.broker.non_persistent
@@ -333,7 +333,7 @@ def test_damaged_data_are_not_saved(lab: BrokerLab) -> None:
     assert lab.files.listdir(FOLDER) == []
 
 
-def test_a_damaged_snapshot_hides_no_other(lab: BrokerLab) -> None:
+def test_a_damaged_snapshot_does_not_hide_others(lab: BrokerLab) -> None:
     fill(lab)
     store = snapshots(lab)
     for name in ("damaged", "emptied", "whole"):
