@@ -110,7 +110,9 @@ def test_a_name_is_a_topic_or_a_partitioned_topic(admin: Admin, t: str) -> None:
             call()
 
 
-def test_calls_about_stored_data_do_not_find_the_whole_name(admin: Admin, t: str) -> None:
+def test_requests_for_stored_data_of_a_partitioned_topic_are_not_found(
+    admin: Admin, t: str
+) -> None:
     """HTTP 404 in Pulsar: no data are stored under the name itself."""
     admin.create_partitioned_topic(t, 2)
     for refused in (admin.stats, admin.internal_stats, admin.last_message_id):
@@ -121,7 +123,7 @@ def test_calls_about_stored_data_do_not_find_the_whole_name(admin: Admin, t: str
             unknown(p(t, 2))
 
 
-def test_calls_on_the_whole_name_apply_to_all_partitions(admin: Admin, t: str) -> None:
+def test_calls_on_a_partitioned_topic_apply_to_all_partitions(admin: Admin, t: str) -> None:
     """Subscriptions, unloading, trimming. A missing subscription of a partition is added."""
     admin.create_partitioned_topic(t, 2)
     admin.create_subscription(p(t, 1), "s")
@@ -214,7 +216,7 @@ def test_partitions_have_the_policies_of_the_partitioned_topic(admin: Admin, t: 
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_the_status_of_the_whole_name_depends_on_the_profile(
+def test_the_status_of_a_partitioned_topic_depends_on_the_profile(
     admin: Admin, t: str, is_known: bool
 ) -> None:
     """docs/PROFILES.md, rule 10.5: of all partitions together, or not found, as in Pulsar 4."""

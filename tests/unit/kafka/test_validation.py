@@ -330,7 +330,7 @@ def test_keys_are_found_regardless_of_other_fields(rows: list[Row]) -> None:
     assert keyless_rows(batch[61:], read_batch_header(batch).record_count) == expected
 
 
-def test_records_longer_than_the_batch_are_refused() -> None:
+def test_records_whose_length_differs_from_the_batch_are_refused() -> None:
     batch = batch_of(b"k", b"l")
     header = read_batch_header(batch)
     for section in (batch[61:] + b"\0", batch[61:-1], batch[61:-9]):

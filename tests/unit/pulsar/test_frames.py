@@ -56,7 +56,7 @@ def test_fragments_give_the_same_frames(cuts: list[int]) -> None:
 
 
 @given(st.integers(0, len(SESSION) - 1), st.integers(1, 255))
-def test_a_changed_byte_is_found_or_harmless(at: int, flip: int) -> None:
+def test_a_changed_byte_is_detected_or_has_no_effect(at: int, flip: int) -> None:
     damaged = bytearray(SESSION)
     damaged[at] ^= flip
     try:

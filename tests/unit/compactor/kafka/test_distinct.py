@@ -73,7 +73,7 @@ def test_blocks_are_concatenated() -> None:
     check(keys, Keys.of(pa.array(keys, pa.binary())))
 
 
-def test_distinct_keys_of_a_subset_of_rows() -> None:
+def test_hashes_of_a_subset_of_rows() -> None:
     held = Hashed(3)
     held.fill(Words(np.frombuffer(b"abcdef", np.uint8)), slice(0, 3), *np.array([[0, 1, 3]] * 2))
     some = held.where(np.array([0, 2]))
