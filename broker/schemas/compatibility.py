@@ -47,7 +47,8 @@ _PREFIX = "SCHEMA_COMPATIBILITY_STRATEGY_"
 
 
 class _Rule(NamedTuple):
-    """A strategy: who must be able to read what, and which versions are compared."""
+    """A strategy: which schema must be able to read data of the other, and which versions are
+    compared."""
 
     backward: bool
     forward: bool
