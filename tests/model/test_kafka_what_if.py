@@ -156,10 +156,10 @@ def test_the_record_count_includes_markers_before_and_after(foretelling: Foretel
 @pytest.mark.parametrize(
     ("trial", "why"),
     [
-        ({}, "all of it lies behind the active segment"),
+        ({}, "the cleanable range ends at the active segment"),
         (
             {"internal.segment.bytes": "600", "min.cleanable.dirty.ratio": "1"},
-            "the dirty ratio was 1 at most; a round comes above 1",
+            "the dirty ratio was 1 at most; a cleaning needs more than 1",
         ),
     ],
 )
