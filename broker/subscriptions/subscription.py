@@ -87,8 +87,7 @@ class Subscription:
         self._session: Session | None = None
         self._closed: LedgerfoldError | None = None
         self._is_moving = False
-        # Whether a non-durable subscription is kept, because a seek disconnected its consumers,
-        # which will reconnect.
+        # Not durable, but kept: a seek disconnected its consumers, which will reconnect.
         self.is_kept = False
         self._last_number = 0
 
