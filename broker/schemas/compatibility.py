@@ -172,7 +172,8 @@ def _why(
     *,
     is_one: bool = False,
 ) -> str | None:
-    """Compares definitions of the same type. `is_one`: whether with one version, or with a list."""
+    """Compares definitions of the same type. `is_one`: the comparison is with one version, not with
+    a list."""
     if new.type == SCHEMA_TYPE_KEY_VALUE:
         return _why_pairs(versions, new, strategy, steps)
     if new.type == SCHEMA_TYPE_JSON and is_one and not (is_avro(versions[0]) and is_avro(new)):

@@ -237,7 +237,7 @@ class Pump:
         if dispatcher.next_due_ms is not None or self._alarm_ms is not None:
             now_ms = self._clock.now_ms()
             if dispatcher.release(now_ms, self._cursor.is_acknowledged):
-                # After other tasks.
+                # This runs after other tasks.
                 asyncio.get_running_loop().call_soon(self.wake)
             self._set_alarm(now_ms)
         return dispatcher.replay_positions()

@@ -33,7 +33,7 @@ from ledgerfold.broker.client.streams.credentials import target_of
 from ledgerfold.broker.client.streams.forks import check_may_connect, invalidate_after_fork
 from ledgerfold.storage.errors import AlreadyClosed, LedgerfoldError, NotAllowed
 
-# Those of a partitioned topic, and those of any other topic.
+# A consumer or reader of a partitioned topic, or of any other topic.
 AnyConsumer: TypeAlias = ConsumerSet | ConsumerCore
 AnyReader: TypeAlias = PartitionedReaderCore | ReaderCore
 Forget: TypeAlias = Callable[["Opened[Any]"], None]
