@@ -75,7 +75,7 @@ def segments(data: Path) -> list[Path]:
 
 
 def test_an_intact_directory(data: Path) -> None:
-    """0, an empty array, the sums; and no byte of it is another one afterwards."""
+    """The exit code is 0, the array is empty, and no byte of the directory changes."""
     before = everything(data)
     ran = ledgerfold("verify", str(data), "-o", "json")
     assert (ran.code, rows(ran)) == (0, [])

@@ -56,7 +56,7 @@ def test_python(numbers: tuple[int, ...], state: State) -> None:
     ],
 )
 def test_java(says: str, state: State, found: str, tmp_path: Path) -> None:
-    """The one of JAVA_HOME, then that on PATH; too old is as none."""
+    """Java of JAVA_HOME is checked first, then Java on PATH; an old version counts as missing."""
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.write_text(f"#!/bin/sh\necho '{says}' >&2\n")

@@ -183,7 +183,7 @@ def test_a_missing_broker() -> None:
     ],
 )
 def test_usage(arguments: list[str]) -> None:
-    """Arguments that cannot be meant: The exit code is 2, with a text on standard error."""
+    """For invalid arguments the exit code is 2, with a text on standard error."""
     ran = ledgerfold(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert ran.err

@@ -89,7 +89,7 @@ def test_values_say_commit_mode_and_blob(repository: Repository) -> None:
 
 
 def test_unusual_paths(repository: Repository) -> None:
-    """Nothing in a name ends it but NUL."""
+    """Only NUL ends a name."""
     names = [
         " leading and trailing ",
         'quo"ted',
@@ -159,7 +159,7 @@ def test_modes_change(repository: Repository) -> None:
 
 
 def test_a_file_becomes_a_folder_and_a_file_again(repository: Repository) -> None:
-    """The deletion of the one does not reach the other."""
+    """Deleting the file does not delete the folder's entries, and vice versa."""
     repository.write("a")
     repository.commit()
     repository.remove("a")
@@ -305,7 +305,7 @@ def test_a_subfolder_of_a_repository(repository: Repository) -> None:
 
 
 def test_output_longer_than_one_read(repository: Repository) -> None:
-    """Fields are cut where NUL is, not where a read ended."""
+    """Fields end at NUL, not at the end of a read."""
     names = [f"{'long name ' * 15}{number}" for number in range(1000)]
     for name in names:
         repository.write(name)
@@ -337,13 +337,13 @@ def test_a_folder_without_a_repository(tmp_path: Path, ask: Callable[[Path], obj
 
 
 def test_a_repository_without_commits(repository: Repository) -> None:
-    """There is nothing to show, and that is an error."""
+    """It has no history, which is an error."""
     with pytest.raises(InvalidRequest, match="git: "):
         last_commit(repository.path)
 
 
 def test_a_failure_of_git_within_the_history_is_an_error(repository: Repository) -> None:
-    """Half a history is not taken for a whole one."""
+    """An incomplete history is an error."""
     repository.write("a")
     repository.commit()
     repository.write("a", "y")

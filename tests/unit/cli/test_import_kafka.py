@@ -154,7 +154,8 @@ def test_the_aborted_index_is_imported_completely(
     is_active: bool,
     has_data: bool,
 ) -> None:
-    """A cleaning took a transaction's first records, or all: its marker alone tells too little."""
+    """A cleaning removed the first records of a transaction, or all: its marker does not contain
+    the first offset."""
     name = f"index-{int(is_active)}{int(has_data)}"
     folder = make(tmp_path / f"{name}-0", {0: [0]} if is_active else {0: [0], 9: [9]})
     data = transaction(3, is_marked=False) if has_data else b""

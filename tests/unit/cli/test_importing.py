@@ -205,7 +205,7 @@ def test_the_text_of_a_field(raw: str, text: str) -> None:
     )
 )
 def test_any_json_field_is_extracted(fields: dict[str, Any]) -> None:
-    """Each text read as JSON, or as the string that it is, is the field again."""
+    """Each text, parsed as JSON or taken as a string, equals the field."""
     row = json_row(json.dumps(fields) + "\n")
     assert row.texts.keys() == fields.keys()
     for name, text in row.texts.items():
@@ -215,14 +215,14 @@ def test_any_json_field_is_extracted(fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("line", ["{}", '{"id":null}', '{"id":""}', '{"Id":"1"}'])
 def test_a_row_without_its_key_field_is_rejected(line: str) -> None:
-    """It would be one of a million that lose all but the last."""
+    """Rows without a key would supersede one another."""
     with pytest.raises(InvalidRequest, match="Line 1 has no 'id'"):
         message_of_row(json_row(line), RowRules("id"))
 
 
 @pytest.mark.parametrize("rules", [RowRules("id"), RowRules("x", value="id")])
 def test_an_incomplete_character_is_rejected(rules: RowRules) -> None:
-    """UTF-8 cannot say it; it must not become some byte."""
+    """UTF-8 cannot encode it, and it must not become another byte."""
     for half in (r"\ud800", r"\udcff"):
         with pytest.raises(InvalidRequest, match="Line 1: 'id' is not valid Unicode"):
             message_of_row(json_row(f'{{"id": "{half}", "x": 1}}'), rules)
@@ -372,7 +372,7 @@ def test_bad_rows_can_be_skipped(cli: Ledgerfold, topic: str, format_: str, text
 
 
 def test_the_value_of_a_row_is_the_fields_text(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
-    """Its text alone."""
+    """The value is the field's text only."""
     path = tmp_path / "prices.jsonl"
     path.write_text('{"id":1.10,"price":2.50}\n{"id":2,"price":null}\n')
     ran = cli("import", str(path), "--key", "id", "--value", "price", "--topic", topic)
@@ -382,7 +382,7 @@ def test_the_value_of_a_row_is_the_fields_text(cli: Ledgerfold, topic: str, tmp_
 
 
 def test_an_empty_file_imports_nothing(cli: Ledgerfold, topic: str, tmp_path: Path) -> None:
-    """And no error."""
+    """It is not an error."""
     path = tmp_path / "empty.jsonl"
     path.touch()
     ran = cli("import", str(path), "--key", "id", "--topic", topic)

@@ -55,7 +55,7 @@ def test_the_url_is_accepted_at_any_level(arguments: list[str]) -> None:
 
 
 def test_a_name_that_is_not_text_is_rejected() -> None:
-    """An error says so: a request could not carry it."""
+    """It cannot be sent in a request, so it is an error."""
     ran = ledgerfold("topics", "stats", "t\udcff")
     assert ran.code == 2
     assert "is not valid UTF-8" in ran.err

@@ -138,13 +138,13 @@ def test_a_message_can_be_restored_from_its_json(key: bytes, value: bytes | None
     ],
 )
 def test_a_message_on_a_terminal(key: bytes | None, value: bytes | None, line: str) -> None:
-    """On one line, and no byte of it steers the terminal."""
+    """It takes one line, and contains no control characters."""
     assert message_text(message(value, key)) == line
 
 
 @given(st.text())
 def test_printable_text_stays_on_its_line(text: str) -> None:
-    """No control character is left, all others are."""
+    """Control characters are escaped, all others are kept."""
     shown = printable(text)
     assert shown.splitlines() in ([shown], [])
     assert not any(unicodedata.category(each) == "Cc" for each in shown)

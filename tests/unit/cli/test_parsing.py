@@ -38,7 +38,7 @@ def test_arguments_on_both_sides_of_an_option(cli: Ledgerfold, topic: str) -> No
 
 @pytest.mark.parametrize("verb", ["serve", "verify", "repair", "segment dump"])
 def test_commands_without_a_broker_take_no_url(verb: str) -> None:
-    """It would be taken for the address to listen on, say."""
+    """Otherwise it could be mistaken for the address to listen on."""
     assert "unknown option --url." in ledgerfold(*verb.split(), "--url", "h:1").err
 
 

@@ -54,7 +54,7 @@ def in_shell(line: str) -> subprocess.CompletedProcess[bytes]:
 def test_a_pipe_closed_early_ends_the_command_silently(
     url: str, filled: str, arguments: str
 ) -> None:
-    """`| head -1` shows a line, and the command ends with 0, without a word."""
+    """`| head -1` shows a line; the command exits with 0 and prints no error."""
     ran = in_shell(f"ledgerfold --url {url} {arguments.format(topic=filled)} | head -1")
     assert (ran.returncode, ran.stderr) == (0, b"")
     assert ran.stdout.count(b"\n") == 1
@@ -68,13 +68,14 @@ def test_help_in_a_pipe_closed_early() -> None:
 
 @pytest.mark.parametrize("closed", [">&-", "<&-", ">&- <&-"])
 def test_commands_with_closed_standard_streams_succeed(url: str, filled: str, closed: str) -> None:
-    """The command does its work and ends with 0. Streams had been read too little, never closed."""
+    """The command does its work and exits with 0. Other tests read too little from streams, but
+    never closed them."""
     ran = in_shell(f"ledgerfold --url {url} read {filled} --until-end {closed}")
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
 def test_an_error_with_closed_streams_sets_the_exit_code() -> None:
-    """Its exit code tells."""
+    """The exit code shows it."""
     assert in_shell("ledgerfold inspect nowhere 2>&- >&-").returncode == 2
 
 
@@ -117,7 +118,7 @@ def test_each_line_is_flushed_before_the_next_message(
 def test_an_interruption_exits_with_130(
     url: str, topic: str, cli: Ledgerfold, arguments: tuple[str, ...]
 ) -> None:
-    """SIGINT ends a command that waits, with 130 and without a word."""
+    """SIGINT ends a command that waits; it exits with 130 and prints nothing."""
     cli("topics", "create", topic)
     with subprocess.Popen(
         command("--url", url, *(each.format(topic=topic) for each in arguments)),
@@ -235,7 +236,7 @@ def test_a_pipe_gets_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_terminal_gets_a_table_and_a_pipe_json(url: str, topic: str, cli: Ledgerfold) -> None:
-    """As `-o` says that it is."""
+    """As documented for `-o`."""
     cli("produce", topic, "-k", "k", "-m", "value")
     arguments = command("--url", url, "read", topic, "--until-end")
     with terminal() as (slave, seen):

@@ -37,7 +37,7 @@ def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
 
 @pytest.mark.parametrize("parser", [make_parser(), compactor_parser()], ids=["broker", "compactor"])
 def test_every_path_option_makes_its_path_absolute(parser: argparse.ArgumentParser) -> None:
-    """Whose type is a path, is an absolute one."""
+    """Each option whose type is a path gives an absolute path."""
     found = list(actions(parser))
     assert not [each.dest for each in found if each.type is Path]
     assert [each.dest for each in found if each.type is absolute_path]

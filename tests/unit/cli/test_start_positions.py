@@ -86,7 +86,7 @@ def test_options_for_ids_reject_a_time(text: str) -> None:
 def test_every_printed_id_can_be_parsed(
     ledger: int, entry: int, index: int, partition: int
 ) -> None:
-    """So that a line of output is a place to go on from."""
+    """So a line of output can be used as a start position."""
     message_id = MessageId(partition, ledger, entry, index)
     assert parse_start(message_id_text(message_id)) == message_id
     assert str(message_id) == message_id_text(message_id)

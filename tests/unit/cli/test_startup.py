@@ -60,7 +60,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("arguments", [("topics", "list"), ("runs",), ("info",)])
 def test_a_request_imports_nothing_of_compaction(url: str, arguments: tuple[str, ...]) -> None:
-    """gRPC, but neither Spark nor Arrow."""
+    """It loads gRPC, but neither Spark nor Arrow."""
     found = imported("--url", url, *arguments)
     assert "grpc" in found
     assert not found & HEAVY
@@ -104,7 +104,7 @@ def test_each_command_runs_or_has_subcommands(
 
 
 def test_topic_verbs_are_those_of_pulsar_admin() -> None:
-    """The verbs that exist here, under their names there."""
+    """The verbs that exist here have pulsar-admin's names."""
     names = {" ".join(path) for path, _ in COMMANDS}
     policies = {"set-retention", "get-retention", "remove-retention"}
     policies |= {f"{verb}-compaction-threshold" for verb in ("set", "get", "remove")}

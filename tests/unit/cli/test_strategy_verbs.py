@@ -19,7 +19,7 @@ def serve(*arguments: str) -> argparse.Namespace:
 
 
 def test_the_strategy_of_the_broker() -> None:
-    """By our name or by Pulsar's; none given is none."""
+    """It is given by Ledgerfold's name or by Pulsar's; by default there is none."""
     assert strategy_of(serve()) is None
     event_time = CompactionStrategy(name="event-time")
     assert strategy_of(serve("--compactor-type", "EVENT_TIME")) == event_time
@@ -76,7 +76,7 @@ def test_a_topics_strategy_is_set_and_removed(cli: Ledgerfold, topic: str, of: s
 def test_a_partitioned_topics_strategy_applies_to_its_partitions(
     cli: Ledgerfold, topic: str
 ) -> None:
-    """And of none of them alone."""
+    """A single partition cannot have another one."""
     assert cli("topics", "create-partitioned-topic", topic, "-p", "2").code == 0
     assert cli("topics", "set-compaction-strategy", topic, "newest").code == 0
     partition = f"{topic}-partition-1"

@@ -134,7 +134,7 @@ def test_reading_by_time(cli: Ledgerfold, topic: str) -> None:
 
 
 def test_latest_is_after_the_last_message(cli: Ledgerfold, topic: str) -> None:
-    """Or is it, where inclusive."""
+    """If the start is inclusive, it is the last message."""
     cli("produce", topic, "-m", "a", "-m", "b")
     assert values(cli("read", topic, "--from", "latest", "--until-end")) == []
     assert values(cli("read", topic, "--from", "latest", "-i", "--until-end")) == ["b"]
@@ -188,7 +188,8 @@ def test_a_shared_subscription_has_no_compacted_view(cli: Ledgerfold, topic: str
 
 
 def test_topics_are_created_inspected_and_deleted(cli: Ledgerfold, topic: str) -> None:
-    """Created, listed, looked at, unloaded, trimmed, deleted; each with its code."""
+    """A topic is created, listed, inspected, unloaded, trimmed and deleted; each command has its
+    exit code."""
     full = f"persistent://public/default/{topic}"
     assert cli("topics", "create", topic).code == 0
     assert cli("topics", "create", full).code == 5
@@ -209,7 +210,7 @@ def test_topics_are_created_inspected_and_deleted(cli: Ledgerfold, topic: str) -
 
 
 def test_subscriptions(cli: Ledgerfold, topic: str) -> None:
-    """Created where one says, listed, deleted."""
+    """Created at a given position, listed, deleted."""
     first, _ = cli("produce", topic, "-v", "-m", "a", "-m", "b").out.splitlines()
     create = ("topics", "create-subscription", topic, "-s", "s")
     assert cli(*create, "-m", "2024-01-01").code == 2
@@ -259,7 +260,7 @@ def test_reading_a_missing_topic_fails(cli: Ledgerfold, topic: str) -> None:
 
 @pytest.mark.parametrize("name", ["a/b/c/d", "persistent://a/b/c/d", "a/b/c/"])
 def test_invalid_topic_names(cli: Ledgerfold, name: str) -> None:
-    """Refused with the forms that there are, by each command."""
+    """Each command refuses them, and lists the valid forms."""
     for arguments in (("topics", "create"), ("read",), ("produce",), ("topics", "stats")):
         ran = cli(*arguments, name)
         assert ran.code == 2

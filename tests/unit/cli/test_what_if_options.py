@@ -22,7 +22,7 @@ from tests.support.command_line import ledgerfold
     "text", ["publishing-order", "keep-n:n=3", "my.module:Class", "my.module:Class:a=1,b=x:y"]
 )
 def test_a_strategy_option_is_parsed(text: str) -> None:
-    """A user's strategy has a colon in its name, too."""
+    """The name of a user-defined strategy may also contain a colon."""
     if text.endswith("x:y"):
         with pytest.raises(InvalidRequest):
             parse_strategy(text)
@@ -113,14 +113,14 @@ def test_rows_with_other_field_names(options: tuple[str, ...], message: FileMess
 
 
 def test_a_named_time_field_must_contain_a_time() -> None:
-    """One that only may be there need not."""
+    """An optional field may be missing."""
     file = file_asked_for("--event-time", "at")
     with pytest.raises(InvalidRequest, match="Line 3: 'at' is not a time in ms"):
         to_message(Row(3, {"key": "k"}, b""), file)
 
 
 def test_settings_have_the_units_of_the_options() -> None:
-    """Sizes and times as one writes them."""
+    """Sizes and times have the same units as in other options."""
     settings = [
         ReplaySetting(threshold_bytes=10 * 1024 * 1024),
         ReplaySetting(threshold_bytes=1500),

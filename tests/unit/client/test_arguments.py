@@ -96,7 +96,7 @@ def test_each_unsupported_argument_of_pulsar_is_named(
 def test_an_unknown_argument_is_rejected_with_a_hint(
     name: str, method: Callable[[str], Callable[..., Any]]
 ) -> None:
-    """With the one that was meant, or all that there are."""
+    """The error suggests a similar argument, or lists all."""
     with pytest.raises(InvalidRequest, match=r"has no argument nonsense\. Arguments: "):
         method(name)(*GIVEN[name], nonsense=1)
     with pytest.raises(InvalidRequest, match="pass others by keyword"):
@@ -107,7 +107,7 @@ def test_an_unknown_argument_is_rejected_with_a_hint(
 
 
 def test_arguments_that_have_no_effect_are_accepted(kind: type[Any]) -> None:
-    """A program may say so."""
+    """A program may pass them."""
     client = kind("127.0.0.1:1", authentication=None, use_tls=False)
     if kind is Client:
         client.shutdown()

@@ -191,7 +191,7 @@ def test_consuming() -> None:
 
 
 def test_a_cancelled_receive_loses_no_message() -> None:
-    """Giving up waiting is not taking."""
+    """A cancelled call does not take a message."""
 
     async def scenario(broker: FakeBroker, client: Client) -> None:
         consumer = await client.subscribe("t", "s", initial_position=InitialPosition.Earliest)

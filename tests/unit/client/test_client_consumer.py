@@ -384,7 +384,7 @@ def test_acknowledgements_after_the_consumers_own_seek_count(
 def test_close_resends_acknowledgements_of_a_lost_stream(
     broker: ThreadedFakeBroker, client: Client, cumulative: bool
 ) -> None:
-    """It waits for the broker's word, and there is no other stream after it."""
+    """It waits for the broker's answer, because no other stream follows."""
     fill(client, 1, 1)
     consumer = subscribe(client)
     [message] = receive(consumer, 1)

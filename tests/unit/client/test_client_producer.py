@@ -343,7 +343,7 @@ def test_key_based_batches_survive_a_lost_connection_unchanged(
 
 
 def test_a_callback_may_send_but_not_wait(client: Client) -> None:
-    """Waiting in the I/O thread would be waiting for oneself."""
+    """A callback that waits in the I/O thread would wait for itself."""
     refused: list[BaseException] = []
     second = threading.Event()
     producer = client.create_producer("t")

@@ -229,7 +229,7 @@ def test_seek_in_the_middle_of_a_loop(client: Client) -> None:
 
 @pytest.mark.parametrize("place", [-1, 2**63, True, "1"])
 def test_an_invalid_seek_is_refused(client: Client, place: Any) -> None:
-    """Times beyond 64 bits would fail in the request's encoding with a ValueError."""
+    """Times beyond 64 bits cannot be encoded in the request."""
     reader = client.create_reader("t", MessageId.earliest)
     with pytest.raises(InvalidRequest, match="a message id or a publish time in ms"):
         reader.seek(place)

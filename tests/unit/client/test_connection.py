@@ -23,7 +23,7 @@ def test_backoff_doubles_up_to_its_bound() -> None:
 
 @pytest.mark.parametrize("url", ["h:1", "ledgerfold://h:1", "grpc://h:1/", "pulsar://h:1"])
 def test_service_urls_may_omit_the_scheme(url: str) -> None:
-    """A person may write the address the way they are used to."""
+    """A user may omit the scheme."""
     assert address_of(url) == "h:1"
 
 

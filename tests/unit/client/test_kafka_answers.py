@@ -12,7 +12,7 @@ from ledgerfold.v1 import kafka_pb2
 
 
 def test_fields_that_are_not_set_are_none() -> None:
-    """An offset 0 is one; without a field of its presence it is 0."""
+    """An offset 0 is a value; a field without presence is 0."""
     response = kafka_pb2.DescribeLogResponse(checkpoint=0, batches=[{"batch": b"b"}])
     log = LogDescription.of(response)
     assert (log.checkpoint, log.more_from, log.log_end_offset, log.batches) == (0, None, 0, [b"b"])

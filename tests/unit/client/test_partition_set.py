@@ -162,7 +162,7 @@ def test_a_consumer_reads_every_partition_in_order(client: Client) -> None:
 def test_acknowledgements_are_sent_to_their_partition(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """Ids of several partitions are alike but for the partition here."""
+    """Here, ids of several partitions differ only in the partition."""
     publish(client)
     consumer = subscribe(client)
     messages = receive(consumer, len(KEYS))
@@ -329,7 +329,7 @@ def grow(broker: ThreadedFakeBroker, count: int) -> None:
 
 
 def test_new_partitions_are_used_by_producers(broker: ThreadedFakeBroker, client: Client) -> None:
-    """Sooner or later, without a word."""
+    """They are discovered automatically."""
     producer = client.create_producer("t")
     grow(broker, 4)
     key = new_key(4)

@@ -178,7 +178,7 @@ def test_a_batch_is_sealed_before_it_exceeds_its_bytes() -> None:
 
 
 def test_a_batch_is_sealed_after_its_delay() -> None:
-    """A lone message does not wait for company for ever, nor does the next one."""
+    """A single message is sent after the delay, and so is the next one."""
     producer, _, stream = producer_of(batching_max_publish_delay_ms=10)
     for _ in range(2):
         stream.loop.pass_time(1)
@@ -351,7 +351,7 @@ def test_a_failing_callback_does_not_affect_others() -> None:
 
 
 def test_a_closed_queue_refuses_messages() -> None:
-    """Both ways in are shut."""
+    """Neither path accepts a message."""
     producer, queue, stream = producer_of()
     producer.send_async(b"1", None, partition_key="k")
     queue.close_for_new()
@@ -363,7 +363,7 @@ def test_a_closed_queue_refuses_messages() -> None:
 
 
 def test_messages_after_closing_fail_on_the_fast_path() -> None:
-    """A message that slipped in while the queue was closed is not lost in silence."""
+    """A message added while the queue is closing is reported as failed."""
     results: list[str] = []
     producer, queue, _ = producer_of()
     producer.send_async(b"1", None, partition_key="k")

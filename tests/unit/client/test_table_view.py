@@ -202,7 +202,7 @@ def test_a_view_continues_after_a_restart(broker: ThreadedFakeBroker, client: Cl
 def test_a_view_does_not_wait_for_a_removed_message(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """A compaction may remove the last message before it is read: the broker's word counts."""
+    """A compaction may remove the last message before it is read: the broker reports the end."""
     publish(client, 0, 7)
     view = client.create_table_view("t")
     real = broker.service.GetLastMessageId
@@ -293,7 +293,7 @@ def test_later_damage_is_reported_and_survived(broker: ThreadedFakeBroker, clien
 def test_a_view_reopens_a_reader_that_the_broker_ended(
     broker: ThreadedFakeBroker, client: Client
 ) -> None:
-    """An answer that no retry of the stream mends is retried by the view."""
+    """The view retries after errors that the stream does not retry."""
     publish(client, 0, 3)
     view = client.create_table_view("t")
     follower = view._core.cores[0]

@@ -142,7 +142,7 @@ def test_after_a_move_back_dropped_entries_are_visible_until_a_run(
 
 
 def test_a_cursor_before_entries_that_were_all_trimmed(lab: BrokerLab) -> None:
-    """After an empty run the cursor is in a ledger that does not exist, as in a Pulsar 4.0.7.
+    """After an empty run the cursor is in a ledger that does not exist, as in Pulsar 4.0.7.
 
     No history had trimmed all entries of a topic before its first run.
     """

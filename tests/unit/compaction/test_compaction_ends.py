@@ -142,7 +142,7 @@ def test_a_commit_interrupted_after_its_write_is_a_success() -> None:
 def test_files_are_kept_if_their_publication_is_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The next start knows."""
+    """The next start decides."""
 
     async def body(lab: Lab, topic: LabTopic) -> None:
         def unreadable(ledger_id: int) -> None:

@@ -330,7 +330,7 @@ def test_a_manifest_of_another_run_is_not_committed() -> None:
     ],
 )
 def test_a_failed_commit_changes_nothing(failure: Exception, removed: list[int]) -> None:
-    """And its files go, unless a half-failed metadata write might yet name them."""
+    """Its files are deleted, unless a partly failed metadata write may refer to them."""
 
     async def body() -> None:
         lab = Lab()

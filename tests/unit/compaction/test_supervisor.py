@@ -397,7 +397,7 @@ def test_the_supervisor_attaches_to_a_running_worker(
 def test_a_worker_with_another_secret_refuses_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The worker is healthy, and not ours."""
+    """The worker is healthy, but has another secret."""
     monkeypatch.setenv(SECRET_VARIABLE, "ours")
 
     async def body() -> None:

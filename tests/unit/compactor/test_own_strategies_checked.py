@@ -59,7 +59,7 @@ def test_a_name_is_an_entry_point_or_a_module_path(package: OutsidePackage) -> N
 
 
 def test_a_name_in_two_packages_is_refused(package: OutsidePackage) -> None:
-    """Neither is taken; both are named."""
+    """Neither is used; the error names both."""
     info = package.folder / "other-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1\n")
@@ -137,7 +137,7 @@ def test_objects_that_are_not_strategies_are_not_called(
 
 
 def test_a_factory_of_a_column_strategy_is_recognized(package: OutsidePackage) -> None:
-    """By its annotation, whether or not that is a string."""
+    """It is recognized by its annotation, which may be a string."""
     for name, head in (("early", ""), ("late", "from __future__ import annotations\n")):
         (package.folder / f"{name}.py").write_text(
             f"{head}from ledgerfold.compactor.strategies.strategy import Strategy\n"

@@ -104,7 +104,7 @@ def test_event_time_explains_times_ties_and_tombstones() -> None:
 
 
 def test_event_time_restores_what_a_tombstone_had_removed() -> None:
-    """It leaves no time behind."""
+    """An accepted tombstone leaves no event time."""
     versions = [raw(1, event_ms=5_000), raw(2, 0, event_ms=6_000), raw(3, event_ms=1_000)]
     assert told_by("event-time", versions) == [
         "1:1 dropped: deleted by 1:2, whose event time 1970-01-01T00:00:06.000Z is later",

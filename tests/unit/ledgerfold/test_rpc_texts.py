@@ -90,7 +90,7 @@ def test_an_error_fits_into_a_header(text: str) -> None:
 
 
 def test_a_too_large_response_is_cut() -> None:
-    """Every text in it, wherever it is."""
+    """Every text in it is cut, at any nesting."""
     long = "x" * (2 * TEXT_CHARACTERS_MAX)
     response = admin_pb2.GetCompactionStatusResponse(last_error=long)
     response.run.strategy_settings[long] = long

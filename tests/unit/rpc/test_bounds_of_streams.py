@@ -170,7 +170,7 @@ def test_a_reader_without_permits_frees_its_space(served: ServedLab) -> None:
 def test_pending_questions_of_a_client_are_bounded(
     served: ServedLab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A client that asks and asks, and has no answer yet."""
+    """A client sends many requests without reading the answers."""
     monkeypatch.setattr("ledgerfold.broker.topics.stream_reader.CHECKS_MAX", 3)
     outgoing = served.lab.broker.outgoing
     assert outgoing.share().reserve(outgoing.bytes_max)

@@ -93,7 +93,7 @@ def test_a_pair_of_keys(algorithm: str) -> None:
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
 @pytest.mark.parametrize("encoding", ["DER", "PEM"])
 def test_a_public_key_is_not_accepted_as_a_secret(algorithm: str, encoding: str) -> None:
-    """Algorithm confusion: everybody knows the public key, and may sign with it as a secret."""
+    """Algorithm confusion: an attacker may sign with the public key as if it were a secret."""
     _, public = new_pair(algorithm)
     data = public
     if encoding == "PEM":

@@ -341,7 +341,7 @@ def test_a_compacted_ledger_with_an_entry_above_the_limit_is_not_adopted(opened:
 
 
 def test_a_link_to_a_known_segment_is_adopted_without_reading(opened: Opened) -> None:
-    """A file of the same name and size that is another one is read, and found out."""
+    """A different file of the same name and size is read, and rejected."""
     store, positions = opened.store, [Position(3, entry) for entry in range(4)]
     _, [known] = opened.compacted([positions])
     ledger_id = opened.metadata.allocate_ledger_id()

@@ -348,7 +348,7 @@ def test_flt_16_unload_during_a_run(lab: BrokerLab) -> None:
 
 
 def test_flt_10_and_30_delete_during_a_run_and_with_a_compacted_ledger(lab: BrokerLab) -> None:
-    """Neither returns, and no file is left of either ledger."""
+    """Neither topic nor ledger reappears, and no file of either ledger is left."""
     send(lab, "a=1 a=2")
     lab.compact()
     send(lab, "a=3")
