@@ -157,7 +157,7 @@ def test_a_later_run_uses_the_index_of_a_shared_segment(
 
 @pytest.mark.parametrize("is_indexed", [True, False])
 def test_a_damaged_value_fails_the_run(tmp_path: Path, is_indexed: bool) -> None:
-    """Whether the segment would be shared or copied: no run verified it before."""
+    """The segment would be shared, or copied: before, no run verified its values."""
     log = LogBuilder(tmp_path)
     raw = [add(log, 1, "a b c d"), add(log, 2, "e f g h")]
     path = log.ledgers_dir / raw[1].path

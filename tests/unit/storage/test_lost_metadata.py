@@ -307,7 +307,7 @@ def test_a_new_producer_gets_no_number_used_by_entries() -> None:
 
 @pytest.mark.parametrize(("torn", "sequence_ids"), [(0, []), (1, [1])])
 def test_a_torn_tail_is_no_evidence_after_a_power_loss(torn: int, sequence_ids: list[int]) -> None:
-    """Of the ledger's entries, or of the sequence ids of a producer, which sends them again.
+    """It proves neither the ledger's entries nor a producer's sequence ids, which are sent again.
 
     The test of metadata lost at a kill found every written entry whole, and the simulator rarely
     lost both the metadata's last writes and pages in the middle of a write.
